@@ -1,0 +1,40 @@
+# Two commands do all the set-up: `make quickstart` and `make test`.
+.DEFAULT_GOAL := help
+.PHONY: help install quickstart test lint format bench clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+help:            ## show this list
+	@grep -hE '^[a-z]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("SkillOpt needs Python 3.11 or newer: make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,local]'
+	@touch $(STAMP)
+
+install: $(STAMP)    ## create .venv and install everything that quickstart and the tests need
+
+quickstart: $(STAMP) ## train a skill on this machine, without a key, and show what it gained
+	@$(BIN)/skillopt train --config configs/quickstart/default.yaml
+
+test: $(STAMP) lint  ## lint, types, import directions and all tests
+	$(BIN)/pytest
+
+lint: $(STAMP)       ## ruff, strict types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(STAMP)     ## rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)      ## measure speed; results are ratios of one run
+	$(BIN)/python bench/run.py
+
+clean:           ## remove .venv and caches (runs in outputs/ stay)
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

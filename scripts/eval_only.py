@@ -1,0 +1,7 @@
+"""python scripts/eval_only.py --config configs/searchqa/default.yaml --skill best_skill.md"""
+
+import sys
+
+from skillopt.cli import main
+
+main(["eval", *sys.argv[1:]])

@@ -1,0 +1,331 @@
+"""The config: a pydantic model for each section, YAML with `_base_`, overrides, and the refused anti-patterns."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from skillopt.errors import UserError
+
+_URL_WITH_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@")
+_MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
+_PATHS = ("train.init_skill", "env.split_dir")
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
+
+
+class TrainConfig(Section):
+    num_epochs: int = Field(default=4, ge=1)
+    """How often the training split is gone through."""
+    batch_size: int = Field(default=40, ge=1)
+    """Tasks in one rollout batch."""
+    accumulation: int = Field(default=1, ge=1)
+    """Batches whose edits are pooled before one update."""
+    seed: int = 42
+    """Fixes batches, samples and labels: same seed and same replies give the same run."""
+    init_skill: str = ""
+    """Path of the Markdown file to start from (a seed, or a skill trained before); empty for an empty skill."""
+    patience: int = Field(default=0, ge=0)
+    """Stop after this many steps without improvement; 0 never does."""
+
+
+class OptimizerConfig(Section):
+    learning_rate: float = Field(default=4, ge=1, le=64)
+    """At most this many edits a step."""
+    min_learning_rate: float = Field(default=1, ge=1, le=64)
+    """The rate never falls below this."""
+    lr_scheduler: Literal["cosine", "linear", "constant"] = "cosine"
+    """How the rate falls from learning_rate to min_learning_rate over the run."""
+    reject_decay: float = Field(default=0.8, gt=0, le=1)
+    """A rejected step multiplies the rate by this."""
+    use_slow_update: bool = True
+    """At each epoch's end, compare two epochs' skills and write guidance into the protected region."""
+    slow_update_samples: int = Field(default=20, ge=1)
+    """Training items on which the two skills are compared."""
+    slow_update_gate: Literal["keep", "strict"] = "keep"
+    """keep: guidance must not lower the validation score; strict: it must raise it."""
+    use_meta_skill: bool = True
+    """Keep notes for the optimizer across epochs; they never enter the skill."""
+    rejected_buffer: int = Field(default=32, ge=0)
+    """How many of the last rejected edits reflection is told not to propose again."""
+    max_edit_tokens: int = Field(default=400, ge=10)
+    """A longer edit is dropped."""
+    max_skill_tokens: int = Field(default=8000, ge=100)
+    """An edit that would make the skill longer than this is dropped."""
+
+
+class GradientConfig(Section):
+    minibatch_size: int = Field(default=8, ge=1)
+    """Trajectories that one analyst reads at a time."""
+    edits_per_minibatch: int = Field(default=4, ge=1, le=32)
+    """The most edits that one analyst's reply may hold."""
+    analyst_workers: int = Field(default=16, ge=1)
+    """Optimizer calls in flight."""
+    deep_reflect_threshold: float = Field(default=0.4, ge=0, le=1)
+    """When more than this share of a step's failures has one pattern, it gets a reflection of its own."""
+    analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
+    """Who proposes edits."""
+
+
+class EvaluationConfig(Section):
+    use_gate: bool = True
+    """Accept a candidate only if it improves on the selection split. A run without it is refused."""
+    metric: Literal["hard", "soft", "mixed"] = "hard"
+    """hard: 0 or 1 a task; soft: 0 to 1; mixed: their mean."""
+    gate: Literal["strict"] = "strict"
+    """strict: accept when the validation score is higher than the current skill's."""
+
+
+class ModelsConfig(Section):
+    target_model: str = "openai:gpt-4o-mini"
+    """provider:model that does the tasks."""
+    target_url: str = ""
+    """Base URL of the target's endpoint; empty for the provider's own."""
+    target_temperature: float | None = Field(default=0.0, ge=0)
+    """null leaves it to the endpoint."""
+    target_max_tokens: int = Field(default=1024, ge=1)
+    """Longest reply of the target."""
+    target_deterministic: bool | None = None
+    """Does the same request always give the same reply? null: what the provider is known for."""
+    optimizer_model: str = "openai:gpt-4o"
+    """provider:model that reads trajectories and proposes edits."""
+    optimizer_url: str = ""
+    """Base URL of the optimizer's endpoint; empty for the provider's own."""
+    optimizer_temperature: float | None = Field(default=None, ge=0)
+    """null leaves it to the endpoint."""
+    optimizer_max_tokens: int = Field(default=4096, ge=1)
+    """Longest reply of the optimizer."""
+    optimizer_deterministic: bool | None = None
+    """As target_deterministic."""
+
+
+class EnvConfig(Section):
+    name: str = "qa"
+    """The tasks' kind: qa (questions with answers) or sim (the simulated world)."""
+    benchmark: str = ""
+    """The folder of its runs below output_root; empty for the env's name."""
+    split_dir: str = ""
+    """Folder with train/, val/ and test/, each with items.json or items.jsonl."""
+    scoring: str = "exact"
+    """How an answer becomes a score."""
+    options: dict[str, Any] = {}
+    """What only this env knows; it checks them itself."""
+    output_root: str = "outputs"
+    """Where runs are kept."""
+
+
+class HardwareConfig(Section):
+    workers: int = Field(default=8, ge=1)
+    """Target calls in flight."""
+    call_timeout: float = Field(default=120, gt=0)
+    """Seconds until a call without an answer is given up and tried again."""
+    max_retries: int = Field(default=5, ge=0)
+    """Tries after the first for a call that may heal (429, 5xx, timeouts, resets)."""
+    vllm_url: str = ""
+    """Base URL for vllm: models where no role has its own."""
+    azure_endpoint: str = ""
+    """https://<resource>.openai.azure.com for azure: models."""
+    azure_api_version: str = "2024-10-21"
+    """The API version that azure: requests name."""
+
+
+class Price(Section):
+    input: float = Field(ge=0)
+    """Dollars for a million prompt tokens."""
+    output: float = Field(ge=0)
+    """Dollars for a million completion tokens."""
+
+
+class BudgetConfig(Section):
+    max_usd: float | None = Field(default=None, gt=0)
+    """Stop when this much is spent; needs a price for every model."""
+    max_calls: int | None = Field(default=None, ge=1)
+    """Stop after this many model calls."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Stop after this many tokens, prompts and replies together."""
+    max_minutes: float | None = Field(default=None, gt=0)
+    """Stop this long after the start of this session."""
+    prices: dict[str, Price] = {}
+    """Prices by model name, such as {"openai:gpt-4o": {input: 2.5, output: 10}}. An unknown one is shown as such."""
+
+
+class NotesConfig(Section):
+    init_skill: str = ""
+    """Why this initial skill."""
+    schedule: str = ""
+    """Why this schedule."""
+
+
+class Config(Section):
+    train: TrainConfig = TrainConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    gradient: GradientConfig = GradientConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    models: ModelsConfig = ModelsConfig()
+    env: EnvConfig = EnvConfig()
+    hardware: HardwareConfig = HardwareConfig()
+    budget: BudgetConfig = BudgetConfig()
+    notes: NotesConfig = NotesConfig()
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
+        """Read a YAML file, its `_base_` files below it and `section.key=value` overrides above it."""
+        path = Path(path)
+        tree = _read_tree(path, ())
+        for override in overrides:
+            _override(tree, override)
+        return cls.parse(tree, where=str(path))
+
+    @classmethod
+    def parse(cls, tree: Mapping[str, Any], where: str = "config") -> Config:
+        """A config from nested dicts; errors name the key, and the nearest right one."""
+        tree = _move_keys(tree)
+        _check_keys(tree, where)
+        try:
+            config = cls.model_validate(tree)
+        except ValidationError as error:
+            raise UserError("\n".join(_explain(where, e) for e in error.errors())) from None
+        config.refuse_anti_patterns(where)
+        return config
+
+    def flat(self) -> dict[str, Any]:
+        """`{"train.num_epochs": 4, …}`; free-form keys (options, prices) stay whole."""
+        tree = self.model_dump(mode="json")
+        return {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
+
+    def identity(self) -> dict[str, Any]:
+        """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
+        free = ("budget.", "notes.", "hardware.")
+        places = {"env.output_root", "env.split_dir", "train.init_skill", "gradient.analyst_workers"}
+        places |= {"models.target_url", "models.optimizer_url"}
+        return {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}
+
+    def refuse_anti_patterns(self, where: str = "config") -> None:
+        """The runs that cannot be trusted are refused before anything is paid."""
+        for wrong, why in self._anti_patterns():
+            if wrong:
+                raise UserError(f"{where}: {why}")
+
+    def _anti_patterns(self) -> Iterator[tuple[bool, str]]:
+        optimizer = self.optimizer
+        yield (
+            not self.evaluation.use_gate,
+            "evaluation.use_gate: a run without a gate accepts edits that make the skill worse; set it to true",
+        )
+        yield (
+            self.train.num_epochs > 1 and not optimizer.use_slow_update,
+            "optimizer.use_slow_update: a run of more than one epoch needs the slow update, or later epochs undo what "
+            "earlier ones won; set it to true, or train.num_epochs to 1",
+        )
+        yield (
+            optimizer.lr_scheduler == "constant" and optimizer.reject_decay == 1,
+            "optimizer.lr_scheduler: constant with reject_decay 1 is a learning rate that cannot change; choose cosine "
+            "or linear, or a reject_decay below 1",
+        )
+        yield (
+            optimizer.min_learning_rate > optimizer.learning_rate,
+            "optimizer.min_learning_rate: is above learning_rate; lower it",
+        )
+        yield (
+            any(_URL_WITH_PASSWORD.search(str(value)) for value in self.flat().values()),
+            "a URL in the config contains a password; keys belong in the environment (see .env.example)",
+        )
+
+
+def _read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    if path.resolve() in above:
+        raise UserError(f"{path}: _base_ leads back to this file; remove the circle")
+    if not path.is_file():
+        raise UserError(f"{path}: no such config file")
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not readable as YAML: {error}") from None
+    if not isinstance(tree, dict) or not all(isinstance(v, dict) for k, v in tree.items() if k != "_base_"):
+        raise UserError(f"{path}: a config is a list of sections, each with keys (train: {{num_epochs: 4}})")
+    bases = tree.pop("_base_", [])
+    merged: dict[str, Any] = {}
+    for base in [bases] if isinstance(bases, str) else bases:
+        _merge(merged, _read_tree(path.parent / str(base), (*above, path.resolve())))
+    _merge(merged, _move_keys(_anchor_paths(tree, path.parent)))
+    return merged
+
+
+def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A relative path that exists beside the config means that file; otherwise the working folder's."""
+    for dotted in _PATHS:
+        section, key = dotted.split(".")
+        value = tree.get(section, {}).get(key)
+        if isinstance(value, str) and value and (folder / value).exists():
+            tree[section][key] = str(folder / value)
+    return tree
+
+
+def _merge(into: dict[str, Any], tree: Mapping[str, Any]) -> None:
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    dotted, equals, raw = override.partition("=")
+    keys = dotted.strip().split(".")
+    if not equals or len(keys) < 2 or not all(keys):
+        raise UserError(f"'{override}': an override has the form section.key=value, such as train.batch_size=20")
+    try:
+        value = yaml.safe_load(raw)
+    except yaml.YAMLError as error:
+        raise UserError(f"'{override}': the value is not readable: {error}") from None
+    nested: dict[str, Any] = {keys[-1]: "" if raw == "" else value}
+    for key in reversed(keys[:-1]):
+        nested = {key: nested}
+    _merge(tree, _move_keys(nested))
+
+
+def _move_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Accept the guide's names for keys that live in another section."""
+    out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in tree.items()}
+    for old, new in _MOVED.items():
+        (old_section, key), (new_section, _) = old.split("."), new.split(".")
+        section = out.get(old_section)
+        if isinstance(section, dict) and key in section:
+            out.setdefault(new_section, {})[key] = section.pop(key)
+            if not section:
+                del out[old_section]
+    return out
+
+
+def _check_keys(tree: Mapping[str, Any], where: str) -> None:
+    sections = Config.model_fields
+    every = [f"{name}.{key}" for name in sections for key in getattr(Config(), name).__class__.model_fields]
+    for name, keys in tree.items():
+        if name not in sections:
+            raise UserError(f"{where}: unknown section '{name}'{_nearest(name, list(sections))}")
+        if not isinstance(keys, Mapping):
+            raise UserError(f"{where}: {name}: is a section and needs keys, such as {name}: {{…}}")
+        own = list(getattr(Config(), name).__class__.model_fields)
+        for key in keys:
+            if key not in own:
+                elsewhere = [dotted for dotted in every if dotted.split(".")[1] == key]
+                hint = f"; did you mean '{elsewhere[0]}'?" if elsewhere else _nearest(str(key), own)
+                raise UserError(f"{where}: unknown key '{name}.{key}'{hint}")
+
+
+def _nearest(word: str, choices: list[str]) -> str:
+    near = difflib.get_close_matches(word, choices, n=1, cutoff=0.4)
+    return f"; did you mean '{near[0]}'?" if near else f"; known are: {', '.join(choices)}"
+
+
+def _explain(where: str, error: Any) -> str:
+    dotted = ".".join(str(part) for part in error["loc"])
+    return f"{where}: {dotted}: {error['msg']} (got {error['input']!r})"

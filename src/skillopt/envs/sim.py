@@ -1,0 +1,65 @@
+"""The simulated world's tasks: each asks for the codes of one or more topics."""
+
+from __future__ import annotations
+
+import random
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from skillopt.config import EnvConfig
+from skillopt.envs.base import Item
+from skillopt.envs.qa import QAEnv
+from skillopt.errors import UserError
+from skillopt.models.simulated import TOPICS, code_for
+
+
+class SimWorld(BaseModel):
+    """`env.options` of the simulated world."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    world: int = 0
+    """Which secret codes hold; must be the model's `world`."""
+    rules: int = Field(default=12, ge=1, le=len(TOPICS))
+    """How many hidden rules there are to learn."""
+    topics_per_item: int = Field(default=2, ge=1, le=4)
+    """A task asks for at most so many codes."""
+    train: int = Field(default=40, ge=1)
+    val: int = Field(default=40, ge=1)
+    test: int = Field(default=40, ge=1)
+
+
+class SimEnv(QAEnv):
+    """Question and answer over generated items."""
+
+    def __init__(self, config: EnvConfig) -> None:
+        try:
+            world = SimWorld.model_validate(config.options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UserError(f"env.options.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        super().__init__(config.model_copy(update={"options": {}}), make_splits(world))
+
+
+def make_splits(world: SimWorld) -> dict[str, list[Item]]:
+    """Every rule comes up about equally often in every split; the items of two splits always differ."""
+    topics = TOPICS[: world.rules]
+    draw = random.Random(f"sim/{world.world}")  # noqa: S311
+    return {
+        split: [_item(split, number, topics, world, draw) for number in range(getattr(world, split))]
+        for split in ("train", "val", "test")
+    }
+
+
+def _item(split: str, number: int, topics: tuple[str, ...], world: SimWorld, draw: random.Random) -> Item:
+    first = topics[number % len(topics)]
+    others = draw.sample(
+        [t for t in topics if t != first], min(number // len(topics) % world.topics_per_item, len(topics) - 1)
+    )
+    asked = [first, *others]
+    return Item(
+        id=f"{split}-{number:03d}",
+        question=f"{split.title()} ticket {number}. Give the codes for: {', '.join(asked)}.",
+        answers=(" ".join(code_for(topic, world.world) for topic in asked),),
+        type=f"{len(asked)} codes" if len(asked) > 1 else "1 code",
+    )

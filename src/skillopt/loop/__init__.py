@@ -1,0 +1,1 @@
+"""The training loop, one file a stage."""

@@ -1,0 +1,60 @@
+"""What a verdict does to the run: a new version with its provenance, or a roll-back with a lower rate."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from skillopt.loop.context import Context
+from skillopt.loop.gate import Verdict
+from skillopt.run.state import Best, Rejected, State
+from skillopt.run.summary import rollouts_paid
+from skillopt.skill import Applied, Skill
+
+
+def apply_verdict(state: State, skill: Skill, candidate: Applied, verdict: Verdict, ctx: Context) -> None:
+    """The end of a step."""
+    state.counts.run += 1
+    state.telemetry.gate_calls_saved += verdict.telemetry.get("saved", 0)
+    if verdict.accepted:
+        state.counts.accepted += 1
+        state.edits_accepted += len(candidate.applied)
+        state.stale_steps = 0
+        accept(state, skill, candidate, verdict, ctx, kind="edit")
+        return
+    state.stale_steps += 1
+    if verdict.decision == "skipped":
+        state.counts.skipped += 1
+        return
+    state.counts.rejected += 1
+    state.decay *= ctx.config.optimizer.reject_decay
+    turned_down = [Rejected(step=ctx.step, edit=edit, verdict=verdict.decision) for edit in candidate.applied]
+    newest = ctx.config.optimizer.rejected_buffer
+    state.rejected = [*state.rejected, *turned_down][-newest:] if newest else []
+
+
+def accept(
+    state: State, skill: Skill, candidate: Applied, verdict: Verdict, ctx: Context, *, kind: Literal["edit", "guidance"]
+) -> None:
+    """Make the candidate the current version. At an equal score guided versions become the best one, too."""
+    assert verdict.after is not None
+    state.version += 1
+    state.current = state.version
+    state.val = verdict.values
+    state.set_aside = {**state.set_aside, **verdict.set_aside}
+    ctx.run.write_skill(state.version, candidate.skill)
+    ctx.run.patch_log.append(
+        candidate.applied,
+        kind=kind,
+        step=ctx.step,
+        epoch=ctx.epoch,
+        version=state.version,
+        before=skill,
+        after=candidate.skill,
+        evidence=verdict.brief(),
+    )
+    state.patch_log_size = ctx.run.patch_log.size
+    if verdict.after > state.best.val or (kind == "guidance" and verdict.after >= state.best.val):
+        if verdict.after > state.best.val:
+            state.telemetry.rollouts_to_best = rollouts_paid(ctx.target.journal.totals())
+        state.best = Best(version=state.version, step=ctx.step, val=verdict.after)
+        ctx.run.write_best(candidate.skill)

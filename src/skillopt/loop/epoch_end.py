@@ -1,0 +1,75 @@
+"""The epoch boundary: slow update (guidance through the gate), then meta skill (notes for the optimizer)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skillopt.loop.commit import accept
+from skillopt.loop.context import Context
+from skillopt.loop.gate import gate
+from skillopt.loop.meta_skill import meta_skill
+from skillopt.loop.record import gate_record
+from skillopt.loop.slow_update import Comparison, slow_update
+from skillopt.run.files import write_atomic, write_json, write_jsonl
+from skillopt.run.state import State
+from skillopt.skill import Applied, Edit
+
+
+async def end_epoch(state: State, history: list[dict[str, Any]], ctx: Context) -> dict[str, Any]:
+    """Brings `state` to the epoch's end and returns what happened, for the history."""
+    optimizer = ctx.config.optimizer
+    outcome: dict[str, Any] = {"epoch": ctx.epoch}
+    if optimizer.use_slow_update and ctx.epoch >= 2:
+        outcome["slow_update"] = await _slow_update(state, ctx)
+    if optimizer.use_meta_skill:
+        outcome["meta_skill"] = await _meta_skill(state, history, ctx)
+    state.epoch_versions = [*state.epoch_versions, state.current]
+    state.epoch = ctx.epoch
+    return outcome
+
+
+async def _slow_update(state: State, ctx: Context) -> dict[str, Any]:
+    previous = state.epoch_versions[-1]
+    before, after = ctx.run.read_skill(previous), ctx.run.read_skill(state.current)
+    ctx.emit("slow_update_started", before=previous, after=state.current)
+    comparison, trajectories = await slow_update(before, after, (previous, state.current), ctx)
+    folder = ctx.run.slow_update(ctx.epoch)
+    write_json(folder / "comparison.json", comparison)
+    write_jsonl(folder / "trajectories.jsonl", trajectories)
+    write_atomic(folder / "guidance.md", comparison.guidance)
+    outcome: dict[str, Any] = {"equal": comparison.equal, "counts": comparison.counts, "lost": comparison.lost}
+    candidate = after.with_guidance(comparison.guidance) if comparison.guidance else after
+    edit = guidance_edit(comparison, after.guidance, ctx)
+    applied = Applied(skill=candidate, applied=(edit,) if candidate.hash != after.hash else ())
+    rule = ctx.config.optimizer.slow_update_gate
+    verdict = await gate(applied, state.val, ctx, tag=f"gate-slow-{ctx.epoch:02d}", rule=rule)
+    write_json(folder / "gate.json", gate_record(verdict, candidate))
+    if verdict.accepted:
+        accept(state, after, applied, verdict, ctx, kind="guidance")
+    ctx.emit("slow_update_finished", counts=comparison.counts, lost=comparison.lost, gate=verdict.brief())
+    return outcome | {"decision": verdict.decision, "evidence": verdict.brief(), "version": state.current}
+
+
+def guidance_edit(comparison: Comparison, earlier: str, ctx: Context) -> Edit:
+    """Guidance in the form of an edit, so that the log treats it like any other."""
+    cited = tuple(sorted(row.after_id for row in comparison.rows))
+    return Edit(
+        id=f"guidance-{ctx.epoch:02d}",
+        op="modify" if earlier else "add",
+        section="(protected region)",
+        anchor=earlier,
+        text=comparison.guidance,
+        rationale="slow update",
+        trajectory_ids=cited,
+        source="slow_update",
+    )
+
+
+async def _meta_skill(state: State, history: list[dict[str, Any]], ctx: Context) -> dict[str, Any]:
+    records = [record for record in history if record["epoch"] == ctx.epoch]
+    answer = await meta_skill(state.memory, records, ctx)
+    if answer.value is not None:
+        state.memory = answer.value
+    write_atomic(ctx.run.meta_skill(ctx.epoch) / "memory.md", state.memory + "\n" if state.memory else "")
+    ctx.emit("meta_skill_finished", lost=answer.lost)
+    return {"lost": answer.lost}

@@ -1,0 +1,104 @@
+"""Measuring any skill on any split, outside of a training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from skillopt.config import Config
+from skillopt.envs import open_env
+from skillopt.envs.base import SPLITS, Env, check_splits, data_hash
+from skillopt.errors import UserError
+from skillopt.loop.context import Context
+from skillopt.loop.gate import measure
+from skillopt.loop.session import open_callers
+from skillopt.models.base import ChatModel
+from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.events import Events, Listener
+from skillopt.run.files import append_jsonl, read_jsonl, write_json, write_jsonl
+from skillopt.run.journal import Journal
+from skillopt.run.summary import usage
+from skillopt.skill import Skill
+
+
+async def evaluate(
+    config: Config,
+    skill: Skill,
+    *,
+    split: str = "test",
+    skill_path: Path | None = None,
+    env: Env | None = None,
+    models: dict[str, ChatModel] | None = None,
+    listeners: Sequence[Listener] = (),
+    out: Path | None = None,
+) -> dict[str, Any]:
+    """The skill's scores on a split, also written to `eval_summary.json`. An interrupted evaluation goes on."""
+    if split not in SPLITS:
+        raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
+    env = env or open_env(config)
+    check_splits(env)
+    folder = RunDirectory(out or _folder(config, env, skill, split))
+    started = time.monotonic()
+    with folder.held():
+        journal, events = Journal(folder.journal), Events(folder.events, tuple(listeners))
+        try:
+            async with open_callers(config, journal, models, roles=("target",)) as ((target,), budget, _):
+                ctx = Context(config=config, env=env, target=target, optimizer=target, run=folder, events=events)
+                ctx.emit("evaluation_started", split=split, name="skill", items=len(env.items(split)))
+                measured = await measure(skill, env.items(split), ctx, tag=f"eval-{split}", stage="evaluate")
+                ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)
+                paid = usage(journal.totals(), budget.cost)["target"]
+        finally:
+            events.close()
+            journal.close()
+        hard = [t.score.hard for t in measured.trajectories]
+        soft = [t.score.soft for t in measured.trajectories]
+        summary: dict[str, Any] = {
+            "benchmark": env.name,
+            "split": split,
+            "skill": {"path": str(skill_path or ""), "hash": skill.hash, "tokens": skill.tokens},
+            "score": measured.score,
+            "metric": config.evaluation.metric,
+            "hard": sum(hard) / len(hard),
+            "soft": sum(soft) / len(soft),
+            "items": len(hard),
+            "failed": sorted(t.item_id for t in measured.trajectories if t.score.hard < 1),
+            "set_aside": measured.set_aside,
+            "by_type": _by_type(measured.trajectories, config.evaluation.metric),
+            "paid": paid,
+            "seconds": round(time.monotonic() - started, 2),
+        }
+        if split == "test":
+            summary["test_reads"] = _note_read(skill_path, folder, len(hard), measured.score)
+        write_jsonl(folder.root / "trajectories.jsonl", measured.trajectories)
+        write_json(folder.root / "eval_summary.json", summary)
+    return summary | {"path": str(folder.root / "eval_summary.json")}
+
+
+def _folder(config: Config, env: Env, skill: Skill, split: str) -> Path:
+    """One folder for one question: the same evaluation again finds its own journal."""
+    identity = {"config": config.identity(), "data": data_hash(env), "skill": skill.hash, "split": split}
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
+    return Path(config.env.output_root) / "evaluations" / safe_name(env.name) / f"{split}-{digest[:8]}"
+
+
+def _by_type(trajectories: list[Any], metric: str) -> dict[str, dict[str, float]]:
+    groups: dict[str, list[float]] = {}
+    for trajectory in trajectories:
+        groups.setdefault(trajectory.type, []).append(trajectory.score.value(metric))
+    return {name: {"score": sum(v) / len(v), "items": len(v)} for name, v in sorted(groups.items()) if name}
+
+
+def _note_read(skill_path: Path | None, folder: RunDirectory, items: int, score: float) -> int:
+    """The test split is sealed: every read is written down, beside the run that the skill is from."""
+    log = folder.test_reads
+    for place in list(skill_path.resolve().parents)[:2] if skill_path else []:
+        if (place / "patch_log.jsonl").exists():
+            log = RunDirectory(place).test_reads
+    append_jsonl(log, [{"who": "eval", "when": datetime.now(UTC).isoformat(), "items": items, "score": score}])
+    return len(read_jsonl(log))

@@ -1,0 +1,104 @@
+"""What a step leaves in its folder, and its line in the history."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from skillopt.analysts.base import Patch
+from skillopt.envs.base import RolloutError, Trajectory
+from skillopt.loop.aggregate import Pool
+from skillopt.loop.batches import Step
+from skillopt.loop.gate import Verdict
+from skillopt.loop.rollout import failed, mean_score, scored
+from skillopt.loop.select import Ranked
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import write_atomic, write_json, write_jsonl
+from skillopt.run.state import State
+from skillopt.skill import Applied, Skill
+
+
+@dataclass(kw_only=True)
+class StepWork:
+    """All values that went through one step."""
+
+    step: Step
+    skill: Skill
+    results: list[Trajectory | RolloutError]
+    patches: list[Patch]
+    pool: Pool
+    ranked: list[Ranked]
+    rates: dict[str, float]
+    """The learning rate: scheduled, and used after decay."""
+    candidate: Applied
+    verdict: Verdict
+
+
+def write_step(run: RunDirectory, work: StepWork, record: dict[str, Any]) -> None:
+    folder = run.step(work.step.number)
+    write_jsonl(folder / "trajectories.jsonl", work.results)
+    write_json(folder / "trajectory_digest.json", digest(work))
+    write_json(folder / "patches.json", work.patches)
+    write_json(folder / "aggregate.json", work.pool)
+    write_json(folder / "selected.json", {"ranked": work.ranked, "skipped": [vars(s) for s in work.candidate.skipped]})
+    write_atomic(folder / "candidate_skill.md", work.candidate.skill.text)
+    write_json(folder / "gate.json", gate_record(work.verdict, work.candidate.skill))
+    write_jsonl(folder / "gate_trajectories.jsonl", work.verdict.trajectories)
+    write_json(folder / "step_record.json", record)
+
+
+def digest(work: StepWork) -> dict[str, Any]:
+    """The batch at a glance: each item's score, the causes found."""
+    causes: Counter[str] = Counter()
+    for patch in work.patches:
+        for pattern in patch.patterns:
+            causes[pattern.name] += len(pattern.trajectory_ids)
+    trajectories = scored(work.results)
+    return {
+        "skill_hash": work.skill.hash,
+        "items": {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in trajectories},
+        "failed": sorted(t.item_id for t in trajectories if t.score.hard < 1),
+        "errors": {error.item_id: error.error for error in failed(work.results)},
+        "patterns": dict(sorted(causes.items(), key=lambda pair: (-pair[1], pair[0]))),
+    }
+
+
+def gate_record(verdict: Verdict, candidate: Skill) -> dict[str, Any]:
+    return {**verdict.model_dump(mode="json"), "candidate_hash": candidate.hash}
+
+
+def step_record(work: StepWork, state: State, metric: str, telemetry: dict[str, Any]) -> dict[str, Any]:
+    """`state` is the one after the step."""
+    verdict = work.verdict
+    kept = work.candidate.skill if verdict.accepted else work.skill
+    dropped = Counter(dropped.kind for patch in work.patches for dropped in patch.dropped)
+    edits = {
+        "proposed": work.pool.proposed + dropped.total(),
+        "dropped": dict(sorted(dropped.items())),
+        "lost_replies": [patch.lost for patch in work.patches if patch.lost],
+        "merged": work.pool.merged,
+        "conflicting": 2 * len(work.pool.conflicts),
+        "selected": sum(entry.selected for entry in work.ranked),
+        "applied": len(work.candidate.applied),
+        "skipped": dict(sorted(Counter(skip.kind for skip in work.candidate.skipped).items())),
+        "accepted": len(work.candidate.applied) if verdict.accepted else 0,
+    }
+    return {
+        "step": work.step.number,
+        "epoch": work.step.epoch,
+        "train_score": mean_score(scored(work.results), metric),
+        "rollout_errors": len(failed(work.results)),
+        "val_before": verdict.before,
+        "val_after": verdict.after,
+        "verdict": verdict.decision,
+        "evidence": verdict.brief(),
+        "learning_rate": work.rates,
+        "edits": edits,
+        "applied": [edit.model_dump(mode="json") for edit in work.candidate.applied],
+        "version": state.current,
+        "skill_hash": kept.hash,
+        "skill_tokens": kept.tokens,
+        "candidate_tokens": work.candidate.skill.tokens,
+        "telemetry": telemetry,
+    }

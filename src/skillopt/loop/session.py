@@ -1,0 +1,186 @@
+"""Opening a training: models, journal, lock and folder around a context; closing them again whatever happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from skillopt import prompts
+from skillopt.analysts import open_analysts
+from skillopt.config import Config
+from skillopt.envs import open_env
+from skillopt.envs.base import Env, check_splits, data_hash
+from skillopt.errors import UserError
+from skillopt.loop.context import Context
+from skillopt.models import open_model
+from skillopt.models.base import ChatModel
+from skillopt.models.call import Budget, Caller, Limiter, Switch
+from skillopt.run.directory import RunDirectory
+from skillopt.run.events import Events, Listener
+from skillopt.run.files import read_text, write_atomic, write_json
+from skillopt.run.journal import Journal
+from skillopt.run.open import find_run, run_name
+from skillopt.run.state import State
+from skillopt.run.summary import ROLES
+from skillopt.skill import Skill
+from skillopt.version import __version__
+
+Mode = Literal["auto", "resume", "fresh"]
+"""auto: go on where an unfinished run of this config stands, else begin; resume: only go on; fresh: begin another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One process's work on a run."""
+
+    ctx: Context
+    journal: Journal
+    budget: Budget
+    switch: Switch
+    initial_skill: Skill
+    state: State | None
+    """Where the run stands; None for a new one."""
+    started: float
+
+    def base(self, steps: int) -> Context:
+        """The context outside of any step, for a run of so many steps."""
+        return replace(self.ctx, steps=steps)
+
+
+@asynccontextmanager
+async def open_callers(
+    config: Config, journal: Journal, models: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES
+) -> AsyncIterator[tuple[list[Caller], Budget, Switch]]:
+    """Target and optimizer, each with its limiter, on one journal and one budget."""
+    budget, switch = Budget(config.budget, journal), Switch()
+    widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
+    async with AsyncExitStack() as stack:
+        callers = []
+        for role in roles:
+            model = (models or {}).get(role) or open_model(role, config)
+            stack.push_async_callback(model.close)
+            declared: bool | None = getattr(config.models, f"{role}_deterministic")
+            callers.append(
+                Caller(
+                    model=model,
+                    role=role,
+                    journal=journal,
+                    limiter=Limiter(widths[role]),
+                    budget=budget,
+                    switch=switch,
+                    hardware=config.hardware,
+                    deterministic=model.deterministic if declared is None else declared,
+                    temperature=getattr(config.models, f"{role}_temperature"),
+                    max_tokens=getattr(config.models, f"{role}_max_tokens"),
+                )
+            )
+        yield callers, budget, switch
+
+
+@asynccontextmanager
+async def open_session(
+    config: Config,
+    *,
+    env: Env | None = None,
+    models: dict[str, ChatModel] | None = None,
+    listeners: Sequence[Listener] = (),
+    mode: Mode = "auto",
+) -> AsyncIterator[Session]:
+    """Check everything that can be checked without paying, then take the run's lock."""
+    env = env or open_env(config)
+    check_splits(env)
+    open_analysts(config.gradient.analysts)
+    check_prices(config)
+    skill = read_initial(config.train.init_skill)
+    identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": skill.hash}
+    run = find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=mode == "fresh")
+    if mode == "resume" and not run.state.exists():
+        raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
+    started = time.monotonic()
+    with run.held():
+        journal = Journal(run.journal)
+        events = Events(run.events, tuple(listeners))
+        try:
+            async with open_callers(config, journal, models) as ((target, optimizer), budget, switch):
+                state = _read_state(run)
+                _write_config(run, config)
+                ctx = Context(config=config, env=env, target=target, optimizer=optimizer, run=run, events=events)
+                yield Session(
+                    ctx=ctx,
+                    journal=journal,
+                    budget=budget,
+                    switch=switch,
+                    initial_skill=skill,
+                    state=state,
+                    started=started,
+                )
+        finally:
+            events.close()
+            journal.close()
+
+
+def pins() -> dict[str, str]:
+    """What a run may not silently go on under another of."""
+    return {"skillopt": __version__, "prompts": prompts.fingerprint()}
+
+
+def check_prices(config: Config) -> None:
+    if config.budget.max_usd is None:
+        return
+    for name in (config.models.target_model, config.models.optimizer_model):
+        if name not in config.budget.prices and not name.startswith(("sim:", "local:")):
+            raise UserError(
+                f"budget.max_usd: the price of '{name}' is unknown, so the limit could not hold; give it as "
+                f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
+            )
+
+
+def read_initial(path: str) -> Skill:
+    """The skill to start from; an empty path or an empty file is an empty skill."""
+    if not path:
+        return Skill("")
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"train.init_skill: '{path}' does not exist; give an existing file, or leave it empty")
+    try:
+        return Skill(read_text(file))
+    except UnicodeDecodeError:
+        raise UserError(f"train.init_skill: '{path}' is not UTF-8 text") from None
+
+
+def initial_kind(path: str, skill: Skill) -> str:
+    """empty; pretrained (it lies in a run's folder); or seed."""
+    if not skill.text.strip():
+        return "empty"
+    near = Path(path).resolve().parent
+    trained = any((folder / "patch_log.jsonl").exists() for folder in (near, near.parent))
+    return "pretrained" if trained else "seed"
+
+
+def _read_state(run: RunDirectory) -> State | None:
+    if not run.state.exists():
+        return None
+    try:
+        state = State.read(run.state)
+    except ValueError as error:
+        raise UserError(f"{run.state}: cannot be read ({error}); start another run with --fresh") from None
+    for what, now in pins().items():
+        then = state.pins.get(what)
+        if then != now and state.status != "finished":
+            raise UserError(
+                f"{run.root}: was begun with another {what} ({str(then)[:12]}, now {now[:12]}); going on would mix two "
+                "methods: start another run with --fresh"
+            )
+    return state
+
+
+def _write_config(run: RunDirectory, config: Config) -> None:
+    tree: dict[str, Any] = config.model_dump(mode="json")
+    write_atomic(run.config_yaml, yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
+    write_json(run.config_json, config.flat())

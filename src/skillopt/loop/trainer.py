@@ -1,0 +1,300 @@
+"""The trainer. `fit` is the training loop as the picture in docs/architecture.md shows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from skillopt.analysts.base import Memory
+from skillopt.config import Config
+from skillopt.envs.base import Env
+from skillopt.errors import SkillOptError, Stopped
+from skillopt.loop.aggregate import aggregate
+from skillopt.loop.batches import Step, plan_steps
+from skillopt.loop.commit import apply_verdict
+from skillopt.loop.context import Context
+from skillopt.loop.epoch_end import end_epoch
+from skillopt.loop.gate import Measured, gate, measure
+from skillopt.loop.record import StepWork, step_record, write_step
+from skillopt.loop.reflect import reflect
+from skillopt.loop.rollout import failed, require_most, rollout
+from skillopt.loop.schedule import decayed_rate, scheduled_rate
+from skillopt.loop.select import select
+from skillopt.loop.session import Mode, Session, initial_kind, open_session, pins
+from skillopt.loop.update import update
+from skillopt.models.base import ChatModel
+from skillopt.run.events import Listener
+from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
+from skillopt.run.state import State
+from skillopt.run.summary import rollouts_paid, summarise, usage
+from skillopt.skill import Skill
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a training gives."""
+
+    path: Path
+    """The run's folder."""
+    best_skill: Skill
+    summary: dict[str, Any]
+
+
+class Trainer:
+    """Trains one skill. The same config again continues an unfinished run; mode `fresh` begins another."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        env: Env | None = None,
+        models: dict[str, ChatModel] | None = None,
+        listeners: Sequence[Listener] = (),
+        mode: Mode = "auto",
+    ) -> None:
+        self.config = config
+        self._env = env
+        self._models = models
+        self._listeners = listeners
+        self._mode = mode
+        self.started = False
+
+    async def fit(self) -> Result:
+        """Train to the end, from wherever the run stands."""
+        async with self._opened():
+            await self._begin()
+            for epoch, steps in enumerate(self.plan, 1):
+                for step in self._left(steps):
+                    ctx, skill, rates = self.base.at(epoch, step.number), self.skill, self._rates(step)
+                    results = await rollout(skill, self._batch(step, ctx), ctx)
+                    patches = await reflect(skill, self._checked(results), self._memory(), ctx)
+                    pool = aggregate(patches)
+                    ranked = select(pool, rates["used"], ctx)
+                    candidate = update(skill, ranked, ctx)
+                    verdict = await gate(candidate, self.state.val, ctx)
+                    self._commit(
+                        StepWork(
+                            step=step,
+                            skill=skill,
+                            results=results,
+                            patches=patches,
+                            pool=pool,
+                            ranked=ranked,
+                            rates=rates,
+                            candidate=candidate,
+                            verdict=verdict,
+                        ),
+                        ctx,
+                    )
+                if self.state.epoch < epoch and not self._out_of_patience():
+                    await self._end_epoch(epoch)
+            return await self._finish()
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does: nothing new starts, what is in flight is paid for and kept."""
+        if not self.started:
+            raise KeyboardInterrupt
+        self.session.switch.trip(Stopped("interrupted"))
+
+    # Opening and closing
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        """Everything that the loop needs, closed again whatever happens; a stop leaves a state to go on from."""
+        opened = open_session(
+            self.config, env=self._env, models=self._models, listeners=self._listeners, mode=self._mode
+        )
+        async with opened as session:
+            self.session: Session = session
+            self.plan = plan_steps(session.ctx.env.items("train"), self.config.train)
+            self.base = session.base(sum(len(steps) for steps in self.plan))
+            self.run = session.ctx.run
+            self.state = session.state or State(pins=pins())
+            self.history: list[dict[str, Any]] = []
+            self.started = True
+            self._earlier = self.state.telemetry.model_copy()
+            try:
+                yield
+            except SkillOptError as error:
+                self._stop(error)
+                raise
+
+    async def _begin(self) -> None:
+        """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""
+        config, state, run = self.config, self.state, self.run
+        resumed = self.session.state is not None
+        sizes = {split: len(self.base.env.items(split)) for split in ("train", "val", "test")}
+        self.base.emit(
+            "run_started",
+            path=str(run.root),
+            resumed=resumed,
+            finished=state.status == "finished",
+            done=state.step,
+            steps=self.base.steps,
+            splits=sizes,
+            target=config.models.target_model,
+            optimizer=config.models.optimizer_model,
+            workers=config.hardware.workers,
+            epochs=config.train.num_epochs,
+            learning_rate=config.optimizer.learning_rate,
+            scheduler=config.optimizer.lr_scheduler,
+        )
+        if resumed:
+            run.roll_back(
+                step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
+            )
+            self.history = [r for r in read_json(run.history) if r["step"] <= state.step] if state.step else []
+            self.skill = run.read_skill(state.current)
+            return
+        self.skill = self.session.initial_skill
+        run.write_skill(0, self.skill)
+        run.write_best(self.skill)
+        run.conflicts.parent.mkdir(exist_ok=True)
+        write_atomic(run.conflicts, "")
+        measured = await self._evaluate("val", "initial", self.skill)
+        state.val, state.set_aside = measured.values, measured.set_aside
+        state.initial_val = state.best.val = measured.score
+        state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
+        self._save()
+
+    def _stop(self, error: SkillOptError) -> None:
+        """The state of the last finished step stands; only say why the run ended."""
+        if self.run.state.exists() and self.state.status != "finished":
+            state = State.read(self.run.state)
+            state.status, state.stop_reason = "stopped", str(error)
+            self.state = state
+            self._write_state({})
+        self.base.emit("run_stopped", reason=str(error))
+
+    # The parts of a step
+
+    def _left(self, steps: list[Step]) -> Iterator[Step]:
+        for step in steps:
+            if step.number > self.state.step and not self._out_of_patience():
+                yield step
+
+    def _out_of_patience(self) -> bool:
+        return 0 < self.config.train.patience <= self.state.stale_steps
+
+    def _rates(self, step: Step) -> dict[str, float]:
+        scheduled = scheduled_rate(step.number, self.base.steps, self.config.optimizer)
+        return {"scheduled": scheduled, "used": decayed_rate(scheduled, self.state.decay, self.config.optimizer)}
+
+    def _batch(self, step: Step, ctx: Context) -> list[Any]:
+        items = [item for item in step.items if item.id not in self.state.set_aside]
+        ctx.emit("rollout_started", items=len(items), workers=self.config.hardware.workers)
+        return items
+
+    def _checked(self, results: list[Any]) -> list[Any]:
+        require_most(results, "rollout")
+        refused = {error.item_id: error.error for error in failed(results) if error.refused}
+        self.state.set_aside = {**self.state.set_aside, **refused}
+        return results
+
+    def _memory(self) -> Memory:
+        return Memory(notes=self.state.memory, rejected=tuple(self.state.rejected))
+
+    def _commit(self, work: StepWork, ctx: Context) -> None:
+        """Write the step down; the state comes last, and finishes it."""
+        ctx.emit("gate_decided", **work.verdict.brief())
+        state = self.state
+        state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
+        apply_verdict(state, work.skill, work.candidate, work.verdict, ctx)
+        state.step = work.step.number
+        record = step_record(work, state, self.config.evaluation.metric, self._telemetry(ctx))
+        write_step(self.run, work, record)
+        conflicts = [{"step": ctx.step, **c.model_dump(mode="json")} for c in work.pool.conflicts]
+        append_jsonl(self.run.conflicts, conflicts)
+        self.history.append(record)
+        self.skill = work.candidate.skill if work.verdict.accepted else work.skill
+        self._save()
+        ctx.emit("step_finished", record={k: v for k, v in record.items() if k != "applied"})
+
+    async def _end_epoch(self, epoch: int) -> None:
+        ctx = self.base.at(epoch, self.state.step)
+        outcome = await end_epoch(self.state, self.history, ctx)
+        if self.history:
+            self.history[-1] = {**self.history[-1], "epoch_end": outcome}
+        self.skill = self.run.read_skill(self.state.current)
+        self._save()
+        ctx.emit("epoch_finished", outcome=outcome)
+
+    def _telemetry(self, ctx: Context) -> dict[str, Any]:
+        paid = usage(self.session.journal.totals(), self.session.budget.cost)
+        return {"seconds": ctx.seconds, "paid_so_far": paid}
+
+    def _save(self) -> None:
+        write_json(self.run.history, self.history)
+        self.state.status, self.state.stop_reason = "running", ""
+        self._write_state({})
+
+    # The end
+
+    async def _evaluate(self, split: str, name: str, skill: Skill) -> Measured:
+        """Measure a skill on a split, and leave the items' scores in the run."""
+        items = [item for item in self.base.env.items(split) if item.id not in self.state.set_aside]
+        self.base.emit("evaluation_started", split=split, name=name, items=len(items))
+        measured = await measure(skill, items, self.base, tag=f"{split}-{name}", stage="evaluate")
+        scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
+        report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
+        write_json(self.run.evaluations / f"{split}_{name}.json", report)
+        self.base.emit("evaluation_finished", split=split, name=name, score=measured.score)
+        return measured
+
+    async def _finish(self) -> Result:
+        """The test split is read here, once: the initial and the best skill."""
+        state = self.state
+        best = self.run.read_skill(state.best.version)
+        if state.status != "finished":
+            self.run.write_best(best)
+            read = {"who": "train", "when": datetime.now(UTC).isoformat(), "items": len(self.base.env.items("test"))}
+            tests: dict[str, float] = {}
+            for name, version in (("initial", 0), ("best", state.best.version)):
+                if name == "best" and version == 0:
+                    tests[name] = tests["initial"]
+                    continue
+                tests[name] = (await self._evaluate("test", name, self.run.read_skill(version))).score
+            append_jsonl(self.run.test_reads, [read | {"scores": tests}])
+            state.status = "finished"
+            state.stop_reason = "patience" if self._out_of_patience() else ""
+            self._write_state(tests)
+        summary = read_json(self.run.summary)
+        self.base.emit("run_finished", summary=summary)
+        return Result(path=self.run.root, best_skill=best, summary=summary)
+
+    def _write_state(self, tests: dict[str, float]) -> None:
+        """The summary, then the state, which makes it all count."""
+        state, telemetry = self.state, self.state.telemetry
+        telemetry.seconds = self._earlier.seconds + time.monotonic() - self.session.started
+        hits = self.base.target.from_journal + self.base.optimizer.from_journal
+        telemetry.from_journal = self._earlier.from_journal + hits
+        initial = self.run.read_skill(0)
+        paid = usage(self.session.journal.totals(), self.session.budget.cost)
+        best = state.best
+        summary = summarise(
+            self.run,
+            state,
+            benchmark=self.base.env.name,
+            seed=self.config.train.seed,
+            paid=paid,
+            initial={
+                "val": state.initial_val,
+                "test": tests.get("initial"),
+                "tokens": initial.tokens,
+                "kind": initial_kind(self.config.train.init_skill, initial),
+            },
+            best={
+                "val": best.val,
+                "test": tests.get("best"),
+                "step": best.step,
+                "version": best.version,
+                "tokens": self.run.read_skill(best.version).tokens,
+            },
+        )
+        write_json(self.run.summary, summary)
+        state.write(self.run.state)

@@ -1,0 +1,91 @@
+"""The contract of a frozen model: one request in, one reply out, and errors that say what to do with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from skillopt.errors import SkillOptError
+
+Message = dict[str, Any]
+"""`{"role": "system" | "user" | "assistant", "content": …}` as the OpenAI chat protocol has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """A JSON schema for the reply. Its name is the stage that asks, so that any server can tell stages apart."""
+
+    name: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatRequest:
+    messages: tuple[Message, ...]
+    temperature: float | None = None
+    """None leaves it to the endpoint."""
+    max_tokens: int | None = None
+    schema: Schema | None = None
+    seed: int | None = None
+    """A fresh sample of a noisy model has its own seed; None for a deterministic one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    """How many of the prompt's tokens the endpoint had in its cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatReply:
+    text: str
+    finish_reason: str = "stop"
+    """`stop`, or `length` when the reply was cut off at max_tokens."""
+    usage: Usage = field(default_factory=Usage)
+
+
+class ChatModel(Protocol):
+    """A frozen model. `chat` raises the errors below and no others; it does not retry."""
+
+    @property
+    def name(self) -> str:
+        """`provider:model`, as the user wrote it."""
+        ...
+
+    @property
+    def endpoint(self) -> str:
+        """What tells this model's replies from another's of the same name: a URL, or the hash of the weights."""
+        ...
+
+    @property
+    def deterministic(self) -> bool:
+        """The same request always gives the same reply."""
+        ...
+
+    async def chat(self, request: ChatRequest) -> ChatReply: ...
+
+    async def close(self) -> None: ...
+
+
+class ModelError(SkillOptError):
+    """A call that gave no reply. An error is never a wrong answer: it has no score."""
+
+
+class TransientError(ModelError):
+    """May heal by itself (429, 5xx, a timeout, a reset): worth another try."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None, reached: bool = True) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.reached = reached
+        """False when nobody answered at all: nothing listens there, or the name does not resolve."""
+
+
+class RefusedError(ModelError):
+    """The endpoint refuses this item for its own sake (content filter, too long)."""
+
+
+class FatalError(ModelError):
+    """Will not heal by trying again (401, 403, 404, a 400 of our own making): ends the run at once."""

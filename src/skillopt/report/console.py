@@ -1,0 +1,157 @@
+"""A run on the terminal: progress bars where someone watches, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from skillopt.report.text import dollars, printable, score
+from skillopt.run.events import Event, Listener
+
+
+@contextmanager
+def watching(console: Console) -> Iterator[Listener]:
+    """A listener that shows a run's events for as long as the block lasts."""
+    lines = Lines()
+    if not console.is_terminal:
+        yield lambda event: _print(console, lines(event))
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        bars: dict[str, TaskID] = {}
+
+        def listener(event: Event) -> None:
+            if event.kind == "progress":
+                _advance(progress, bars, event.data)
+                return
+            _print(progress.console, lines(event))
+
+        yield listener
+
+
+def _print(console: Console, text: str | None) -> None:
+    if text:
+        console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _advance(progress: Progress, bars: dict[str, TaskID], data: dict[str, Any]) -> None:
+    stage, done, total = str(data["stage"]), int(data["done"]), int(data["total"])
+    if stage not in bars:
+        bars[stage] = progress.add_task(stage.replace("_", " ").title(), total=total)
+    progress.update(bars[stage], completed=done, total=total, visible=done < total)
+
+
+class Lines:
+    """Turns events into the lines that people read."""
+
+    def __init__(self) -> None:
+        self._steps = self._epochs = 0
+        self._rate = ""
+
+    def __call__(self, event: Event) -> str | None:
+        tell = getattr(self, f"_{event.kind}", None)
+        line = tell(event.data, event) if tell else None
+        if line is None:
+            return None
+        where = f"[Step {event.step}/{self._steps}] " if event.step and event.kind in _IN_STEP else ""
+        return f"{where}{line}"
+
+    def _run_started(self, data: dict[str, Any], event: Event) -> str:
+        self._steps, self._epochs = data["steps"], data["epochs"]
+        self._rate = f"lr={data['learning_rate']:g}, {data['scheduler']}"
+        splits = ", ".join(f"{count} {split}" for split, count in data["splits"].items())
+        how = "new run"
+        if data["resumed"]:
+            how = "already finished" if data["finished"] else f"resumed after step {data['done']} of {data['steps']}"
+        return f"Run: {data['path']} ({how})\nItems: {splits}; target {data['target']}, optimizer {data['optimizer']}"
+
+    def _evaluation_started(self, data: dict[str, Any], event: Event) -> str:
+        return f"Evaluate: {data['name']} skill on {data['items']} {data['split']} items..."
+
+    def _evaluation_finished(self, data: dict[str, Any], event: Event) -> str:
+        return f"Evaluate: {data['name']} skill, {data['split']} score {score(data['score'])}"
+
+    def _rollout_started(self, data: dict[str, Any], event: Event) -> str:
+        return f"Rollout: {data['items']} items, {data['workers']} workers..."
+
+    def _reflect_started(self, data: dict[str, Any], event: Event) -> str:
+        lost = f" ({data['errors']} without a score)" if data["errors"] else ""
+        return f"Score: {score(data['score'])}{lost} → Reflect..."
+
+    def _reflected(self, data: dict[str, Any], event: Event) -> str:
+        lost = f", {data['lost']} replies lost" if data["lost"] else ""
+        return f"{data['edits']} edit patches generated{lost}"
+
+    def _selected(self, data: dict[str, Any], event: Event) -> str:
+        flagged = f", {data['conflicts']} conflicts set aside" if data["conflicts"] else ""
+        return f"Selected {data['edits']} edits ({self._rate} → {data['rate']:.1f}){flagged}"
+
+    def _gate_decided(self, data: dict[str, Any], event: Event) -> str:
+        return f"Gate: {gate_line(data)}"
+
+    def _slow_update_started(self, data: dict[str, Any], event: Event) -> str:
+        return f"[Epoch {event.epoch}/{self._epochs}] Slow update: version {data['before']} against {data['after']}..."
+
+    def _slow_update_finished(self, data: dict[str, Any], event: Event) -> str:
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(data["counts"].items()))
+        decided = data["gate"]["decision"] != "skipped"
+        outcome = f"guidance: {gate_line(data['gate'])}" if decided else f"no guidance ({data['lost'] or 'unchanged'})"
+        return f"[Epoch {event.epoch}/{self._epochs}] Slow update: {counts + '; ' if counts else ''}{outcome}"
+
+    def _meta_skill_finished(self, data: dict[str, Any], event: Event) -> str:
+        what = f"no new notes ({data['lost']})" if data["lost"] else "notes written"
+        return f"[Epoch {event.epoch}/{self._epochs}] Meta skill: {what}"
+
+
+_IN_STEP = {"rollout_started", "reflect_started", "reflected", "selected", "gate_decided"}
+
+
+def gate_line(data: dict[str, Any]) -> str:
+    """`val score 0.68 > 0.65 ✓ ACCEPT`."""
+    if data["decision"] == "skipped":
+        return "nothing to decide, no edit applies · SKIP"
+    before, after = data["before"], data["after"]
+    if after is None:
+        seen = f"after {data['measured']} of {data['items']} items"
+        needed = ">" if data["rule"] == "strict" else "≥"
+        return f"val score at most {score(data['at_most'])}, not {needed} {score(before)} ✗ REJECT ({seen})"
+    sign = ">" if after > before else "=" if after == before else "<"
+    mark = "✓ ACCEPT" if data["decision"] == "accept" else "✗ REJECT"
+    return f"val score {score(after)} {sign} {score(before)} {mark}"
+
+
+def result_table(summary: dict[str, Any]) -> Table:
+    """What the run gave, on one screen."""
+    table = Table(show_header=True, box=None, pad_edge=False)
+    table.add_column("")
+    for name in ("initial", "best"):
+        table.add_column(name, justify="right")
+    initial, best = summary["initial"], summary["best"]
+    table.add_row("validation score", score(initial["val"]), score(best["val"]))
+    table.add_row("test score", score(initial["test"]), score(best["test"]))
+    table.add_row("skill length (tokens)", str(initial["tokens"]), str(best["tokens"]))
+    return table
+
+
+def result_lines(summary: dict[str, Any]) -> list[str]:
+    steps, calls, edits = summary["steps"], summary["calls"], summary["edits"]
+    rate = summary["edit_acceptance_rate"]
+    tokens = {role: sum(v for k, v in t.items() if k != "cached") for role, t in summary["tokens"].items()}
+    stuck = summary["persistent_failures"]
+    shown = ", ".join(stuck[:8]) + (" …" if len(stuck) > 8 else "")
+    costs = summary["cost_usd"]
+    return [
+        f"Steps: {steps['run']} run, {steps['accepted']} accepted, {steps['rejected']} rejected, "
+        f"{steps['skipped']} skipped",
+        f"Edit acceptance: {edits['accepted']} of {edits['proposed']}" + (f" ({rate:.0%})" if rate is not None else ""),
+        f"Calls: {calls['target']} target, {calls['optimizer']} optimizer, {calls['from_journal']} from the journal; "
+        f"the gate saved {summary['gate']['calls_saved']}",
+        f"Tokens: {tokens['target']:,} target, {tokens['optimizer']:,} optimizer; "
+        f"cost: {dollars(costs['target'])} target, {dollars(costs['optimizer'])} optimizer; {summary['seconds']:.1f} s",
+        f"Persistent failures: {len(stuck)}" + (f" ({shown})" if stuck else ""),
+    ]

@@ -1,0 +1,18 @@
+"""Text from models, tasks and endpoints as text: nothing in it moves the cursor or hides."""
+
+from __future__ import annotations
+
+import unicodedata
+
+
+def printable(text: str) -> str:
+    """Control characters, escapes and direction marks made visible; line breaks and tabs stay."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else f"\\u{ord(c):04x}" for c in text)
+
+
+def score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def dollars(value: float | None) -> str:
+    return "unknown" if value is None else f"${value:.2f}" if value >= 0.01 or value == 0 else f"${value:.4f}"

@@ -1,0 +1,102 @@
+"""The folder of a run: every path, and the lock that lets one trainer in at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from skillopt.errors import UserError
+from skillopt.run.files import read_jsonl, read_text, write_atomic, write_jsonl
+from skillopt.skill import PatchLog, Skill
+
+
+class RunDirectory:
+    """Paths of one run. Nothing else in the code puts together a path inside a run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config_yaml = root / "config.yaml"
+        self.config_json = root / "config.json"
+        self.history = root / "history.json"
+        self.state = root / "runtime_state.json"
+        self.summary = root / "summary.json"
+        self.report = root / "report.html"
+        self.plots = root / "plots"
+        self.best_skill = root / "best_skill.md"
+        self.skills = root / "skills"
+        self.patch_log = PatchLog(root / "patch_log.jsonl")
+        self.events = root / "events.jsonl"
+        self.journal = root / "journal.sqlite"
+        self.conflicts = root / "review" / "conflicts.jsonl"
+        self.steps = root / "steps"
+        self.evaluations = root / "evaluations"
+        self.test_reads = root / "test_reads.jsonl"
+        self._lock_path = root / "run.lock"
+
+    def step(self, step: int) -> Path:
+        return self.steps / f"step_{step:04d}"
+
+    def slow_update(self, epoch: int) -> Path:
+        return self.root / "slow_update" / f"epoch_{epoch:02d}"
+
+    def meta_skill(self, epoch: int) -> Path:
+        return self.root / "meta_skill" / f"epoch_{epoch:02d}"
+
+    def snapshot(self, version: int) -> Path:
+        return self.skills / f"skill_v{version:04d}.md"
+
+    def read_skill(self, version: int) -> Skill:
+        return Skill(read_text(self.snapshot(version)))
+
+    def write_skill(self, version: int, skill: Skill) -> None:
+        write_atomic(self.snapshot(version), skill.text)
+
+    def write_best(self, skill: Skill) -> None:
+        write_atomic(self.best_skill, skill.text)
+        write_atomic(self.skills / "best_skill.md", skill.text)
+
+    def roll_back(self, *, step: int, epoch: int, version: int, patch_log_size: int) -> None:
+        """Remove what an interrupted step or epoch end left behind; the state says what is finished."""
+        self.patch_log.truncate(patch_log_size)
+        if self.conflicts.exists():
+            write_jsonl(self.conflicts, [row for row in read_jsonl(self.conflicts) if row["step"] <= step])
+        for path in self.skills.glob("skill_v*.md"):
+            if int(path.stem.removeprefix("skill_v")) > version:
+                path.unlink()
+        for path in self.steps.glob("step_*"):
+            if int(path.name.removeprefix("step_")) > step:
+                shutil.rmtree(path)
+        for folder in ("slow_update", "meta_skill"):
+            for path in (self.root / folder).glob("epoch_*"):
+                if int(path.name.removeprefix("epoch_")) > epoch:
+                    shutil.rmtree(path)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold this run's lock; a second trainer is refused. The lock ends with the process, however it ends."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
+                raise UserError(
+                    f"{self.root}: another trainer (process {holder}) is working on this run; wait for it, stop it, "
+                    "or start a separate run with --fresh"
+                ) from None
+            os.ftruncate(handle, 0)
+            os.write(handle, str(os.getpid()).encode())
+            yield
+        finally:
+            os.close(handle)
+
+
+def safe_name(name: str) -> str:
+    """A benchmark's name as one folder's name: whatever it says, it stays below the output folder."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".-")
+    return kept[:80] or "benchmark"

@@ -1,0 +1,70 @@
+"""Writing files so that a crash leaves the old one or the new one, never half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace `path` by `text` at once; the bytes are on disk before the name is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.tmp")
+    with draft.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomic(path, json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    write_atomic(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
+
+
+def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    """Add lines at the end, durable when this returns."""
+    text = "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows)
+    if not text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_jsonl(path: Path) -> list[Any]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def read_text(path: Path) -> str:
+    """The file's text with its line ends as they are."""
+    return path.read_bytes().decode("utf-8")
+
+
+def plain(value: Any) -> Any:
+    """Models to plain values, all the way down; text that is not valid Unicode is made so."""
+    if isinstance(value, BaseModel):
+        return plain(value.model_dump(mode="json"))
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return value

@@ -1,0 +1,97 @@
+"""Where a run stands after its last finished step. Writing it is what finishes the step."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt.run.files import read_json, write_json
+from skillopt.skill import Edit
+
+
+class Best(BaseModel):
+    """The best version so far, by validation score."""
+
+    version: int = 0
+    step: int = 0
+    val: float = 0.0
+
+
+class Rejected(BaseModel):
+    """An edit that a gate turned down, kept so that it is not proposed again."""
+
+    step: int
+    edit: Edit
+    verdict: str
+
+
+class Counts(BaseModel):
+    run: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    skipped: int = 0
+    """Steps in which no edit could be applied."""
+
+
+class Telemetry(BaseModel):
+    """Circumstances, which comparisons of two runs leave out."""
+
+    seconds: float = 0.0
+    """Over all sessions."""
+    from_journal: int = 0
+    """Replies that were there already, over all sessions."""
+    gate_calls_saved: int = 0
+    rollouts_to_best: int = 0
+    """Target rollouts paid when the best score was reached."""
+
+
+class State(BaseModel):
+    """Everything that the next step needs and that is not in a step's own folder."""
+
+    model_config = ConfigDict(validate_assignment=True)
+
+    pins: dict[str, str] = {}
+    """Package version, prompts, data: a run does not silently go on under others."""
+    step: int = 0
+    """The last finished step."""
+    epoch: int = 0
+    """The last epoch whose end (slow update, meta skill) is finished."""
+    version: int = 0
+    """The newest skill version."""
+    current: int = 0
+    """The version that training goes on from."""
+    val: dict[str, float] = {}
+    """The current version's validation score, item by item."""
+    initial_val: float = 0.0
+    set_aside: dict[str, str] = {}
+    """Items that the endpoint refuses for their own sake, for every skill alike."""
+    best: Best = Best()
+    decay: float = 1.0
+    """What rejected steps have made of the learning rate."""
+    stale_steps: int = 0
+    """Steps since the last improvement, for patience."""
+    rejected: list[Rejected] = []
+    memory: str = ""
+    """The meta skill."""
+    epoch_versions: list[int] = [0]
+    """The current version at the start of the run and at each epoch's end."""
+    counts: Counts = Counts()
+    edits_proposed: int = 0
+    edits_accepted: int = 0
+    patch_log_size: int = 0
+    status: str = "running"
+    stop_reason: str = ""
+    telemetry: Telemetry = Telemetry()
+
+    @property
+    def val_score(self) -> float:
+        return math.fsum(self.val.values()) / len(self.val) if self.val else 0.0
+
+    @classmethod
+    def read(cls, path: Path) -> State:
+        return cls.model_validate(read_json(path))
+
+    def write(self, path: Path) -> None:
+        write_json(path, self)

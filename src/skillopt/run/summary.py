@@ -1,0 +1,92 @@
+"""The summary of a run: the figures that other programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
+from skillopt.run.journal import Total
+from skillopt.run.state import State
+
+ROLES = ("target", "optimizer")
+
+
+def usage(totals: list[Total], cost: Callable[[Total], float | None]) -> dict[str, dict[str, Any]]:
+    """Calls, tokens and dollars by role; dollars are None where a price is unknown."""
+    out: dict[str, dict[str, Any]] = {}
+    for role in ROLES:
+        own = [total for total in totals if total.role == role]
+        costs = [cost(total) for total in own]
+        out[role] = {
+            "calls": sum(total.calls for total in own),
+            "prompt_tokens": sum(total.prompt_tokens for total in own),
+            "completion_tokens": sum(total.completion_tokens for total in own),
+            "cached_tokens": sum(total.cached_tokens for total in own),
+            "usd": None if None in costs else sum(c for c in costs if c is not None),
+            "by_stage": {total.stage: total.calls for total in own},
+        }
+    return out
+
+
+def rollouts_paid(totals: Iterable[Total]) -> int:
+    return sum(total.first_turns for total in totals if total.role == "target")
+
+
+def persistent_failures(run: RunDirectory) -> list[str]:
+    """Items that failed under every skill they were measured with: at least three, or all where there were fewer."""
+    outcomes: dict[str, dict[str, bool]] = {}
+    for skill_hash, items in _measurements(run):
+        for item_id, hard in items.items():
+            seen = outcomes.setdefault(item_id, {})
+            seen[skill_hash] = seen.get(skill_hash, False) or hard >= 1
+    enough = min(3, max((len(seen) for seen in outcomes.values()), default=0))
+    return sorted(i for i, seen in outcomes.items() if len(seen) >= enough and not any(seen.values()))
+
+
+def _measurements(run: RunDirectory) -> Iterable[tuple[str, dict[str, float]]]:
+    initial = run.evaluations / "val_initial.json"
+    if initial.exists():
+        data = read_json(initial)
+        yield data["skill_hash"], {item: scores["hard"] for item, scores in data["items"].items()}
+    for folder in sorted(run.steps.glob("step_*")):
+        train = read_json(folder / "trajectory_digest.json")
+        yield train["skill_hash"], {item: scores["hard"] for item, scores in train["items"].items()}
+        gate = read_json(folder / "gate.json")
+        yield gate["candidate_hash"], {row["item_id"]: row["hard"] for row in gate.get("evidence", [])}
+
+
+def summarise(
+    run: RunDirectory,
+    state: State,
+    *,
+    benchmark: str,
+    seed: int,
+    paid: dict[str, dict[str, Any]],
+    initial: dict[str, Any],
+    best: dict[str, Any],
+) -> dict[str, Any]:
+    ended = state.status != "running"
+    return {
+        "status": state.status,
+        "stop_reason": state.stop_reason,
+        "benchmark": benchmark,
+        "seed": seed,
+        "initial": initial,
+        "best": best,
+        "calls": {role: paid[role]["calls"] for role in ROLES} | {"from_journal": state.telemetry.from_journal},
+        "tokens": {
+            role: {key: paid[role][f"{key}_tokens"] for key in ("prompt", "completion", "cached")} for role in ROLES
+        },
+        "cost_usd": {role: paid[role]["usd"] for role in ROLES},
+        "calls_by_stage": {role: paid[role]["by_stage"] for role in ROLES},
+        "rollouts_to_best": state.telemetry.rollouts_to_best,
+        "edit_acceptance_rate": state.edits_accepted / state.edits_proposed if state.edits_proposed else None,
+        "edits": {"proposed": state.edits_proposed, "accepted": state.edits_accepted},
+        "persistent_failures": persistent_failures(run) if ended else [],
+        "set_aside": state.set_aside,
+        "steps": state.counts.model_dump(),
+        "gate": {"calls_saved": state.telemetry.gate_calls_saved},
+        "seconds": round(state.telemetry.seconds, 2),
+    }

@@ -1,0 +1,277 @@
+"""Edits of a skill: add, modify, delete. Each applies as a whole or is skipped with a reason; nothing is guessed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from skillopt.skill.document import FENCE, MARKER, Skill, Span, count_tokens, normal_title
+
+Op = Literal["add", "modify", "delete"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
+
+
+class Edit(BaseModel):
+    """One proposed edit, in the form in which it is stored and asked for everywhere."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str = ""
+    op: Op
+    section: str = ""
+    """Where an `add` goes (created if it does not exist); tells equal anchors apart otherwise."""
+    anchor: str = ""
+    """The verbatim text that is modified or deleted; empty for `add`."""
+    text: str = ""
+    rationale: str = ""
+    pattern: str = ""
+    """Short name of the failure's cause."""
+    trajectory_ids: tuple[str, ...] = ()
+    impact: float = Field(default=0.5, ge=0, le=1)
+    source: str = ""
+    """Who proposed it, such as `llm/failure`."""
+
+    @field_validator("impact", mode="before")
+    @classmethod
+    def _clamp(cls, value: object) -> object:
+        return min(1.0, max(0.0, float(value))) if isinstance(value, int | float) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Gradient clipping: what one edit, and the whole document, may grow to."""
+
+    max_edit_tokens: int = 400
+    max_skill_tokens: int = 8000
+
+
+@dataclass(frozen=True)
+class Skip:
+    edit_id: str
+    kind: str
+    """A word for counting, such as `anchor_missing` or `too_large`."""
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What came of a list of edits."""
+
+    skill: Skill
+    applied: tuple[Edit, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+
+
+class _Unfit(Exception):  # noqa: N818
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+@dataclass
+class _Draft:
+    """The replacements found so far, all in coordinates of the original text."""
+
+    skill: Skill
+    places: list[tuple[Span, str]] = field(default_factory=list)
+    new_sections: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+
+    def render(self) -> str:
+        old = self.skill.text
+        insertions = {span.start: text for span, text in self.places if span.start == span.end}
+        if self.new_sections:
+            tail = _end_of_content(self.skill, Span(0, len(old)))
+            blocks = [f"## {title}\n\n" + _join(texts) for title, texts in self.new_sections.values()]
+            before = insertions.get(tail, "")
+            gap = "\n\n" if (old[:tail] + before).strip() else ""
+            insertions[tail] = before + gap + "\n\n".join(blocks)
+        places = [(span, text) for span, text in self.places if span.start < span.end]
+        places += [(Span(at, at), text + _after(old, at)) for at, text in insertions.items()]
+        out, position = [], 0
+        for span, text in sorted(places, key=lambda place: (place[0].start, place[0].end)):
+            out += [old[position : span.start], text]
+            position = span.end
+        new = "".join([*out, old[position:]])
+        return new.replace("\r\n", "\n").replace("\n", "\r\n") if _is_crlf(old) else new
+
+
+def apply_edits(skill: Skill, edits: Iterable[Edit], limits: Limits | None = None) -> Applied:
+    """Apply `edits` in order; every anchor refers to `skill` as it was before any of them.
+
+    Of two edits that touch the same text the first applies. Text that no edit touches stays byte for byte.
+    """
+    limits = limits or Limits()
+    draft = _Draft(skill)
+    candidate = skill
+    applied: list[Edit] = []
+    skipped: list[Skip] = []
+    for edit in edits:
+        try:
+            _check(edit, limits)
+            attempt = _place(draft, edit)
+            grown = Skill(attempt.render())
+            if grown.tokens > max(limits.max_skill_tokens, candidate.tokens):
+                raise _Unfit("skill_too_long", f"would grow the skill past {limits.max_skill_tokens} tokens")
+            if len(grown.protected) != len(skill.protected) or grown.guidance != skill.guidance:
+                raise _Unfit("protected", "would break a protected region")
+        except _Unfit as unfit:
+            skipped.append(Skip(edit.id, unfit.kind, str(unfit)))
+        else:
+            draft, candidate = attempt, grown
+            applied.append(edit)
+    return Applied(skill=candidate, applied=tuple(applied), skipped=tuple(skipped))
+
+
+def _check(edit: Edit, limits: Limits) -> None:
+    """What can be said of an edit without looking at the document."""
+    if not edit.trajectory_ids:
+        raise _Unfit("no_trajectory", "cites no trajectory")
+    if edit.op != "delete" and not edit.text.strip():
+        raise _Unfit("empty", "has no text")
+    if edit.op != "add" and not edit.anchor.strip():
+        raise _Unfit("anchor_missing", "names no anchor")
+    for part in (edit.section, edit.text):
+        if problem := unsafe(part):
+            raise _Unfit(*problem)
+    if "\n" in edit.section.strip():
+        raise _Unfit("section", "names a section of several lines")
+    tokens = count_tokens(edit.text) if len(edit.text) < 100 * limits.max_edit_tokens else limits.max_edit_tokens + 1
+    if edit.op != "delete" and tokens > limits.max_edit_tokens:
+        raise _Unfit("too_large", f"is longer than {limits.max_edit_tokens} tokens")
+    replaced = "" if edit.op == "add" else edit.anchor
+    written = "" if edit.op == "delete" else edit.text
+    if _fences(replaced) % 2 != _fences(written) % 2 or _open_comments(replaced) != _open_comments(written):
+        raise _Unfit("structure", "would leave a code fence or comment open")
+
+
+def unsafe(text: str) -> tuple[str, str] | None:
+    """Why a text may not enter a document, whoever wrote it: kind and reason; None when it may."""
+    if _CONTROL.search(text.replace("\r\n", "\n")):
+        return "control_characters", "contains control characters"
+    if MARKER.search(text):
+        return "protected", "contains a protected-region marker"
+    return None
+
+
+def _place(draft: _Draft, edit: Edit) -> _Draft:
+    """`draft` with this edit's replacement added, or _Unfit."""
+    if edit.op == "add":
+        return _place_add(draft, edit)
+    span = _find(draft.skill, edit)
+    if any(span.overlaps(other) for other, _ in draft.places):
+        raise _Unfit("overlap", "touches text that another edit of this step changes")
+    if edit.op == "modify":
+        if edit.text == edit.anchor:
+            raise _Unfit("no_change", "changes nothing")
+        return _Draft(draft.skill, [*draft.places, (span, edit.text)], draft.new_sections)
+    return _Draft(draft.skill, [*draft.places, (_whole_line(draft.skill.text, span), "")], draft.new_sections)
+
+
+def _place_add(draft: _Draft, edit: Edit) -> _Draft:
+    skill = draft.skill
+    section = skill.find_section(edit.section) if edit.section.strip() else None
+    text = _without_own_heading(edit.text, edit.section).strip("\r\n").rstrip()
+    if not text:
+        raise _Unfit("empty", "has no text")
+    if text in skill.text or any(text in written for _, written in draft.places):
+        raise _Unfit("duplicate", "is in the document already")
+    if edit.section.strip() and section is None:
+        key = normal_title(edit.section)
+        title, texts = draft.new_sections.get(key, (" ".join(edit.section.strip().lstrip("#").split()), []))
+        if text in texts:
+            raise _Unfit("duplicate", "is in the document already")
+        return _Draft(skill, draft.places, {**draft.new_sections, key: (title, [*texts, text])})
+    where = section.span if section else Span(0, len(skill.text))
+    point = _end_of_content(skill, where)
+    here = Span(point, point)
+    if any(here.overlaps(other) for other, _ in draft.places):
+        raise _Unfit("overlap", "touches text that another edit of this step changes")
+    earlier = next((written for span, written in draft.places if span == here), "")
+    others = [place for place in draft.places if place[0] != here]
+    before = earlier or skill.text[where.start : point]
+    return _Draft(skill, [*others, (here, earlier + _gap(before, text) + text)], draft.new_sections)
+
+
+def _find(skill: Skill, edit: Edit) -> Span:
+    """Where the anchor stands: verbatim, once, outside every protected region."""
+    anchor = edit.anchor
+    spots = [Span(m.start(), m.start() + len(anchor)) for m in re.finditer(f"(?={re.escape(anchor)})", skill.text)]
+    if not spots:
+        raise _Unfit("anchor_missing", "its anchor is not in the document")
+    free = [spot for spot in spots if not any(spot.overlaps(region) for region in skill.protected)]
+    if not free:
+        raise _Unfit("protected", "touches a protected region")
+    section = skill.find_section(edit.section) if edit.section.strip() else None
+    if len(free) > 1 and section:
+        free = [spot for spot in free if section.span.start <= spot.start and spot.end <= section.span.end] or free
+    if len(free) > 1:
+        raise _Unfit("ambiguous", f"its anchor stands {len(free)} times in the document")
+    return free[0]
+
+
+def _end_of_content(skill: Skill, span: Span) -> int:
+    """Where an addition to this span goes: after its last text, before a protected region that follows."""
+    end = next((r.start for r in skill.protected if span.start <= r.start < span.end), span.end)
+    if not skill.text[span.start : end].strip():
+        return span.start if end < span.end or not span.start else end
+    return span.start + len(skill.text[span.start : end].rstrip())
+
+
+def _after(text: str, point: int) -> str:
+    """What must follow an insertion so that it does not run into the next line."""
+    if point == len(text):
+        return "\n"
+    return "" if text[point] in "\r\n" else "\n\n"
+
+
+def _whole_line(text: str, span: Span) -> Span:
+    """A deleted line takes its line break with it, and one of the two blank lines that it would leave."""
+    before = re.search(r"(?:\r?\n)*$", text[: span.start])
+    breaks = re.findall(r"\r?\n", before[0]) if before else []
+    after = text[span.end :]
+    if (span.start and not breaks) or not re.match(r"\r?\n|$", after):
+        return span
+    if not breaks:
+        following = re.match(r"(?:\r?\n)*", after)
+        return Span(span.start, span.end + (following.end() if following else 0))
+    take = 2 if len(breaks) > 1 and re.match(r"\r?\n\s*(\r?\n|$)|$", after) else 1
+    return Span(span.start - sum(len(b) for b in breaks[-take:]), span.end)
+
+
+def _without_own_heading(text: str, section: str) -> str:
+    """Models like to repeat the section's heading above what they add to it."""
+    first, _, rest = text.lstrip("\r\n").partition("\n")
+    repeats = first.startswith("#") and normal_title(first) == normal_title(section)
+    return rest if repeats and section.strip() else text
+
+
+def _gap(before: str, text: str) -> str:
+    if not before.strip():
+        return ""
+    last = before.rstrip().rpartition("\n")[2]
+    return "\n" if _LIST_ITEM.match(last) and _LIST_ITEM.match(text) else "\n\n"
+
+
+def _join(texts: Sequence[str]) -> str:
+    out = ""
+    for text in texts:
+        out += _gap(out, text) + text
+    return out
+
+
+def _fences(text: str) -> int:
+    return sum(bool(FENCE.match(line)) for line in text.splitlines())
+
+
+def _open_comments(text: str) -> int:
+    return text.count("<!--") - text.count("-->")
+
+
+def _is_crlf(text: str) -> bool:
+    return "\r\n" in text and text.count("\n") == text.count("\r\n")

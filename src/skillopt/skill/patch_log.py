@@ -1,0 +1,145 @@
+"""The provenance of a skill: an append-only, hash-chained log of every accepted edit.
+
+From the initial skill and this log alone, every version can be rebuilt byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from skillopt.skill.document import Skill
+from skillopt.skill.edit import Edit, Limits, apply_edits
+
+GENESIS = "0" * 64
+
+
+class PatchLogError(Exception):
+    """The log was altered, or does not belong to these skills."""
+
+
+class Entry(BaseModel):
+    """One accepted edit, or one accepted guidance of the slow update."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seq: int
+    kind: Literal["edit", "guidance"]
+    step: int
+    epoch: int
+    version: int
+    """The skill version that this edit is part of."""
+    skill_before: str
+    skill_after: str
+    """Hashes of the documents before and after the whole step."""
+    edit: Edit
+    evidence: dict[str, Any]
+    """What the gate measured."""
+    prev: str
+    hash: str = ""
+
+    def digest(self) -> str:
+        body = self.model_dump(mode="json", exclude={"hash"})
+        return hashlib.sha256(json.dumps(body, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+class PatchLog:
+    """`patch_log.jsonl`. Entries are added together, step by step; `size` marks a place to go back to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._tail: tuple[int, str] | None = None
+        """Number and hash of the last entry, once known."""
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def append(
+        self,
+        edits: Sequence[Edit],
+        *,
+        kind: Literal["edit", "guidance"],
+        step: int,
+        epoch: int,
+        version: int,
+        before: Skill,
+        after: Skill,
+        evidence: dict[str, Any],
+    ) -> None:
+        if self._tail is None:
+            known = [(entry.seq, entry.hash) for entry in self.entries()]
+            self._tail = known[-1] if known else (0, GENESIS)
+        seq, prev = self._tail
+        lines = []
+        for edit in edits:
+            seq += 1
+            entry = Entry(
+                seq=seq,
+                kind=kind,
+                step=step,
+                epoch=epoch,
+                version=version,
+                skill_before=before.hash,
+                skill_after=after.hash,
+                edit=edit,
+                evidence=evidence,
+                prev=prev,
+            )
+            entry = entry.model_copy(update={"hash": entry.digest()})
+            prev = entry.hash
+            lines.append(entry.model_dump_json() + "\n")
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write("".join(lines))
+            file.flush()
+            os.fsync(file.fileno())
+        self._tail = (seq, prev)
+
+    def truncate(self, size: int) -> None:
+        """Forget what was written after the last finished step."""
+        if self.path.exists() and self.size > size:
+            os.truncate(self.path, size)
+            self._tail = None
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, the chain checked; a broken one raises and is named."""
+        prev = GENESIS
+        if not self.path.exists():
+            return
+        with self.path.open(encoding="utf-8", errors="surrogateescape") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    entry = Entry.model_validate_json(line)
+                except (ValidationError, ValueError) as error:
+                    raise PatchLogError(f"{self.path}: entry {number} is not readable") from error
+                if entry.prev != prev or entry.seq != number or entry.hash != entry.digest():
+                    raise PatchLogError(
+                        f"{self.path}: entry {number} (step {entry.step}) was altered or is out of place"
+                    )
+                prev = entry.hash
+                yield entry
+
+
+def replay(initial: Skill, entries: Sequence[Entry]) -> dict[int, Skill]:
+    """Every version from the log alone: `{0: initial, 1: …}`. Raises where the result differs from the log's hashes."""
+    versions = {0: initial}
+    skill = initial
+    for version in sorted({entry.version for entry in entries}):
+        group = [entry for entry in entries if entry.version == version]
+        if group[0].skill_before != skill.hash:
+            raise PatchLogError(f"version {version}: the log starts from another document")
+        if group[0].kind == "guidance":
+            skill = skill.with_guidance(group[0].edit.text)
+        else:
+            unlimited = Limits(max_edit_tokens=1 << 40, max_skill_tokens=1 << 40)
+            skill = apply_edits(skill, [entry.edit for entry in group], unlimited).skill
+        if skill.hash != group[0].skill_after:
+            raise PatchLogError(f"version {version}: replaying the log gives another document")
+        versions[version] = skill
+    return versions
