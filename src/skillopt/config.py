@@ -9,17 +9,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from skillopt.errors import UserError
 
-_URL_WITH_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@")
+_URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
 _PATHS = ("train.init_skill", "env.split_dir")
 
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _yes_is_no_number(cls, value: object, info: ValidationInfo) -> object:
+        """YAML reads `yes` and `on` as true, which Python would take for 1."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and annotation in {int, float, int | None, float | None}:
+            raise ValueError("Input should be a number")
+        return value
 
 
 class TrainConfig(Section):
@@ -251,10 +260,13 @@ def _read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         raise UserError(f"{path}: not readable as YAML: {error}") from None
     if not isinstance(tree, dict) or not all(isinstance(v, dict) for k, v in tree.items() if k != "_base_"):
         raise UserError(f"{path}: a config is a list of sections, each with keys (train: {{num_epochs: 4}})")
-    bases = tree.pop("_base_", [])
+    bases = tree.pop("_base_", None) or []
+    bases = [bases] if isinstance(bases, str) else bases
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+        raise UserError(f"{path}: _base_: must be a file name or a list of them")
     merged: dict[str, Any] = {}
-    for base in [bases] if isinstance(bases, str) else bases:
-        _merge(merged, _read_tree(path.parent / str(base), (*above, path.resolve())))
+    for base in bases:
+        _merge(merged, _read_tree(path.parent / base, (*above, path.resolve())))
     _merge(merged, _move_keys(_anchor_paths(tree, path.parent)))
     return merged
 
@@ -279,17 +291,20 @@ def _merge(into: dict[str, Any], tree: Mapping[str, Any]) -> None:
 
 def _override(tree: dict[str, Any], override: str) -> None:
     dotted, equals, raw = override.partition("=")
-    keys = dotted.strip().split(".")
+    dotted = dotted.strip()
+    keys = _MOVED.get(dotted, dotted).split(".")
     if not equals or len(keys) < 2 or not all(keys):
         raise UserError(f"'{override}': an override has the form section.key=value, such as train.batch_size=20")
     try:
         value = yaml.safe_load(raw)
     except yaml.YAMLError as error:
         raise UserError(f"'{override}': the value is not readable: {error}") from None
-    nested: dict[str, Any] = {keys[-1]: "" if raw == "" else value}
-    for key in reversed(keys[:-1]):
-        nested = {key: nested}
-    _merge(tree, _move_keys(nested))
+    place = tree
+    for key in keys[:-1]:
+        place = place.setdefault(key, {})
+        if not isinstance(place, dict):
+            raise UserError(f"'{override}': '{key}' has no keys below it")
+    place[keys[-1]] = "" if raw == "" else value
 
 
 def _move_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,7 +325,7 @@ def _check_keys(tree: Mapping[str, Any], where: str) -> None:
     every = [f"{name}.{key}" for name in sections for key in getattr(Config(), name).__class__.model_fields]
     for name, keys in tree.items():
         if name not in sections:
-            raise UserError(f"{where}: unknown section '{name}'{_nearest(name, list(sections))}")
+            raise UserError(f"{where}: unknown section '{name}'{_nearest(str(name), list(sections))}")
         if not isinstance(keys, Mapping):
             raise UserError(f"{where}: {name}: is a section and needs keys, such as {name}: {{…}}")
         own = list(getattr(Config(), name).__class__.model_fields)

@@ -62,6 +62,8 @@ def _load_split(folder: Path) -> list[Item]:
         rows = _read_jsonl(jsonl_file)
     else:
         raise UserError(f"{folder}: has neither items.json nor items.jsonl")
+    if not rows:
+        raise UserError(f"{json_file if json_file.is_file() else jsonl_file}: holds no items; every split needs some")
     items = [_item(where, row) for where, row in rows]
     seen: set[str] = set()
     for (where, _), item in zip(rows, items, strict=True):
@@ -83,6 +85,8 @@ def _read_json(path: Path) -> list[Any]:
         rows = json.loads(_read_text(path))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not readable as JSON: {error}") from None
     if not isinstance(rows, list):
         raise UserError(f"{path}: must be a JSON array of items")
     return rows
@@ -94,8 +98,8 @@ def _read_jsonl(path: Path) -> list[tuple[str, Any]]:
         if line.strip():
             try:
                 rows.append((f"{path}:{number}", json.loads(line)))
-            except json.JSONDecodeError as error:
-                raise UserError(f"{path}:{number}: not JSON: {error.msg}") from None
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{path}:{number}: not JSON: {getattr(error, 'msg', error)}") from None
     return rows
 
 
@@ -103,7 +107,7 @@ def _item(where: str, row: Any) -> Item:
     if not isinstance(row, dict):
         raise UserError(f"{where}: must be an object with id, question and answers")
     row = dict(row)
-    if isinstance(row.get("id"), int):
+    if isinstance(row.get("id"), int) and not isinstance(row["id"], bool):
         row["id"] = str(row["id"])
     if isinstance(row.get("answers"), str):
         row["answers"] = [row["answers"]]

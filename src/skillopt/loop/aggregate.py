@@ -17,7 +17,12 @@ not no never none nor neither without avoid don't dont doesn't isn't aren't cann
 refuse stop unless except
 """
 _NEGATIONS = set(_NEGATION_WORDS.split())
-_WORD = re.compile(r"[^\W_]+(?:[-'’./:][^\W_]+)*")
+_WORD = re.compile(
+    r"`[^`\n]*[^\w\s`][^`\n]*`"  # code with more than words in it, as it stands
+    r"|(?<![^\W_])[-−+.]+(?=\d)"  # a number's sign
+    r"|[^\W_]+(?:(?:[-–'’./:_]|(?<=\d),(?=\d))[^\W_]+)*(?:\+\+|\#)?"  # words, names (C++, a_b) and numbers (1,5)
+    r"|!=|[^\w\s.,;:!?'\"‘’“”„(){}\[\]*`#\-–—…_]"  # signs that carry meaning: < % $ & …
+)
 
 
 class Pooled(BaseModel):

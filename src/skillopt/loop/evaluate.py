@@ -12,11 +12,12 @@ from typing import Any
 
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import SPLITS, Env, check_splits, data_hash
+from skillopt.envs.base import SPLITS, Env, Trajectory, check_splits, data_hash
 from skillopt.errors import UserError
 from skillopt.loop.context import Context
-from skillopt.loop.gate import measure
-from skillopt.loop.session import open_callers
+from skillopt.loop.gate import Measured, measure
+from skillopt.loop.rollout import mean_score
+from skillopt.loop.session import make_callers, opened_models
 from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.events import Events, Listener
@@ -44,40 +45,50 @@ async def evaluate(
     check_splits(env)
     folder = RunDirectory(out or _folder(config, env, skill, split))
     started = time.monotonic()
-    with folder.held():
-        journal, events = Journal(folder.journal), Events(folder.events, tuple(listeners))
-        try:
-            async with open_callers(config, journal, models, roles=("target",)) as ((target,), budget, _):
-                ctx = Context(config=config, env=env, target=target, optimizer=target, run=folder, events=events)
-                ctx.emit("evaluation_started", split=split, name="skill", items=len(env.items(split)))
-                measured = await measure(skill, env.items(split), ctx, tag=f"eval-{split}", stage="evaluate")
-                ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)
-                paid = usage(journal.totals(), budget.cost)["target"]
-        finally:
-            events.close()
-            journal.close()
-        hard = [t.score.hard for t in measured.trajectories]
-        soft = [t.score.soft for t in measured.trajectories]
-        summary: dict[str, Any] = {
-            "benchmark": env.name,
-            "split": split,
-            "skill": {"path": str(skill_path or ""), "hash": skill.hash, "tokens": skill.tokens},
-            "score": measured.score,
-            "metric": config.evaluation.metric,
-            "hard": sum(hard) / len(hard),
-            "soft": sum(soft) / len(soft),
-            "items": len(hard),
-            "failed": sorted(t.item_id for t in measured.trajectories if t.score.hard < 1),
-            "set_aside": measured.set_aside,
-            "by_type": _by_type(measured.trajectories, config.evaluation.metric),
-            "paid": paid,
-            "seconds": round(time.monotonic() - started, 2),
-        }
-        if split == "test":
-            summary["test_reads"] = _note_read(skill_path, folder, len(hard), measured.score)
-        write_jsonl(folder.root / "trajectories.jsonl", measured.trajectories)
-        write_json(folder.root / "eval_summary.json", summary)
+    async with opened_models(config, models, roles=("target",)) as opened:
+        with folder.held(), Journal(folder.journal) as journal, Events(folder.events, tuple(listeners)) as events:
+            callers, budget, _ = make_callers(config, journal, opened)
+            target = callers["target"]
+            ctx = Context(config=config, env=env, target=target, optimizer=target, run=folder, events=events)
+            ctx.emit("evaluation_started", split=split, name="skill", items=len(env.items(split)))
+            measured = await measure(skill, env.items(split), ctx, tag=f"eval-{split}", stage="evaluate")
+            ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)
+            paid = usage(journal.totals(), budget.cost)["target"]
+            seconds = round(time.monotonic() - started, 2)
+            summary = _summary(config, env, skill, split, measured, paid, seconds, skill_path)
+            if split == "test":
+                summary["test_reads"] = _note_read(skill_path, folder, summary["items"], measured.score)
+            write_jsonl(folder.root / "trajectories.jsonl", measured.trajectories)
+            write_json(folder.root / "eval_summary.json", summary)
     return summary | {"path": str(folder.root / "eval_summary.json")}
+
+
+def _summary(
+    config: Config,
+    env: Env,
+    skill: Skill,
+    split: str,
+    measured: Measured,
+    paid: dict[str, Any],
+    seconds: float,
+    skill_path: Path | None,
+) -> dict[str, Any]:
+    trajectories = measured.trajectories
+    return {
+        "benchmark": env.name,
+        "split": split,
+        "skill": {"path": str(skill_path or ""), "hash": skill.hash, "tokens": skill.tokens},
+        "metric": config.evaluation.metric,
+        "score": measured.score,
+        "hard": mean_score(trajectories, "hard"),
+        "soft": mean_score(trajectories, "soft"),
+        "items": len(trajectories),
+        "failed": sorted(t.item_id for t in trajectories if t.score.hard < 1),
+        "set_aside": measured.set_aside,
+        "by_type": _by_type(trajectories, config.evaluation.metric),
+        "paid": paid,
+        "seconds": seconds,
+    }
 
 
 def _folder(config: Config, env: Env, skill: Skill, split: str) -> Path:
@@ -87,11 +98,11 @@ def _folder(config: Config, env: Env, skill: Skill, split: str) -> Path:
     return Path(config.env.output_root) / "evaluations" / safe_name(env.name) / f"{split}-{digest[:8]}"
 
 
-def _by_type(trajectories: list[Any], metric: str) -> dict[str, dict[str, float]]:
-    groups: dict[str, list[float]] = {}
+def _by_type(trajectories: list[Trajectory], metric: str) -> dict[str, dict[str, float]]:
+    groups: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
-        groups.setdefault(trajectory.type, []).append(trajectory.score.value(metric))
-    return {name: {"score": sum(v) / len(v), "items": len(v)} for name, v in sorted(groups.items()) if name}
+        groups.setdefault(trajectory.type, []).append(trajectory)
+    return {name: {"score": mean_score(group, metric), "items": len(group)} for name, group in sorted(groups.items())}
 
 
 def _note_read(skill_path: Path | None, folder: RunDirectory, items: int, score: float) -> int:

@@ -19,18 +19,18 @@ from skillopt.run.state import State
 from skillopt.skill import Applied, Skill
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True)
 class StepWork:
-    """All values that went through one step."""
+    """All values that went through one step, in the order of the stages."""
 
     step: Step
     skill: Skill
+    rates: dict[str, float]
+    """The learning rate: scheduled, and used after decay."""
     results: list[Trajectory | RolloutError]
     patches: list[Patch]
     pool: Pool
     ranked: list[Ranked]
-    rates: dict[str, float]
-    """The learning rate: scheduled, and used after decay."""
     candidate: Applied
     verdict: Verdict
 

@@ -54,33 +54,40 @@ class Session:
 
 
 @asynccontextmanager
-async def open_callers(
-    config: Config, journal: Journal, models: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES
-) -> AsyncIterator[tuple[list[Caller], Budget, Switch]]:
-    """Target and optimizer, each with its limiter, on one journal and one budget."""
+async def opened_models(
+    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES
+) -> AsyncIterator[dict[str, ChatModel]]:
+    """The roles' models, closed at the end. Nothing is called, but names, URLs and keys are checked."""
+    async with AsyncExitStack() as stack:
+        models: dict[str, ChatModel] = {}
+        for role in roles:
+            models[role] = (given or {}).get(role) or open_model(role, config)
+            stack.push_async_callback(models[role].close)
+        yield models
+
+
+def make_callers(
+    config: Config, journal: Journal, models: dict[str, ChatModel]
+) -> tuple[dict[str, Caller], Budget, Switch]:
+    """Each role's model with its limiter, on one journal and one budget."""
     budget, switch = Budget(config.budget, journal), Switch()
     widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
-    async with AsyncExitStack() as stack:
-        callers = []
-        for role in roles:
-            model = (models or {}).get(role) or open_model(role, config)
-            stack.push_async_callback(model.close)
-            declared: bool | None = getattr(config.models, f"{role}_deterministic")
-            callers.append(
-                Caller(
-                    model=model,
-                    role=role,
-                    journal=journal,
-                    limiter=Limiter(widths[role]),
-                    budget=budget,
-                    switch=switch,
-                    hardware=config.hardware,
-                    deterministic=model.deterministic if declared is None else declared,
-                    temperature=getattr(config.models, f"{role}_temperature"),
-                    max_tokens=getattr(config.models, f"{role}_max_tokens"),
-                )
-            )
-        yield callers, budget, switch
+    callers = {}
+    for role, model in models.items():
+        declared: bool | None = getattr(config.models, f"{role}_deterministic")
+        callers[role] = Caller(
+            model=model,
+            role=role,
+            journal=journal,
+            limiter=Limiter(widths[role]),
+            budget=budget,
+            switch=switch,
+            hardware=config.hardware,
+            deterministic=model.deterministic if declared is None else declared,
+            temperature=getattr(config.models, f"{role}_temperature"),
+            max_tokens=getattr(config.models, f"{role}_max_tokens"),
+        )
+    return callers, budget, switch
 
 
 @asynccontextmanager
@@ -103,26 +110,22 @@ async def open_session(
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
-    with run.held():
-        journal = Journal(run.journal)
-        events = Events(run.events, tuple(listeners))
-        try:
-            async with open_callers(config, journal, models) as ((target, optimizer), budget, switch):
-                state = _read_state(run)
-                _write_config(run, config)
-                ctx = Context(config=config, env=env, target=target, optimizer=optimizer, run=run, events=events)
-                yield Session(
-                    ctx=ctx,
-                    journal=journal,
-                    budget=budget,
-                    switch=switch,
-                    initial_skill=skill,
-                    state=state,
-                    started=started,
-                )
-        finally:
-            events.close()
-            journal.close()
+    async with opened_models(config, models) as opened:
+        with run.held(), Journal(run.journal) as journal, Events(run.events, tuple(listeners)) as events:
+            state = _read_state(run)
+            _write_config(run, config)
+            callers, budget, switch = make_callers(config, journal, opened)
+            target, optimizer = callers["target"], callers["optimizer"]
+            ctx = Context(config=config, env=env, target=target, optimizer=optimizer, run=run, events=events)
+            yield Session(
+                ctx=ctx,
+                journal=journal,
+                budget=budget,
+                switch=switch,
+                initial_skill=skill,
+                state=state,
+                started=started,
+            )
 
 
 def pins() -> dict[str, str]:

@@ -77,20 +77,8 @@ class Trainer:
                     ranked = select(pool, rates["used"], ctx)
                     candidate = update(skill, ranked, ctx)
                     verdict = await gate(candidate, self.state.val, ctx)
-                    self._commit(
-                        StepWork(
-                            step=step,
-                            skill=skill,
-                            results=results,
-                            patches=patches,
-                            pool=pool,
-                            ranked=ranked,
-                            rates=rates,
-                            candidate=candidate,
-                            verdict=verdict,
-                        ),
-                        ctx,
-                    )
+                    work = StepWork(step, skill, rates, results, patches, pool, ranked, candidate, verdict)
+                    self._commit(work, ctx)
                 if self.state.epoch < epoch and not self._out_of_patience():
                     await self._end_epoch(epoch)
             return await self._finish()

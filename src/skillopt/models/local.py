@@ -26,7 +26,7 @@ WORKER = Path(__file__).with_name("local_worker.py")
 MAX_TOKENS = 1024
 """Of a reply whose request names no limit; a small model that rambles would fill the context otherwise."""
 MAX_CRASHES = 3
-"""In a row, over all workers; then it is not worth another try."""
+"""Of one worker in a row; then it is not worth another try."""
 
 Job = tuple[dict[str, Any], "Future[dict[str, Any]]"]
 
@@ -96,6 +96,11 @@ class LocalModel:
             ),
         )
 
+    @property
+    def pids(self) -> list[int]:
+        """The worker processes that run now."""
+        return self._pool.pids()
+
     async def close(self) -> None:
         """End the worker processes, also in the middle of a reply. The model cannot be used afterwards."""
         await asyncio.to_thread(self._pool.stop)
@@ -134,7 +139,6 @@ class _Pool:
         self._starting = threading.Lock()
         self._workers: list[_Worker] = []
         self._unfinished = 0
-        self._crashes = 0
         self._closed = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -150,6 +154,10 @@ class _Pool:
                 threading.Thread(target=self._serve, args=(worker,), daemon=True).start()
         self._jobs.put((body, future))
         return future
+
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [worker.pid for worker in self._workers if worker.pid is not None]
 
     def stop(self) -> None:
         with self._lock:
@@ -179,15 +187,17 @@ class _Pool:
         if self._closed:
             raise FatalError(f"{self._model.name}: closed before it answered")
         try:
-            if not worker.running:
+            if worker.pid is None:
                 worker.start(self._settings())
             reply = worker.ask(body)
         except TransientError as error:
-            self._crashes += 1
-            if self._closed or self._crashes >= MAX_CRASHES:
-                raise FatalError(f"{error} ({self._crashes} times in a row)") from error
+            worker.crashes += 1
+            if self._closed or worker.crashes >= MAX_CRASHES:
+                raise FatalError(f"{error} ({worker.crashes} times in a row)") from error
             raise
-        self._crashes = 0
+        except OSError as error:
+            raise FatalError(f"{self._model.name}: a worker process could not be started: {error}") from error
+        worker.crashes = 0
         return reply
 
     def _settings(self) -> dict[str, Any]:
@@ -199,6 +209,7 @@ class _Pool:
                 raise FatalError(str(error)) from error
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="skillopt-", ignore_cleanup_errors=True)
+            Path(self._folder.name).mkdir(exist_ok=True)  # long runs outlive what sweeps temporary folders
             return {**self._setup, "weights": str(file), "states": self._folder.name}
 
 
@@ -206,6 +217,7 @@ class _Worker:
     """One worker process as its thread sees it: blocking calls. `stop` may come from any thread."""
 
     def __init__(self, model: str) -> None:
+        self.crashes = 0
         self._model = model
         self._lock = threading.Lock()
         self._stopped = False
@@ -213,8 +225,10 @@ class _Worker:
         self._log: Path | None = None
 
     @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+    def pid(self) -> int | None:
+        """None while no process runs."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
 
     def start(self, settings: dict[str, Any]) -> None:
         descriptor, log = tempfile.mkstemp(suffix=".log", dir=settings["states"])

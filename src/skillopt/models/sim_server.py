@@ -28,7 +28,7 @@ class SimServer:
 
     async def start(self, port: int = 0) -> tuple[web.AppRunner, int]:
         """Listen on 127.0.0.1; port 0 takes a free one. Returns the runner to clean up, and the port."""
-        runner = web.AppRunner(self.app, handle_signals=False)
+        runner = web.AppRunner(self.app, handle_signals=False, handler_cancellation=True, shutdown_timeout=1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()

@@ -41,7 +41,7 @@ class SimOptions:
     seed: int = 0
     """Fixes noise and faults."""
     duds: float = 0.0
-    """Share of the optimizer's edits that are of no use or harmful."""
+    """Share of the optimizer's edits that are of no use or harmful. Below 1 it learns from rejections and notes."""
     noise: float = 0.0
     """Share of the target's outcomes that are flipped."""
     latency: float = 0.0
@@ -188,7 +188,8 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
     skill = _block(prompt, "skill")
     rules = rules_in(skill)
     rejected = _block(prompt, "rejected")
-    duds = options.duds / 2 if _LESSON in _block(prompt, "memory") else options.duds
+    hopeless = options.duds >= 1
+    duds = options.duds / 2 if _LESSON in _block(prompt, "memory") and not hopeless else options.duds
     cited: dict[str, list[str]] = {}
     wanted: dict[str, str] = {}
     for row in _rows(prompt, "trajectories"):
@@ -201,7 +202,7 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
         edit = _edit(topic, wanted[topic], rules)
         if chance("dud", options.seed, key, topic) < duds:
             dud = _dud(topic, rules, chance("dud kind", options.seed, key, topic))
-            edit = edit if dud["text"] in rejected else dud
+            edit = edit if dud["text"] in rejected and not hopeless else dud
         pattern = f"no rule for {topic}"
         extra = {"rationale": f"The tasks ask for {topic}.", "pattern": pattern, "impact": 0.5}
         edits.append({**edit, **extra, "trajectory_ids": cited[topic]})

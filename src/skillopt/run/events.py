@@ -40,6 +40,9 @@ class Events:
         for listener in self._listeners:
             listener(event)
 
-    def close(self) -> None:
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self._file:
             self._file.close()

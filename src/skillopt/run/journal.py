@@ -126,5 +126,8 @@ class Journal:
         names = list(Total.__dataclass_fields__)
         return [t for row in rows if keep(t := Total(**dict(zip(names, row, strict=True))))]
 
-    def close(self) -> None:
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._db.close()

@@ -53,8 +53,9 @@ def _measurements(run: RunDirectory) -> Iterable[tuple[str, dict[str, float]]]:
     for folder in sorted(run.steps.glob("step_*")):
         train = read_json(folder / "trajectory_digest.json")
         yield train["skill_hash"], {item: scores["hard"] for item, scores in train["items"].items()}
-        gate = read_json(folder / "gate.json")
-        yield gate["candidate_hash"], {row["item_id"]: row["hard"] for row in gate.get("evidence", [])}
+    for path in sorted([*run.steps.glob("*/gate.json"), *(run.root / "slow_update").glob("*/gate.json")]):
+        gate = read_json(path)
+        yield gate["candidate_hash"], {row["item_id"]: row["hard"] for row in gate["evidence"]}
 
 
 def summarise(

@@ -14,9 +14,11 @@ CLOSE_MARKER = "<!-- /skillopt:protected -->"
 MARKER = re.compile(r"<!--\s*/?\s*skillopt\s*:", re.IGNORECASE)
 """Anything that could be taken for one of our markers."""
 
-_REGION = re.compile(re.escape(OPEN_MARKER) + r".*?" + re.escape(CLOSE_MARKER), re.DOTALL)
+_REGION = re.compile(f"{re.escape(OPEN_MARKER)}(?:(?!{re.escape(OPEN_MARKER)}).)*?{re.escape(CLOSE_MARKER)}", re.DOTALL)
+"""From the last opening marker before a closing one: a stray marker above cannot draw other text into a region."""
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
-FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
+_CLOSING_MARKS = re.compile(r"(?:^| )#+$")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 
 
 @lru_cache(maxsize=1)
@@ -27,7 +29,7 @@ def _encoding() -> bpe_openai.Encoding:
 @lru_cache(maxsize=4096)
 def count_tokens(text: str) -> int:
     """Tokens of `text` in the o200k vocabulary, counted offline."""
-    piece = 500_000  # the tokenizer refuses a million characters at once
+    piece = 50_000  # the tokenizer refuses more than 200 000 tokens at once; a character is four at most
     parts = (text[i : i + piece] for i in range(0, len(text), piece))
     return sum(len(_encoding().encode_ordinary(part)) for part in parts)
 
@@ -72,14 +74,8 @@ class Skill:
         fence = ""
         position = 0
         for line in _lines(self.text):
-            bare = line.rstrip("\r\n")
-            mark = FENCE.match(bare)
-            if fence:
-                if mark and mark[1].startswith(fence) and not mark[2].strip():
-                    fence = ""
-            elif mark and not (mark[1][0] == "`" and "`" in mark[2]):
-                fence = mark[1]
-            elif heading := _HEADING.match(bare):
+            outside, fence = not fence, _fence_after(line, fence)
+            if outside and not fence and (heading := _HEADING.match(line.rstrip("\r\n"))):
                 starts.append((position, len(heading[1]), (heading[2] or "").strip()))
             position += len(line)
         if not starts or starts[0][0] > 0:
@@ -113,10 +109,11 @@ class Skill:
         gap = "" if not self.text else "\n" if self.text.endswith("\n") else "\n\n"
         return Skill(f"{self.text}{gap}{region}\n")
 
-    def find_section(self, title: str) -> Section | None:
-        """The first section with that title; case, `#` marks and surrounding space do not matter."""
+    def find_sections(self, title: str) -> list[Section]:
+        """The sections with that title; case, `#` marks and space do not matter. Headings in guidance are none."""
         wanted = normal_title(title)
-        return next((s for s in self.sections if s.level and normal_title(s.title) == wanted), None)
+        named = [s for s in self.sections if s.level and normal_title(s.title) == wanted]
+        return [s for s in named if not any(r.start <= s.span.start < r.end for r in self.protected)]
 
 
 def _lines(text: str) -> list[str]:
@@ -124,5 +121,28 @@ def _lines(text: str) -> list[str]:
     return [line for line in re.split(r"(?<=\n)", text) if line]
 
 
+def open_fence(text: str) -> str:
+    """The code fence that is still open at the end, or an empty string."""
+    fence = ""
+    for line in _lines(text):
+        fence = _fence_after(line, fence)
+    return fence
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """The code fence that is open after this line, where `fence` was before it."""
+    mark = _FENCE.match(line.rstrip("\r\n"))
+    if not mark:
+        return fence
+    if fence:
+        return "" if mark[1].startswith(fence) and not mark[2].strip() else fence
+    return "" if mark[1][0] == "`" and "`" in mark[2] else mark[1]
+
+
+def bare_title(title: str) -> str:
+    """A heading's text without its marks: `## Form ##` is `Form`."""
+    return _CLOSING_MARKS.sub("", " ".join(title.strip().lstrip("#").split()))
+
+
 def normal_title(title: str) -> str:
-    return " ".join(title.strip().lstrip("#").split()).casefold()
+    return bare_title(title).casefold()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from skillopt.skill.document import FENCE, MARKER, Skill, Span, count_tokens, normal_title
+from skillopt.skill.document import MARKER, Skill, Span, bare_title, count_tokens, normal_title, open_fence
 
 Op = Literal["add", "modify", "delete"]
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_LIST_MARK = r"[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+)?"
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
 
 
@@ -40,7 +42,13 @@ class Edit(BaseModel):
     @field_validator("impact", mode="before")
     @classmethod
     def _clamp(cls, value: object) -> object:
-        return min(1.0, max(0.0, float(value))) if isinstance(value, int | float) else value
+        return float(min(1, max(0, value))) if isinstance(value, int | float) else value
+
+    @field_validator("id", "rationale", "pattern", "source")
+    @classmethod
+    def _storable(cls, value: str) -> str:
+        """Half a surrogate pair, as a broken reply may hold it, cannot be written down."""
+        return value.encode("utf-8", "replace").decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +126,10 @@ def apply_edits(skill: Skill, edits: Iterable[Edit], limits: Limits | None = Non
             grown = Skill(attempt.render())
             if grown.tokens > max(limits.max_skill_tokens, candidate.tokens):
                 raise _Unfit("skill_too_long", f"would grow the skill past {limits.max_skill_tokens} tokens")
-            if len(grown.protected) != len(skill.protected) or grown.guidance != skill.guidance:
+            if _regions(grown) != _regions(skill) or _markers(grown) > _markers(skill):
                 raise _Unfit("protected", "would break a protected region")
+            if open_fence(grown.text) != open_fence(skill.text) or _hides_heading(attempt, grown):
+                raise _Unfit("structure", "would turn text around it into code")
         except _Unfit as unfit:
             skipped.append(Skip(edit.id, unfit.kind, str(unfit)))
         else:
@@ -141,12 +151,11 @@ def _check(edit: Edit, limits: Limits) -> None:
             raise _Unfit(*problem)
     if "\n" in edit.section.strip():
         raise _Unfit("section", "names a section of several lines")
-    tokens = count_tokens(edit.text) if len(edit.text) < 100 * limits.max_edit_tokens else limits.max_edit_tokens + 1
-    if edit.op != "delete" and tokens > limits.max_edit_tokens:
-        raise _Unfit("too_large", f"is longer than {limits.max_edit_tokens} tokens")
     replaced = "" if edit.op == "add" else edit.anchor
-    written = "" if edit.op == "delete" else edit.text
-    if _fences(replaced) % 2 != _fences(written) % 2 or _open_comments(replaced) != _open_comments(written):
+    written = "" if edit.op == "delete" else f"{edit.section}\n{edit.text}" if edit.op == "add" else edit.text
+    if len(written) > 100 * limits.max_edit_tokens or count_tokens(written) > limits.max_edit_tokens:
+        raise _Unfit("too_large", f"is longer than {limits.max_edit_tokens} tokens")
+    if open_fence(replaced) != open_fence(written) or _open_comments(replaced) != _open_comments(written):
         raise _Unfit("structure", "would leave a code fence or comment open")
 
 
@@ -175,15 +184,15 @@ def _place(draft: _Draft, edit: Edit) -> _Draft:
 
 def _place_add(draft: _Draft, edit: Edit) -> _Draft:
     skill = draft.skill
-    section = skill.find_section(edit.section) if edit.section.strip() else None
+    section = next(iter(skill.find_sections(edit.section)), None) if edit.section.strip() else None
     text = _without_own_heading(edit.text, edit.section).strip("\r\n").rstrip()
     if not text:
         raise _Unfit("empty", "has no text")
-    if text in skill.text or any(text in written for _, written in draft.places):
+    if _stands_in(text, skill.text) or any(_stands_in(text, written) for _, written in draft.places):
         raise _Unfit("duplicate", "is in the document already")
     if edit.section.strip() and section is None:
         key = normal_title(edit.section)
-        title, texts = draft.new_sections.get(key, (" ".join(edit.section.strip().lstrip("#").split()), []))
+        title, texts = draft.new_sections.get(key, (bare_title(edit.section), []))
         if text in texts:
             raise _Unfit("duplicate", "is in the document already")
         return _Draft(skill, draft.places, {**draft.new_sections, key: (title, [*texts, text])})
@@ -207,9 +216,9 @@ def _find(skill: Skill, edit: Edit) -> Span:
     free = [spot for spot in spots if not any(spot.overlaps(region) for region in skill.protected)]
     if not free:
         raise _Unfit("protected", "touches a protected region")
-    section = skill.find_section(edit.section) if edit.section.strip() else None
-    if len(free) > 1 and section:
-        free = [spot for spot in free if section.span.start <= spot.start and spot.end <= section.span.end] or free
+    if len(free) > 1 and edit.section.strip():
+        homes = [section.span for section in skill.find_sections(edit.section)]
+        free = [spot for spot in free if any(h.start <= spot.start and spot.end <= h.end for h in homes)] or free
     if len(free) > 1:
         raise _Unfit("ambiguous", f"its anchor stands {len(free)} times in the document")
     return free[0]
@@ -265,8 +274,30 @@ def _join(texts: Sequence[str]) -> str:
     return out
 
 
-def _fences(text: str) -> int:
-    return sum(bool(FENCE.match(line)) for line in text.splitlines())
+def _stands_in(text: str, document: str) -> bool:
+    """Is it there already as whole lines, with or without a list mark? `Give 1` does not stand in `Give 12`."""
+    bare = re.escape(_LIST_ITEM.sub("", text.replace("\r\n", "\n"), count=1))
+    return bool(re.search(rf"(?m)^{_LIST_MARK}{bare}[ \t]*$", document.replace("\r\n", "\n")))
+
+
+def _regions(skill: Skill) -> list[str]:
+    return [skill.text[region.start : region.end] for region in skill.protected]
+
+
+def _markers(skill: Skill) -> int:
+    return len(MARKER.findall(skill.text))
+
+
+def _hides_heading(draft: _Draft, grown: Skill) -> bool:
+    """Is a heading that no edit touches no longer one?"""
+    old, changed = draft.skill.text, [span for span, _ in draft.places if span.start < span.end]
+    kept: Counter[tuple[int, str]] = Counter()
+    for section in draft.skill.sections:
+        line_end = old.find("\n", section.span.start)
+        line = Span(section.span.start, len(old) if line_end < 0 else line_end)
+        if section.level and not any(line.overlaps(span) for span in changed):
+            kept[section.level, section.title] += 1
+    return bool(kept - Counter((section.level, section.title) for section in grown.sections))
 
 
 def _open_comments(text: str) -> int:

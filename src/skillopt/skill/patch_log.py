@@ -48,6 +48,9 @@ class Entry(BaseModel):
         body = self.model_dump(mode="json", exclude={"hash"})
         return hashlib.sha256(json.dumps(body, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
+    def line(self) -> bytes:
+        return self.model_dump_json().encode() + b"\n"
+
 
 class PatchLog:
     """`patch_log.jsonl`. Entries are added together, step by step; `size` marks a place to go back to."""
@@ -94,9 +97,9 @@ class PatchLog:
             )
             entry = entry.model_copy(update={"hash": entry.digest()})
             prev = entry.hash
-            lines.append(entry.model_dump_json() + "\n")
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("".join(lines))
+            lines.append(entry.line())
+        with self.path.open("ab") as file:
+            file.write(b"".join(lines))
             file.flush()
             os.fsync(file.fileno())
         self._tail = (seq, prev)
@@ -112,13 +115,14 @@ class PatchLog:
         prev = GENESIS
         if not self.path.exists():
             return
-        with self.path.open(encoding="utf-8", errors="surrogateescape") as file:
+        with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:
                     entry = Entry.model_validate_json(line)
                 except (ValidationError, ValueError) as error:
                     raise PatchLogError(f"{self.path}: entry {number} is not readable") from error
-                if entry.prev != prev or entry.seq != number or entry.hash != entry.digest():
+                intact = line == entry.line()  # not only the values: a renamed key could read as its default
+                if not intact or entry.prev != prev or entry.seq != number or entry.hash != entry.digest():
                     raise PatchLogError(
                         f"{self.path}: entry {number} (step {entry.step}) was altered or is out of place"
                     )

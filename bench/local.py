@@ -1,0 +1,148 @@
+"""How fast `local:` rollouts are on this machine, and what memory they take.
+
+    python bench/local.py > bench/local.md
+
+Prints a page in Markdown. Takes a few minutes, and needs a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from skillopt.models import weights
+from skillopt.models.base import ChatReply, ChatRequest
+from skillopt.models.local import LocalModel
+
+NAME = "qwen2.5-coder-0.5b"
+SKILL = """You triage support tickets of a web shop.
+
+Answer in the form `team: <team>; urgency: <low or high>` and write nothing else.
+
+The teams:
+- billing: charges, refunds, invoices, vouchers, taxes.
+- shipping: parcels, couriers, addresses, delays, customs.
+- account: passwords, logins, e-mail addresses, deletion of data.
+- technical: crashes, error messages, pages that do not load.
+
+House rules:
+- A refund for a parcel that never came goes to shipping, because shipping checks the courier first.
+- A login that fails after a payment goes to billing, because the payment locks the account.
+- A voucher that the page refuses goes to technical when it shows an error, else to billing.
+- Urgency is high when money has left the customer's account or a parcel is lost, else low.
+- Two complaints in one ticket: the one that costs the customer money decides.
+"""
+TICKETS = [
+    "I was charged twice for order {n} this month, please send one of the payments back.",
+    "The app shows error {n} whenever I open my basket on the phone.",
+    "My parcel {n} should have come last week and the courier knows nothing.",
+    "I cannot log in since yesterday, the code {n} in your mail is refused.",
+    "Please put our VAT number on invoice {n}, the tax office wants it.",
+    "The voucher {n} takes nothing off, although the page says it is valid.",
+]
+
+
+@dataclass
+class Figures:
+    rate: float
+    start: float
+    memory: int
+    each: int
+    replies: list[ChatReply]
+
+
+def request(number: int, skill: str) -> ChatRequest:
+    ticket = TICKETS[number % len(TICKETS)].format(n=1000 + 37 * number)
+    messages = ({"role": "system", "content": skill}, {"role": "user", "content": ticket})
+    return ChatRequest(messages=messages, temperature=0.0, max_tokens=16)
+
+
+async def measure(workers: int, prefix_cache: bool, rollouts: int) -> Figures:
+    model = LocalModel(NAME, workers=workers, prefix_cache=prefix_cache)
+    started = time.perf_counter()
+    await asyncio.gather(*(model.chat(request(number, "Say ok.")) for number in range(workers)))
+    loaded = time.perf_counter()
+    replies = await asyncio.gather(*(model.chat(request(number, SKILL)) for number in range(rollouts)))
+    ended = time.perf_counter()
+    memory = [memory_of(pid) for pid in model.pids]
+    await model.close()
+    return Figures(
+        rate=rollouts / (ended - loaded), start=loaded - started, replies=replies,
+        memory=sum(shared for shared, _ in memory), each=max((own for _, own in memory), default=0),
+    )  # fmt: skip
+
+
+def memory_of(pid: int) -> tuple[int, int]:
+    """Resident bytes with shared pages counted once over the workers, and what is the process's own."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup")
+    if not rollup.exists():
+        return 0, 0
+    rows = dict(line.split(":", 1) for line in rollup.read_text().splitlines()[1:])
+    kilobytes = {name: int(value.split()[0]) for name, value in rows.items()}
+    return kilobytes["Pss"] * 1024, (kilobytes["Private_Clean"] + kilobytes["Private_Dirty"]) * 1024
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+async def main() -> None:
+    weights.resolve(NAME)
+    load = os.getloadavg()[0]
+    rows, same = [], {}
+    for prefix_cache, rollouts in ((True, 60), (False, 12)):
+        for workers in (1, 2, 4):
+            print(f"prefix cache {prefix_cache}, {workers} workers …", file=sys.stderr)
+            figures = await measure(workers, prefix_cache, rollouts)
+            rows.append((prefix_cache, workers, rollouts, figures))
+            same.setdefault(prefix_cache, []).append([reply.text for reply in figures.replies])
+    print(page(rows, load, all(all(texts == each[0] for texts in each) for each in same.values())))
+
+
+def page(rows: list[tuple[bool, int, int, Figures]], load: float, same: bool) -> str:
+    replies = rows[0][3].replies
+    prompt, completion, cached = (
+        sum(getattr(reply.usage, field) for reply in replies) / len(replies)
+        for field in ("prompt", "completion", "cached")
+    )
+    lines = [
+        "# `local:` models: speed and memory",
+        "",
+        "Made by `python bench/local.py > bench/local.md`. Measured, not estimated; on another machine the figures",
+        "are others.",
+        "",
+        f"- {NAME}, {processor()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"xllamacpp {version('xllamacpp')}; load of the machine before: {load:.1f}",
+        f"- support tickets: {prompt:.0f} prompt tokens, of which {cached:.0f} are the skill's, and "
+        f"{completion:.1f} reply tokens on average",
+        "- one thread for each worker; all requests in flight at once; the evaluation of a new skill is included",
+        "",
+        "| prefix cache | workers | rollouts | rollouts a second | seconds to start | memory, all workers | "
+        "own memory of each |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for prefix_cache, workers, rollouts, figures in rows:
+        lines.append(
+            f"| {'on' if prefix_cache else 'off'} | {workers} | {rollouts} | {figures.rate:.2f} "
+            f"| {figures.start:.1f} | {figures.memory / 1e6:,.0f} MB | {figures.each / 1e6:,.0f} MB |"
+        )
+    verdict = "the same" if same else "NOT the same"
+    lines += [
+        "",
+        "Memory counts pages that workers share, above all the weights, once.",
+        f"The replies were {verdict} at every number of workers.",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,123 @@
+"""What several tests need: simulated runs in process, real commands in processes, a real loopback server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from skillopt.config import Config
+from skillopt.loop.session import Mode
+from skillopt.loop.trainer import Result, Trainer
+from skillopt.models.base import ChatModel, ChatReply, ChatRequest
+from skillopt.models.sim_server import SimServer
+from skillopt.models.simulated import SimOptions, SimulatedModel
+from skillopt.run.directory import RunDirectory
+from skillopt.run.events import Listener
+from skillopt.run.files import read_json, read_jsonl
+
+REPO = Path(__file__).parent.parent
+SIM = REPO / "configs" / "sim" / "default.yaml"
+
+
+def train_sim(
+    out: Path,
+    *overrides: str,
+    models: dict[str, ChatModel] | None = None,
+    listeners: Sequence[Listener] = (),
+    mode: Mode = "auto",
+) -> Result:
+    config = Config.load(SIM, [f"env.output_root={out}", *overrides])
+    return asyncio.run(Trainer(config, models=models, listeners=listeners, mode=mode).fit())
+
+
+class Spy:
+    """A simulated model that remembers what it was asked."""
+
+    def __init__(self, name: str = "sim:world", options: SimOptions | None = None) -> None:
+        self._model = SimulatedModel(name, options)
+        self.name, self.endpoint, self.deterministic = name, "sim", self._model.deterministic
+        self.requests: list[ChatRequest] = []
+
+    def asked(self, stage: str) -> list[str]:
+        """The user's message of every request of a stage, in order."""
+        return [str(r.messages[-1]["content"]) for r in self.requests if r.schema and r.schema.name == stage]
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        return await self._model.chat(request)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+def skillopt(*arguments: str, cwd: Path = REPO, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a real command to its end."""
+    command = [sys.executable, "-m", "skillopt.cli", *arguments]
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+
+
+@contextlib.contextmanager
+def sim_server(options: SimOptions | None = None, api_key: str = "") -> Iterator[tuple[SimServer, str]]:
+    """A real server on loopback in a thread of its own; gives it and its URL."""
+    server = SimServer(options or SimOptions(), api_key)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    runner, port = asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    try:
+        yield server, f"http://127.0.0.1:{port}/v1"
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def over_http(url: str) -> list[str]:
+    """Overrides that send both roles to a server."""
+    return [f"hardware.vllm_url={url}", "models.target_model=vllm:sim", "models.optimizer_model=vllm:sim"]
+
+
+def only_run(out: Path) -> RunDirectory:
+    (root,) = [path for path in (out / "sim").iterdir() if path.is_dir()]
+    return RunDirectory(root)
+
+
+def without_telemetry(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: without_telemetry(v) for k, v in value.items() if k != "telemetry"}
+    return [without_telemetry(v) for v in value] if isinstance(value, list) else value
+
+
+def essence(run: RunDirectory) -> dict[str, Any]:
+    """All that must not depend on timing, kills, executor or endpoint: every file of results, telemetry aside."""
+    found: dict[str, Any] = {"patch_log": run.patch_log.path.read_bytes(), "best": run.best_skill.read_bytes()}
+    for pattern in ("history.json", "steps/**/*", "skills/*", "slow_update/**/*", "meta_skill/**/*", "review/*"):
+        for path in sorted(run.root.glob(pattern)):
+            if path.is_file():
+                found[str(path.relative_to(run.root))] = _content(path)
+    return found
+
+
+def _content(path: Path) -> Any:
+    if path.suffix == ".json":
+        return without_telemetry(read_json(path))
+    return without_telemetry(read_jsonl(path)) if path.suffix == ".jsonl" else path.read_bytes()
+
+
+def differing(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    """Names of what differs, for a readable assertion."""
+    return sorted(
+        name
+        for name in a.keys() | b.keys()
+        if json.dumps(a.get(name), default=str) != json.dumps(b.get(name), default=str)
+    )
