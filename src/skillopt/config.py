@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from skillopt.errors import UserError
+from skillopt.keys import refuse_keys
 
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
@@ -93,6 +94,9 @@ class EvaluationConfig(Section):
     """strict: accept when the validation score is higher than the current skill's."""
 
 
+Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
+
+
 class ModelsConfig(Section):
     target_model: str = "openai:gpt-4o-mini"
     """provider:model that does the tasks."""
@@ -104,6 +108,14 @@ class ModelsConfig(Section):
     """Longest reply of the target."""
     target_deterministic: bool | None = None
     """Does the same request always give the same reply? null: what the provider is known for."""
+    target_reasoning_effort: Effort = ""
+    """How hard a reasoning model is to think; empty leaves it to the endpoint."""
+    target_key_name: str = ""
+    """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
+    target_rpm: int | None = Field(default=None, ge=1)
+    """Requests a minute that the endpoint allows; null: what its headers tell."""
+    target_tpm: int | None = Field(default=None, ge=1)
+    """Tokens a minute that the endpoint allows; null: what its headers tell."""
     optimizer_model: str = "openai:gpt-4o"
     """provider:model that reads trajectories and proposes edits."""
     optimizer_url: str = ""
@@ -114,6 +126,14 @@ class ModelsConfig(Section):
     """Longest reply of the optimizer."""
     optimizer_deterministic: bool | None = None
     """As target_deterministic."""
+    optimizer_reasoning_effort: Effort = ""
+    """As target_reasoning_effort."""
+    optimizer_key_name: str = ""
+    """As target_key_name."""
+    optimizer_rpm: int | None = Field(default=None, ge=1)
+    """As target_rpm."""
+    optimizer_tpm: int | None = Field(default=None, ge=1)
+    """As target_tpm."""
 
 
 class EnvConfig(Section):
@@ -138,6 +158,8 @@ class HardwareConfig(Section):
     """Seconds until a call without an answer is given up and tried again."""
     max_retries: int = Field(default=5, ge=0)
     """Tries after the first for a call that may heal (429, 5xx, timeouts, resets)."""
+    max_retry_seconds: float = Field(default=300, gt=0)
+    """A call that may heal is given up when its next try would come later than this after its first."""
     vllm_url: str = ""
     """Base URL for vllm: models where no role has its own."""
     azure_endpoint: str = ""
@@ -151,6 +173,17 @@ class Price(Section):
     """Dollars for a million prompt tokens."""
     output: float = Field(ge=0)
     """Dollars for a million completion tokens."""
+    cached: float | None = Field(default=None, ge=0)
+    """Dollars for a million prompt tokens that the endpoint had in its cache; null: as any other."""
+
+
+class RoleBudget(Section):
+    max_usd: float | None = Field(default=None, gt=0)
+    """Stop when this role has spent so much."""
+    max_calls: int | None = Field(default=None, ge=1)
+    """Stop after this many calls of this role."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Stop after this many tokens of this role."""
 
 
 class BudgetConfig(Section):
@@ -162,8 +195,12 @@ class BudgetConfig(Section):
     """Stop after this many tokens, prompts and replies together."""
     max_minutes: float | None = Field(default=None, gt=0)
     """Stop this long after the start of this session."""
+    target: RoleBudget = RoleBudget()
+    """Limits of the target alone, such as {max_calls: 5000}."""
+    optimizer: RoleBudget = RoleBudget()
+    """Limits of the optimizer alone, such as {max_usd: 3}."""
     prices: dict[str, Price] = {}
-    """Prices by model name, such as {"openai:gpt-4o": {input: 2.5, output: 10}}. An unknown one is shown as such."""
+    """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 
 
 class NotesConfig(Section):
@@ -197,6 +234,7 @@ class Config(Section):
     def parse(cls, tree: Mapping[str, Any], where: str = "config") -> Config:
         """A config from nested dicts; errors name the key, and the nearest right one."""
         tree = _move_keys(tree)
+        refuse_keys(tree, where)
         _check_keys(tree, where)
         try:
             config = cls.model_validate(tree)
@@ -214,7 +252,7 @@ class Config(Section):
         """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
         free = ("budget.", "notes.", "hardware.")
         places = {"env.output_root", "env.split_dir", "train.init_skill", "gradient.analyst_workers"}
-        places |= {"models.target_url", "models.optimizer_url"}
+        places |= {f"models.{role}_{key}" for role in ("target", "optimizer") for key in ("url", "key_name", "rpm", "tpm")}
         return {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}
 
     def refuse_anti_patterns(self, where: str = "config") -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from skillopt.analysts.base import Analyst
+from skillopt.analysts.exemplar import ExemplarAnalyst
 from skillopt.analysts.llm import LLMAnalyst
 from skillopt.errors import UserError
 
-ANALYSTS: dict[str, type[Analyst]] = {"llm": LLMAnalyst}
+ANALYSTS: dict[str, type[Analyst]] = {"exemplar": ExemplarAnalyst, "llm": LLMAnalyst}
 
 
 def open_analysts(names: tuple[str, ...]) -> list[Analyst]:

@@ -14,7 +14,8 @@ from skillopt.models.call import Caller
 from skillopt.run.state import Rejected
 from skillopt.skill import Edit, Skill
 
-Kind = Literal["failure", "success", "deep"]
+Kind = Literal["failure", "success", "deep", "batch"]
+"""`batch` is the whole batch at once, for analysts that count rather than read."""
 
 
 class Pattern(BaseModel):
@@ -79,6 +80,8 @@ class Analyst(Protocol):
     name: str
     kinds: tuple[Kind, ...]
     """The kinds of minibatch that it wants to see."""
+    needs_optimizer: bool
+    """Whether it calls the optimizer model at all."""
 
     async def propose(
         self, skill: Skill, minibatch: Minibatch, memory: Memory, optimizer: Caller, config: Config

@@ -24,6 +24,7 @@ LONGEST_TEXT = 4000
 class LLMAnalyst:
     name = "llm"
     kinds: tuple[Kind, ...] = ("failure", "success", "deep")
+    needs_optimizer = True
 
     async def propose(
         self, skill: Skill, minibatch: Minibatch, memory: Memory, optimizer: Caller, config: Config

@@ -70,6 +70,8 @@ class Trajectory(BaseModel):
     type: str = ""
     skill_hash: str
     input: str
+    answers: tuple[str, ...] = ()
+    """What would have been right, for analysts; only training trajectories reach them."""
     messages: list[dict[str, Any]]
     output: str
     score: Score

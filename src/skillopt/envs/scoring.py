@@ -22,8 +22,13 @@ def extract_answer(output: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """SQuAD's normal form: lower case, no punctuation, no articles, single spaces."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    """SQuAD's normal form: lower case, no punctuation, no articles, single spaces.
+
+    Where that leaves nothing (choice `A`, sign `+`), articles and then punctuation stay: silence is never the answer.
+    """
+    lower = text.lower()
+    words = lower.translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", words).split() or words.split() or lower.split())
 
 
 def token_f1(answer: str, gold: str) -> float:

@@ -113,7 +113,7 @@ def opposite(a: Edit, b: Edit) -> bool:
 
 def essence(text: str) -> tuple[str, ...]:
     """The words that carry the meaning, in order."""
-    words = [word.casefold().replace("’", "'") for word in _WORD.findall(text)]
+    words = [w if w[0] == "`" else w.casefold().replace("’", "'") for w in _WORD.findall(text)]
     return tuple(word for word in words if word not in _HARMLESS)
 
 

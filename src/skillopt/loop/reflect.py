@@ -57,7 +57,7 @@ def _minibatches(trajectories: list[Trajectory], ctx: Context) -> list[Minibatch
             Minibatch(id=f"{ctx.step:04d}-{kind}-{at // size:02d}", kind=kind, trajectories=group[at : at + size])
             for at in range(0, len(group), size)
         ]
-    return out
+    return [*out, Minibatch(id=f"{ctx.step:04d}-batch", kind="batch", trajectories=trajectories)]
 
 
 def _deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: Context) -> list[Minibatch]:

@@ -57,6 +57,7 @@ async def roll_out_one(
         **identity,
         type=item.type,
         input=f"{item.context}\n\n{item.question}".strip(),
+        answers=item.answers,
         messages=[_by_reference(message, skill) for message in episode.messages],
         output=episode.output,
         score=ctx.env.score(item, episode.output),

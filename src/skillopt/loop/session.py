@@ -19,8 +19,9 @@ from skillopt.envs.base import Env, check_splits, data_hash
 from skillopt.errors import UserError
 from skillopt.loop.context import Context
 from skillopt.models import open_model
-from skillopt.models.base import ChatModel
-from skillopt.models.call import Budget, Caller, Limiter, Switch
+from skillopt.models.base import ChatModel, NoModel
+from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
+from skillopt.models.prices import price_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import read_text, write_atomic, write_json
@@ -61,7 +62,8 @@ async def opened_models(
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
         for role in roles:
-            models[role] = (given or {}).get(role) or open_model(role, config)
+            unused = role == "optimizer" and not needs_optimizer(config)
+            models[role] = (given or {}).get(role) or (NoModel() if unused else open_model(role, config))
             stack.push_async_callback(models[role].close)
         yield models
 
@@ -72,20 +74,30 @@ def make_callers(
     """Each role's model with its limiter, on one journal and one budget."""
     budget, switch = Budget(config.budget, journal), Switch()
     widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
+    endpoints: dict[str, Endpoint] = {}
     callers = {}
     for role, model in models.items():
         declared: bool | None = getattr(config.models, f"{role}_deterministic")
+        if model.endpoint in endpoints:
+            endpoints[model.endpoint].widen(widths[role])
+        endpoint = endpoints.setdefault(model.endpoint, Endpoint(widths[role]))
         callers[role] = Caller(
             model=model,
             role=role,
             journal=journal,
-            limiter=Limiter(widths[role]),
+            limiter=Limiter(
+                widths[role],
+                endpoint,
+                requests=getattr(config.models, f"{role}_rpm"),
+                tokens=getattr(config.models, f"{role}_tpm"),
+            ),
             budget=budget,
             switch=switch,
             hardware=config.hardware,
             deterministic=model.deterministic if declared is None else declared,
             temperature=getattr(config.models, f"{role}_temperature"),
             max_tokens=getattr(config.models, f"{role}_max_tokens"),
+            effort=getattr(config.models, f"{role}_reasoning_effort"),
         )
     return callers, budget, switch
 
@@ -128,18 +140,27 @@ async def open_session(
             )
 
 
+def needs_optimizer(config: Config) -> bool:
+    """Analysts may do without an LLM; notes and guidance are always written by one."""
+    slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
+    analysts = open_analysts(config.gradient.analysts)
+    return slow_update or config.optimizer.use_meta_skill or any(analyst.needs_optimizer for analyst in analysts)
+
+
 def pins() -> dict[str, str]:
     """What a run may not silently go on under another of."""
     return {"skillopt": __version__, "prompts": prompts.fingerprint()}
 
 
 def check_prices(config: Config) -> None:
-    if config.budget.max_usd is None:
-        return
-    for name in (config.models.target_model, config.models.optimizer_model):
-        if name not in config.budget.prices and not name.startswith(("sim:", "local:")):
+    """A limit in money needs every price."""
+    budget = config.budget
+    for role, name in (("target", config.models.target_model), ("optimizer", config.models.optimizer_model)):
+        limits = {"max_usd": budget.max_usd, f"{role}.max_usd": getattr(budget, role).max_usd}
+        limit = next((key for key, value in limits.items() if value is not None), None)
+        if limit and price_of(name, budget.prices) is None:
             raise UserError(
-                f"budget.max_usd: the price of '{name}' is unknown, so the limit could not hold; give it as "
+                f"budget.{limit}: the price of '{name}' is unknown, so the limit could not hold; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             )
 

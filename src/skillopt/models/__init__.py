@@ -64,8 +64,15 @@ def _sim(name: str, model: str, url: str, config: Config) -> ChatModel:
     return SimulatedModel(name)
 
 
+def _local(name: str, model: str, url: str, config: Config) -> ChatModel:
+    from skillopt.models.local import LocalModel
+
+    return LocalModel(name)
+
+
 PROVIDERS: dict[str, Callable[[str, str, str, Config], ChatModel]] = {
     "azure": _azure,
+    "local": _local,
     "openai": _openai,
     "sim": _sim,
     "vllm": _vllm,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from skillopt.errors import SkillOptError
 
 Message = dict[str, Any]
 """`{"role": "system" | "user" | "assistant", "content": …}` as the OpenAI chat protocol has it."""
+
+
+Form = Literal["schema", "json", "text"]
+"""How a reply's structure is asked for: by JSON schema, by JSON mode, or in words alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +21,7 @@ class Schema:
 
     name: str
     body: dict[str, Any]
+    form: Form = "schema"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +33,8 @@ class ChatRequest:
     schema: Schema | None = None
     seed: int | None = None
     """A fresh sample of a noisy model has its own seed; None for a deterministic one."""
+    effort: str = ""
+    """How hard a reasoning model is to think; empty leaves it to the endpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +51,22 @@ class ChatReply:
     finish_reason: str = "stop"
     """`stop`, or `length` when the reply was cut off at max_tokens."""
     usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What an endpoint says is left of one of its limits."""
+
+    limit: float
+    remaining: float
+    reset: float
+    """Seconds until the whole limit is there again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateLimits:
+    requests: Left | None = None
+    tokens: Left | None = None
 
 
 class ChatModel(Protocol):
@@ -69,6 +92,19 @@ class ChatModel(Protocol):
     async def close(self) -> None: ...
 
 
+class NoModel:
+    """Stands for the optimizer in a run in which nothing calls it."""
+
+    name = endpoint = "none"
+    deterministic = True
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        raise FatalError("this run has no optimizer model")
+
+    async def close(self) -> None:
+        return
+
+
 class ModelError(SkillOptError):
     """A call that gave no reply. An error is never a wrong answer: it has no score."""
 
@@ -76,15 +112,23 @@ class ModelError(SkillOptError):
 class TransientError(ModelError):
     """May heal by itself (429, 5xx, a timeout, a reset): worth another try."""
 
-    def __init__(self, message: str, *, retry_after: float | None = None, reached: bool = True) -> None:
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, reached: bool = True, overloaded: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.overloaded = overloaded or retry_after is not None
+        """The endpoint has too much to do (429, 503): fewer calls at once may help."""
         self.reached = reached
         """False when nobody answered at all: nothing listens there, or the name does not resolve."""
 
 
 class RefusedError(ModelError):
     """The endpoint refuses this item for its own sake (content filter, too long)."""
+
+
+class FormRefusedError(RefusedError):
+    """The endpoint does not take replies' structure in this form (`response_format`); another form may do."""
 
 
 class FatalError(ModelError):

@@ -7,131 +7,45 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from skillopt.config import BudgetConfig, HardwareConfig
-from skillopt.errors import SkillOptError, Stopped
+from skillopt.config import HardwareConfig
+from skillopt.errors import Stopped
 from skillopt.models.base import (
     ChatModel,
     ChatReply,
     ChatRequest,
     FatalError,
+    Form,
     Message,
     RefusedError,
     Schema,
     TransientError,
     Usage,
 )
-from skillopt.run.journal import Journal, Record, Total
+from skillopt.models.budget import Budget
+from skillopt.models.limiter import Endpoint, Limiter, Slot, Switch
+from skillopt.run.journal import Journal, Record
+
+__all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all"]
 
 T = TypeVar("T")
 
 LONGEST_WAIT = 60.0
-"""Seconds that one wait before a retry takes at most, whatever the endpoint asks for."""
+"""Seconds that one wait of our own choice takes at most; an endpoint's Retry-After is obeyed."""
 
 
-class Switch:
-    """Lets no new call start once something has ended the run. Calls in flight finish and are kept."""
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """One request with what the journal keeps of its purpose."""
 
-    def __init__(self) -> None:
-        self.reason: SkillOptError | None = None
-        self._tripped = asyncio.Event()
-
-    def trip(self, reason: SkillOptError) -> None:
-        if self.reason is None:
-            self.reason = reason
-            self._tripped.set()
-
-    def check(self) -> None:
-        if self.reason is not None:
-            raise self.reason
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep, but not past the end of the run."""
-        try:
-            await asyncio.wait_for(self._tripped.wait(), seconds)
-        except TimeoutError:
-            return
-        self.check()
-
-
-class Limiter:
-    """At most `limit` calls in flight, and none while the endpoint has asked for a pause."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.in_flight = 0
-        self._slots = asyncio.Semaphore(limit)
-        self._not_before = 0.0
-
-    def pause(self, seconds: float) -> None:
-        self._not_before = max(self._not_before, time.monotonic() + seconds)
-
-    @asynccontextmanager
-    async def slot(self, switch: Switch) -> AsyncIterator[None]:
-        async with self._slots:
-            while (wait := self._not_before - time.monotonic()) > 0:
-                await switch.sleep(wait)
-            switch.check()
-            self.in_flight += 1
-            try:
-                yield
-            finally:
-                self.in_flight -= 1
-
-
-class Budget:
-    """What was paid, by the journal's count, and what may still be. A call is counted before it is sent."""
-
-    def __init__(self, config: BudgetConfig, journal: Journal) -> None:
-        self._config = config
-        self._journal = journal
-        self._started = time.monotonic()
-        totals = journal.totals()
-        self._calls = sum(total.calls for total in totals)
-        self._tokens = sum(total.prompt_tokens + total.completion_tokens for total in totals)
-        self._usd = sum(self.cost(total) or 0.0 for total in totals)
-
-    def cost(self, total: Total) -> float | None:
-        """Dollars, or None where the model's price is unknown. What runs on this machine costs nothing."""
-        price = self._config.prices.get(total.model)
-        if price is None:
-            return 0.0 if total.model.startswith(("sim:", "local:")) else None
-        return (total.prompt_tokens * price.input + total.completion_tokens * price.output) / 1e6
-
-    def reserve(self) -> None:
-        limits = self._config
-        minutes = (time.monotonic() - self._started) / 60
-        for name, used, limit in (
-            ("max_calls", self._calls, limits.max_calls),
-            ("max_tokens", self._tokens, limits.max_tokens),
-            ("max_usd", self._usd, limits.max_usd),
-            ("max_minutes", minutes, limits.max_minutes),
-        ):
-            if limit is not None and used >= limit:
-                raise Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to go on")
-        self._calls += 1
-
-    def give_back(self) -> None:
-        """A call that got no reply was not paid for."""
-        self._calls -= 1
-
-    def settle(self, model: str, usage: Usage) -> None:
-        self._tokens += usage.prompt + usage.completion
-        paid = Total(
-            role="",
-            stage="",
-            model=model,
-            calls=1,
-            first_turns=0,
-            prompt_tokens=usage.prompt,
-            completion_tokens=usage.completion,
-            cached_tokens=usage.cached,
-        )
-        self._usd += self.cost(paid) or 0.0
+    request: ChatRequest
+    key: str
+    attempt: int
+    stage: str
+    turn: int
 
 
 @dataclass(kw_only=True)
@@ -148,10 +62,15 @@ class Caller:
     deterministic: bool
     temperature: float | None = None
     max_tokens: int | None = None
+    effort: str = ""
+    form: Form = "schema"
+    """The strictest form of structured reply that the endpoint has not refused yet."""
     from_journal: int = 0
     """Replies that were there already."""
     retries: int = 0
     _reached: bool = False
+    _replies: int = 0
+    _completions: int = 0
     _in_flight: dict[tuple[str, int], asyncio.Future[ChatReply]] = field(default_factory=dict)
 
     async def __call__(
@@ -176,6 +95,7 @@ class Caller:
             max_tokens=self.max_tokens,
             schema=schema,
             seed=int(hashlib.sha256(label.encode()).hexdigest()[:7], 16) if label else None,
+            effort=self.effort,
         )
         key = self._key(request, label)
         stored = self.journal.get(key, attempt)
@@ -187,8 +107,7 @@ class Caller:
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
         self._in_flight[key, attempt] = future
         try:
-            reply = await self._paid(request)
-            self._store(key, attempt, stage, turn, reply)
+            reply = await self._paid(_Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn))
             future.set_result(reply)
             return reply
         except BaseException as error:
@@ -207,67 +126,109 @@ class Caller:
             request.max_tokens,
             asdict(request.schema) if request.schema else None,
             label,
+            *([request.effort] if request.effort else []),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def _store(self, key: str, attempt: int, stage: str, turn: int, reply: ChatReply) -> None:
+    def _store(self, asked: _Asked, reply: ChatReply) -> None:
         self.journal.put(
             Record(
-                key=key,
-                attempt=attempt,
+                key=asked.key,
+                attempt=asked.attempt,
                 role=self.role,
-                stage=stage,
+                stage=asked.stage,
                 model=self.model.name,
-                turn=turn,
+                turn=asked.turn,
                 reply=asdict(reply),
                 prompt_tokens=reply.usage.prompt,
                 completion_tokens=reply.usage.completion,
                 cached_tokens=reply.usage.cached,
             )
         )
-        self.budget.settle(self.model.name, reply.usage)
 
-    async def _paid(self, request: ChatRequest) -> ChatReply:
+    async def _paid(self, asked: _Asked) -> ChatReply:
         """Try until there is a reply, or no hope of one."""
+        first, others = 0.0, 0
         for attempt in range(self.hardware.max_retries + 1):
-            async with self.limiter.slot(self.switch):
+            estimate = self._estimate(asked.request)
+            async with self.limiter.slot(self.switch, tokens=estimate.prompt + estimate.completion) as slot:
+                if not attempt:
+                    first, others = slot.sent, self._replies
                 try:
-                    return await self._once(request)
+                    return await self._once(asked, estimate, slot)
                 except TransientError as error:
-                    self._give_up(error, attempt)
-                    wait = error.retry_after if error.retry_after is not None else 0.5 * 2**attempt
-                    wait = min(LONGEST_WAIT, wait)
-                    if error.retry_after:
-                        self.limiter.pause(wait)
+                    wait = _wait(error, attempt)
+                    self._give_up(error, attempt, time.monotonic() + wait - first, self._replies - others)
                 except (FatalError, Stopped) as error:
                     self.switch.trip(error)
                     raise
             self.retries += 1
-            await self.switch.sleep(wait * (1 + random.random() / 4))  # noqa: S311 - only spreads retries
+            await self.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
 
-    async def _once(self, request: ChatRequest) -> ChatReply:
-        self.budget.reserve()
+    async def _once(self, asked: _Asked, estimate: Usage, slot: Slot) -> ChatReply:
+        reserved = self.budget.reserve(self.role, self.model.name, estimate)
         try:
             async with asyncio.timeout(self.hardware.call_timeout):
-                reply = await self.model.chat(request)
+                reply = await self.model.chat(asked.request)
         except TimeoutError:
-            self.budget.give_back()
+            self.budget.give_back(reserved)
+            slot.turned_down(None)
             raise TransientError(f"no answer within {self.hardware.call_timeout:g} s") from None
-        except (TransientError, FatalError, RefusedError):
-            self.budget.give_back()
+        except (TransientError, FatalError, RefusedError) as error:
+            self.budget.give_back(reserved)
+            if isinstance(error, TransientError) and error.overloaded:
+                slot.turned_down(error.retry_after)
             raise
-        self._reached = True
+        slot.went_through(asked.stage)
+        self._store(asked, reply)
+        self.budget.settle(reserved, reply.usage)
+        self._learn(estimate, reply.usage)
         return reply
 
-    def _give_up(self, error: TransientError, attempt: int) -> None:
-        """Raise where another try is not worth it."""
+    def _estimate(self, request: ChatRequest) -> Usage:
+        """About what a call will take: four characters a token, and a reply like the ones before."""
+        prompt = sum(_characters(message.get("content")) for message in request.messages) // 4
+        longest = request.max_tokens or 1024
+        usual = self._completions / self._replies if self._replies else 256
+        return Usage(prompt=prompt, completion=min(longest, round(usual)))
+
+    def _learn(self, estimate: Usage, usage: Usage) -> None:
+        self._reached = True
+        self._replies += 1
+        self._completions += usage.completion
+        self.limiter.used(usage.prompt + usage.completion - estimate.prompt - estimate.completion)
+        limits = getattr(self.model, "limits", None)  # only some endpoints tell
+        if limits is not None:
+            self.limiter.told(limits)
+
+    def _give_up(self, error: TransientError, attempt: int, seconds: float, others: int) -> None:
+        """Raise where another try is not worth it: after `seconds` in all, while `others` were answered."""
         if not error.reached and not self._reached and attempt >= 2:
             fatal = FatalError(f"{self.role}: {error}; is the server running, and the URL right?")
             self.switch.trip(fatal)
             raise fatal
-        if attempt == self.hardware.max_retries:
-            raise TransientError(f"{self.role}: {error} (after {attempt + 1} tries)", reached=error.reached)
+        if attempt < self.hardware.max_retries and seconds <= self.hardware.max_retry_seconds:
+            return
+        tried = f"{self.role}: {error} (after {attempt + 1} tries)"
+        if attempt and others >= 3:
+            raise RefusedError(f"{tried}, while {others} others were answered: this sample always fails")
+        raise TransientError(tried, reached=error.reached)
+
+
+def _wait(error: TransientError, attempt: int) -> float:
+    """Seconds before the next try, spread a little so that retries do not come all at once."""
+    spread = random.random()  # noqa: S311 - only timing
+    if error.retry_after is not None:
+        return error.retry_after * (1 + spread / 50)
+    return min(LONGEST_WAIT, 0.5 * 2.0**attempt) * (0.75 + spread / 2)
+
+
+def _characters(content: Any) -> int:
+    """Length of a message's text; an image counts as a thousand tokens."""
+    if isinstance(content, list):
+        return sum(len(part["text"]) if part.get("type") == "text" else 4000 for part in content)
+    return len(str(content or ""))
 
 
 def _reply_from(stored: dict[str, Any]) -> ChatReply:

@@ -13,12 +13,22 @@ from typing import Any
 import aiohttp
 
 from skillopt.errors import UserError
-from skillopt.models.base import ChatReply, ChatRequest, FatalError, RefusedError, TransientError, Usage
+from skillopt.models.base import (
+    ChatReply,
+    ChatRequest,
+    FatalError,
+    FormRefusedError,
+    RefusedError,
+    TransientError,
+    Usage,
+)
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 _TRANSIENT = {408, 409, 425, 429}
 _ITEM_CODES = {"content_filter", "context_length_exceeded", "string_above_max_length"}
 _ITEM_WORDS = re.compile(r"maximum context length|context window|prompt is too long|content management policy", re.I)
+
+_FORM_WORDS = re.compile(r"response_format|json_schema|json_object|structured.?output|guided.?(json|decoding)", re.I)
 
 
 class OpenAIChat:
@@ -82,7 +92,9 @@ class OpenAIChat:
             payload[self._limit_field] = request.max_tokens
         if request.seed is not None:
             payload["seed"] = request.seed
-        if request.schema is not None:
+        if request.schema is not None and request.schema.form == "json":
+            payload["response_format"] = {"type": "json_object"}
+        elif request.schema is not None and request.schema.form == "schema":
             schema = {"name": request.schema.name, "schema": request.schema.body, "strict": True}
             payload["response_format"] = {"type": "json_schema", "json_schema": schema}
         return payload
@@ -119,6 +131,8 @@ class OpenAIChat:
             return TransientError(said, retry_after=_retry_after(headers))
         if status == 413 or (status in {400, 422} and (code in _ITEM_CODES or _ITEM_WORDS.search(words))):
             return RefusedError(said)
+        if status in {400, 404, 415, 422} and _FORM_WORDS.search(words):
+            return FormRefusedError(said)
         if status in {401, 403}:
             return FatalError(f"{said} (the key comes from {self._key_name})")
         return FatalError(f"{said} (model '{self._model}')")

@@ -1,18 +1,28 @@
-"""Replies with a structure: a schema goes out, a checked value comes back, or the reason why it was lost."""
+"""Replies with a structure: a schema goes out, a checked value comes back, or the reason why it was lost.
+
+An endpoint that refuses a JSON schema is asked in JSON mode, and one that refuses that in plain text, with the schema in
+the message. Replies are read leniently (thinking, prose and code fences around the object are taken off), but one that
+was cut off is never used, even where it could be read.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from skillopt.models.base import ChatReply, Message, RefusedError, Schema, TransientError
+from skillopt.models.base import ChatReply, Form, FormRefusedError, Message, RefusedError, Schema, TransientError
 from skillopt.models.call import Caller
 
 T = TypeVar("T")
-_FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n\s*```\s*\Z", re.DOTALL)
+NEXT_FORM: dict[Form, Form] = {"schema": "json", "json": "text"}
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_OPEN = re.compile(r"\A\s*<(think|thinking|reasoning)>", re.IGNORECASE)
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,37 +33,112 @@ class Answer(Generic[T]):
     lost: str = ""
     unreachable: bool = False
     """Lost for the endpoint's sake, not for what the model wrote."""
+    unusable: tuple[str, ...] = ()
+    """What was wrong with each reply that was paid for and could not be used, the mended ones among them."""
 
 
 async def ask(
     optimizer: Caller, messages: list[Message], schema: Schema, check: Callable[[Any], T], *, label: str
 ) -> Answer[T]:
     """Ask once, and once more with the error where the reply does not fit. `check` raises ValueError where it must."""
-    problem = ""
+    problems: list[str] = []
     for attempt in (1, 2):
         sent = messages
-        if problem:
-            note = f"Your last reply could not be used: {problem}. Reply again with the JSON object alone."
+        if problems:
+            note = f"Your last reply could not be used: {problems[-1]}. Reply again with the JSON object alone."
             sent = [*messages, {"role": "user", "content": note}]
         try:
-            reply = await optimizer(sent, stage=schema.name, label=label, schema=schema, attempt=attempt)
+            reply = await _call(optimizer, sent, schema, label=label, attempt=attempt)
         except (TransientError, RefusedError) as error:
-            return Answer(lost=str(error), unreachable=isinstance(error, TransientError))
+            unreachable = isinstance(error, TransientError)
+            return Answer(lost=str(error), unreachable=unreachable, unusable=tuple(problems))
         try:
-            return Answer(value=check(parse(reply)))
+            return Answer(value=check(parse(reply)), unusable=tuple(problems))
         except (ValueError, RecursionError) as error:
-            problem = str(error)[:200] or type(error).__name__
-    return Answer(lost=problem)
+            problems.append(str(error)[:200] or type(error).__name__)
+    return Answer(lost=problems[-1], unusable=tuple(problems))
+
+
+async def _call(optimizer: Caller, messages: list[Message], schema: Schema, *, label: str, attempt: int) -> ChatReply:
+    """Ask in the strictest form that the endpoint has not refused yet."""
+    while True:
+        form = optimizer.form
+        asked = messages if form == "schema" else spelled_out(messages, schema)
+        try:
+            return await optimizer(
+                asked, stage=schema.name, label=label, schema=replace(schema, form=form), attempt=attempt
+            )
+        except FormRefusedError:
+            if form not in NEXT_FORM:
+                raise
+            if optimizer.form == form:  # another request may have found out in the meantime
+                optimizer.form = NEXT_FORM[form]
+
+
+def spelled_out(messages: list[Message], schema: Schema) -> list[Message]:
+    """The messages with the schema in the text, for endpoints that do not take it as a parameter."""
+    body = json.dumps(schema.body, ensure_ascii=False)
+    note = f'Reply with one JSON object and nothing else. It must fit this JSON schema, "{schema.name}":\n{body}'
+    *earlier, last = messages
+    return [*earlier, {**last, "content": f"{last['content']}\n\n{note}"}]
 
 
 def parse(reply: ChatReply) -> Any:
     """The JSON value of a reply. A reply that was cut off is never used, even if it can be read."""
     if reply.finish_reason == "length":
         raise ValueError("it was cut off at the token limit; be shorter")
-    text = reply.text.strip()
-    if fenced := _FENCED.match(text):
-        text = fenced[1]
+    text = without_thinking(reply.text).strip()
+    if not text:
+        raise ValueError("it was empty")
     try:
         return json.loads(text)
     except ValueError:
+        return _object_within(text)
+
+
+def without_thinking(text: str) -> str:
+    """A reasoning model's thoughts are not its reply; thoughts that never end leave nothing."""
+    text = _THOUGHT_END.sub("", _THOUGHT.sub("", text))
+    return "" if _THOUGHT_OPEN.match(text) else text
+
+
+def _object_within(text: str) -> Any:
+    """The one JSON object inside prose or a code fence."""
+    start = text.find("{")
+    if start < 0:
+        raise ValueError("it is not valid JSON")
+    end = _end_of_object(text, start)
+    if "{" in _STRING.sub("", text[end:]):
+        raise ValueError("it is not valid JSON: it holds more than one object")
+    try:
+        return json.loads(_without_trailing_commas(text[start:end]), strict=False)
+    except ValueError:
         raise ValueError("it is not valid JSON") from None
+
+
+def _end_of_object(text: str, start: int) -> int:
+    """Where the object that begins at `start` is closed; one that is not was cut off."""
+    depth, quoted, escaped = 0, False, False
+    for at in range(start, len(text)):
+        char = text[at]
+        if quoted:
+            quoted = escaped or char != '"'
+            escaped = char == "\\" and not escaped
+        elif char == '"':
+            quoted = True
+        elif char in "{[":
+            depth += 1
+        elif char in "}]":
+            depth -= 1
+            if depth == 0:
+                return at + 1
+    raise ValueError("it is cut off: the JSON object is not closed")
+
+
+def _without_trailing_commas(text: str) -> str:
+    """Commas before a closing bracket, outside of strings."""
+    out, at = [], 0
+    for string in _STRING.finditer(text):
+        out += [_TRAILING_COMMA.sub("", text[at : string.start()]), string[0]]
+        at = string.end()
+    return "".join([*out, _TRAILING_COMMA.sub("", text[at:])])

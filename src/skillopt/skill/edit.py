@@ -209,8 +209,10 @@ def _place_add(draft: _Draft, edit: Edit) -> _Draft:
 
 def _find(skill: Skill, edit: Edit) -> Span:
     """Where the anchor stands: verbatim, once, outside every protected region."""
-    anchor = edit.anchor
-    spots = [Span(m.start(), m.start() + len(anchor)) for m in re.finditer(f"(?={re.escape(anchor)})", skill.text)]
+    spots, at = [], skill.text.find(edit.anchor)
+    while at >= 0:
+        spots.append(Span(at, at + len(edit.anchor)))
+        at = skill.text.find(edit.anchor, at + 1)
     if not spots:
         raise _Unfit("anchor_missing", "its anchor is not in the document")
     free = [spot for spot in spots if not any(spot.overlaps(region) for region in skill.protected)]

@@ -1,0 +1,118 @@
+"""Statistics of paired measurements, in exact formulas where there are such: no table, no further package.
+
+Two skills, item by item. Where neither is better, the samples of one item could as well have been the other skill's:
+that is all the tests below assume. They hold for few items, for any score between 0 and 1, and for items of very
+different difficulty.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist, fmean, stdev
+
+Samples = tuple[Sequence[float], Sequence[float]]
+"""One item's scores: under the current skill, and equally many under the candidate."""
+
+_DRAWS = 4000
+"""Random permutations for scores that are not 0 or 1."""
+_T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
+"""Student's t for 95 %, two-sided, by degrees of freedom from 1."""
+
+
+def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Where the true mean of such items lies: Wilson for 0/1 scores, bootstrap for others; None without values."""
+    if not values:
+        return None
+    if all(value in (0, 1) for value in values):
+        return wilson(sum(values), len(values), confidence)
+    return bootstrap(values, confidence)
+
+
+def wilson(successes: float, total: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a share; sensible at 0 and 1, too."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share = successes / total
+    centre = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def bootstrap(values: Sequence[float], confidence: float = 0.95, draws: int = 2000) -> tuple[float, float]:
+    """Percentile bootstrap of the mean; the same values always give the same interval."""
+    draw = random.Random(f"bootstrap/{len(values)}")  # noqa: S311
+    means = sorted(fmean(draw.choices(values, k=len(values))) for _ in range(draws))
+    tail = (1 - confidence) / 2
+    return means[round(tail * (draws - 1))], means[round((1 - tail) * (draws - 1))]
+
+
+def seeds_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of a mean over a few runs (Student's t); None for a single one."""
+    if len(values) < 2:
+        return None
+    t = _T95[len(values) - 2] if len(values) - 2 < len(_T95) else 1.96
+    half = t * stdev(values) / math.sqrt(len(values))
+    return fmean(values) - half, fmean(values) + half
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """McNemar's exact test, one-sided: how likely so many wins of all that differ, if either were as likely."""
+    total = wins + losses
+    return math.fsum(math.comb(total, k) for k in range(wins, total + 1)) / 2**total
+
+
+def evidence(samples: Sequence[Samples]) -> float:
+    """How likely the candidate looks as good as this, or better, when it is not better at all (one-sided p).
+
+    Each item's samples are dealt out anew to the two skills, in every way that there is. An item speaks by the square
+    of its difference: a few items that always differ weigh more than many that sometimes do. With one sample each this
+    is McNemar's exact test.
+    """
+    if all(value in (0, 1) for pair in samples for side in pair for value in side):
+        return _exact([(len(a), int(sum(a)), int(sum(b))) for a, b in samples])
+    return _drawn(samples)
+
+
+def _weight(difference: float) -> float:
+    return math.copysign(difference * difference, difference)
+
+
+def _exact(counts: Sequence[tuple[int, int, int]]) -> float:
+    """The distribution over all deals at once, item after item; each is hypergeometric."""
+    reach: dict[int, float] = {0: 1.0}
+    observed = 0
+    for repeats, before, after in counts:
+        observed += int(_weight(after - before))
+        solved = before + after
+        deals = math.comb(2 * repeats, repeats)
+        one = {
+            int(_weight(2 * k - solved)): math.comb(solved, k) * math.comb(2 * repeats - solved, repeats - k) / deals
+            for k in range(max(0, solved - repeats), min(solved, repeats) + 1)
+        }
+        if len(one) > 1:
+            summed: dict[int, float] = {}
+            for total, p in reach.items():
+                for step, q in one.items():
+                    summed[total + step] = summed.get(total + step, 0.0) + p * q
+            reach = summed
+        else:
+            observed -= next(iter(one))
+    return min(1.0, math.fsum(p for total, p in reach.items() if total >= observed))
+
+
+def _drawn(samples: Sequence[Samples]) -> float:
+    """The same by random deals; always the same ones, and the observed deal is one of them."""
+    draw = random.Random(f"deals/{len(samples)}")  # noqa: S311
+    observed = math.fsum(_weight(math.fsum(b) - math.fsum(a)) for a, b in samples)
+    pools = [([*a, *b], len(a), math.fsum(a) + math.fsum(b)) for a, b in samples if [*a] != [*b]]
+    hits = 0
+    for _ in range(_DRAWS):
+        total = math.fsum(_weight(2 * math.fsum(draw.sample(pool, k)) - whole) for pool, k, whole in pools)
+        hits += total >= observed - 1e-9
+    return (1 + hits) / (1 + _DRAWS)
+
+
+def mean_difference(samples: Mapping[str, Samples]) -> dict[str, float]:
+    """By item: the candidate's mean minus the current skill's."""
+    return {item: fmean(after) - fmean(before) for item, (before, after) in samples.items()}

@@ -1,0 +1,105 @@
+"""What may be spent, and what was. A call is counted before it is sent, and again by what it really took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from skillopt.config import BudgetConfig
+from skillopt.errors import Stopped
+from skillopt.models.base import Usage
+from skillopt.models.prices import cost_of, price_of
+from skillopt.run.journal import Journal, Total
+
+
+@dataclass
+class Amount:
+    """Calls, tokens and dollars; a model without a price adds no dollars."""
+
+    calls: float = 0
+    tokens: float = 0
+    usd: float = 0.0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reserved:
+    """One call that is in flight, by its estimate."""
+
+    role: str
+    model: str
+    amount: Amount
+
+
+@dataclass
+class _Account:
+    """One role's share. What is in flight counts like what is paid."""
+
+    paid: Amount = field(default_factory=Amount)
+    in_flight: Amount = field(default_factory=Amount)
+
+    @property
+    def used(self) -> Amount:
+        return self.paid + self.in_flight
+
+
+class Budget:
+    """The limits over all roles and by role, held against the journal's count, over all sessions of a run."""
+
+    def __init__(self, config: BudgetConfig, journal: Journal) -> None:
+        self._config = config
+        self._started = time.monotonic()
+        self._accounts: dict[str, _Account] = {}
+        for total in journal.totals():
+            tokens = total.prompt_tokens + total.completion_tokens
+            account = self._account(total.role)
+            account.paid += Amount(total.calls, tokens, self.cost(total) or 0.0)
+
+    def cost(self, total: Total) -> float | None:
+        """Dollars, or None where the model's price is unknown. What runs on this machine costs nothing."""
+        usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
+        return cost_of(usage, price_of(total.model, self._config.prices))
+
+    def reserve(self, role: str, model: str, estimate: Usage) -> Reserved:
+        """Count a call before it is sent; raises Stopped where a limit is reached."""
+        for name, used, limit in self._limits(role):
+            if limit is not None and used >= limit:
+                raise Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to go on")
+        reserved = Reserved(role=role, model=model, amount=self._amount(model, estimate))
+        self._account(role).in_flight += reserved.amount
+        return reserved
+
+    def give_back(self, reserved: Reserved) -> None:
+        """A call that got no reply was not paid for."""
+        self._account(reserved.role).in_flight -= reserved.amount
+
+    def settle(self, reserved: Reserved, usage: Usage) -> None:
+        """A reply came: what it really took takes the estimate's place."""
+        self.give_back(reserved)
+        self._account(reserved.role).paid += self._amount(reserved.model, usage)
+
+    def _limits(self, role: str) -> Iterator[tuple[str, float, float | None]]:
+        limits = self._config
+        used = sum((account.used for account in self._accounts.values()), Amount())
+        yield "max_calls", used.calls, limits.max_calls
+        yield "max_tokens", used.tokens, limits.max_tokens
+        yield "max_usd", used.usd, limits.max_usd
+        yield "max_minutes", (time.monotonic() - self._started) / 60, limits.max_minutes
+        own = limits.optimizer if role == "optimizer" else limits.target
+        mine = self._account(role).used
+        yield f"{role}.max_calls", mine.calls, own.max_calls
+        yield f"{role}.max_tokens", mine.tokens, own.max_tokens
+        yield f"{role}.max_usd", mine.usd, own.max_usd
+
+    def _account(self, role: str) -> _Account:
+        return self._accounts.setdefault(role, _Account())
+
+    def _amount(self, model: str, usage: Usage) -> Amount:
+        usd = cost_of(usage, price_of(model, self._config.prices)) or 0.0
+        return Amount(1, usage.prompt + usage.completion, usd)

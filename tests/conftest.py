@@ -1,0 +1,7 @@
+"""Property tests draw the same examples in every run; `--hypothesis-profile=explore` looks for new ones."""
+
+from hypothesis import settings
+
+settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
+settings.register_profile("explore", deadline=None, max_examples=2000, database=None)
+settings.load_profile("fixed")
