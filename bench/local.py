@@ -53,6 +53,8 @@ TICKETS = [
 @dataclass
 class Figures:
     rate: float
+    cpu: float
+    """Seconds of CPU a rollout: what a rollout costs however many share the machine."""
     start: float
     memory: int
     each: int
@@ -69,15 +71,24 @@ async def measure(workers: int, prefix_cache: bool, rollouts: int) -> Figures:
     model = LocalModel(NAME, workers=workers, prefix_cache=prefix_cache)
     started = time.perf_counter()
     await asyncio.gather(*(model.chat(request(number, "Say ok.")) for number in range(workers)))
-    loaded = time.perf_counter()
+    loaded, used = time.perf_counter(), sum(map(cpu_of, model.pids))
     replies = await asyncio.gather(*(model.chat(request(number, SKILL)) for number in range(rollouts)))
     ended = time.perf_counter()
+    used = sum(map(cpu_of, model.pids)) - used
     memory = [memory_of(pid) for pid in model.pids]
     await model.close()
     return Figures(
-        rate=rollouts / (ended - loaded), start=loaded - started, replies=replies,
+        rate=rollouts / (ended - loaded), cpu=used / rollouts, start=loaded - started, replies=replies,
         memory=sum(shared for shared, _ in memory), each=max((own for _, own in memory), default=0),
     )  # fmt: skip
+
+
+def cpu_of(pid: int) -> float:
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return 0.0
+    ticks = stat.read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_of(pid: int) -> tuple[int, int]:
@@ -133,14 +144,14 @@ def page(best: dict[tuple[bool, int], Figures], load: float, same: bool) -> str:
         "- one thread for each worker; all requests in flight at once; the evaluation of a new skill is included",
         f"- the best of {ROUNDS} rounds for each setting",
         "",
-        "| prefix cache | workers | rollouts | rollouts a second | seconds to start | memory, all workers | "
+        "| prefix cache | workers | rollouts | rollouts a second | CPU seconds a rollout | seconds to start | memory, all workers | "
         "of it beside the weights, each |",
-        "|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for (cache, workers), figures in best.items():
         lines.append(
             f"| {'on' if cache else 'off'} | {workers} | {len(figures.replies)} | {figures.rate:.2f} "
-            f"| {figures.start:.1f} | {figures.memory / 1e6:,.0f} MB | {figures.each / 1e6:,.0f} MB |"
+            f"| {figures.cpu:.2f} | {figures.start:.1f} | {figures.memory / 1e6:,.0f} MB | {figures.each / 1e6:,.0f} MB |"
         )
     verdict = "the same" if same else "NOT the same"
     lines += [

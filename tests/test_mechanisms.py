@@ -148,7 +148,7 @@ def unplug_clipping(patch: pytest.MonkeyPatch) -> None:
 def unplug_gate(patch: pytest.MonkeyPatch) -> None:
     from skillopt.loop import gate
 
-    patch.setattr(gate._Race, "lost", lambda self, shown: False)
+    patch.setattr(gate.Race, "lost", lambda self, shown: False)
 
 
 def unplug_deep_reflection(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from skillopt.keys import refuse_keys
 
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
-_PATHS = ("train.init_skill", "env.split_dir")
+_PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir")
 
 
 class Section(BaseModel):
@@ -79,8 +79,16 @@ class GradientConfig(Section):
     """The most edits that one analyst's reply may hold."""
     analyst_workers: int = Field(default=16, ge=1)
     """Optimizer calls in flight."""
-    deep_reflect_threshold: float = Field(default=0.4, ge=0, le=1)
+    deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
     """When more than this share of a step's failures has one pattern, it gets a reflection of its own."""
+    prompt_tokens: int = Field(default=12_000, ge=500)
+    """Tokens of trajectories in one request; the middle of the longest is left out where there are more."""
+    prompts_dir: str = ""
+    """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
+    merge: Literal["local", "llm"] = "local"
+    """llm: after the local merge, the optimizer model may merge further edits that say the same."""
+    rank: Literal["local", "llm"] = "local"
+    """llm: the optimizer model orders the edits; local: support, impact, frequency and novelty do."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits."""
 
@@ -90,8 +98,17 @@ class EvaluationConfig(Section):
     """Accept a candidate only if it improves on the selection split. A run without it is refused."""
     metric: Literal["hard", "soft", "mixed"] = "hard"
     """hard: 0 or 1 a task; soft: 0 to 1; mixed: their mean."""
-    gate: Literal["strict"] = "strict"
-    """strict: accept when the validation score is higher than the current skill's."""
+    gate: Literal["strict", "paired"] = "strict"
+    """strict: accept when the validation score is higher than the current skill's. paired: and when fresh samples of
+    both skills on the items on which they differ bear it out; equals strict where the target is deterministic."""
+    alpha: float = Field(default=0.05, gt=0, lt=0.5)
+    """The most often that the paired gate may accept an edit that does nothing."""
+    max_repeats: int = Field(default=5, ge=1, le=30)
+    """The most fresh samples of each skill that the paired gate takes of an item before it gives up as indecisive."""
+    regression_margin: float | None = Field(default=None, ge=0, le=1)
+    """No task type may fall by more than this, whatever the whole score does; null sets no such limit."""
+    baselines: bool = True
+    """Measure the empty skill at the end of a training, so that every score has something to be compared with."""
 
 
 Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
@@ -251,8 +268,9 @@ class Config(Section):
     def identity(self) -> dict[str, Any]:
         """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
         free = ("budget.", "notes.", "hardware.")
-        places = {"env.output_root", "env.split_dir", "train.init_skill", "gradient.analyst_workers"}
-        places |= {f"models.{role}_{key}" for role in ("target", "optimizer") for key in ("url", "key_name", "rpm", "tpm")}
+        places = {"env.output_root", "env.split_dir", "train.init_skill", "gradient.analyst_workers", "gradient.prompts_dir"}
+        for role in ("target", "optimizer"):
+            places |= {f"models.{role}_{key}" for key in ("url", "key_name", "rpm", "tpm")}
         return {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}
 
     def refuse_anti_patterns(self, where: str = "config") -> None:

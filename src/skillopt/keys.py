@@ -1,4 +1,4 @@
-"""Keys are named in a config, never given. A value that looks like a key is refused, and not repeated in the message."""
+"""Keys are named in a config, never given: a value that looks like a key is refused, and never repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEY = re.compile(
 
 def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
     """Raise where a config holds a key's value."""
-    known = [value for name, value in os.environ.items() if _SECRET_NAME.search(name.upper()) and len(value) >= 12]
+    known = _known()
     for dotted, value in _texts(tree, ""):
         if dotted.endswith("_key_name") and value and not _ENV_NAME.match(value):
             raise UserError(
@@ -40,6 +40,19 @@ def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
                 f"{where}: {dotted}: looks like a key; keys belong in the environment or .env (see .env.example), "
                 "and models.target_key_name or models.optimizer_key_name names the variable"
             )
+
+
+def redact(text: str) -> str:
+    """The text without any key that the environment holds; endpoints like to repeat keys in their complaints."""
+    for secret in _known():
+        text = text.replace(secret, "***")
+    return text
+
+
+def _known() -> list[str]:
+    """Values of variables whose names say that they are secret; the longest first."""
+    values = [value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name.upper())]
+    return sorted((value for value in values if len(value) >= 12), key=len, reverse=True)
 
 
 def _texts(value: Any, dotted: str) -> Iterator[tuple[str, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt.analysts.leaks import Leak
 from skillopt.config import Config
 from skillopt.envs.base import Trajectory
 from skillopt.models.call import Caller
@@ -53,6 +54,10 @@ class Patch(BaseModel):
     lost: str = ""
     """Why there is no usable reply; empty when there is."""
     unreachable: bool = False
+    unusable: tuple[str, ...] = ()
+    """What was wrong with each reply that could not be used, the ones that asking again mended among them."""
+    leaks: tuple[Leak, ...] = ()
+    """Edits that copy long strings from training items."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +77,8 @@ class Minibatch:
     trajectories: Sequence[Trajectory]
     pattern: str = ""
     """In deep reflection, the cause that the failures share."""
+    known_patterns: Mapping[str, str] = field(default_factory=dict)
+    """The env author's own names for causes of failure, and what they mean."""
 
 
 class Analyst(Protocol):

@@ -10,16 +10,12 @@ from pydantic import ValidationError
 
 from skillopt import prompts
 from skillopt.analysts.base import Dropped, Kind, Memory, Minibatch, Patch, Pattern
+from skillopt.analysts.shown import block, data_line, trajectory_lines
 from skillopt.config import Config
-from skillopt.envs.base import Trajectory
 from skillopt.models.base import Message, Schema
 from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.skill import Edit, Skill
-
-LONGEST_TEXT = 4000
-"""Characters of one task or output that an analyst sees; the middle of longer ones is left out."""
-
 
 class LLMAnalyst:
     name = "llm"
@@ -30,30 +26,37 @@ class LLMAnalyst:
         self, skill: Skill, minibatch: Minibatch, memory: Memory, optimizer: Caller, config: Config
     ) -> Patch:
         stage = "deep_reflect" if minibatch.kind == "deep" else "reflect"
+        gradient = config.gradient
         ids = [trajectory.id for trajectory in minibatch.trajectories]
-        schema = reflect_schema(stage, ids, config.gradient.edits_per_minibatch)
-        messages = reflect_messages(stage, skill, minibatch, memory)
+        schema = reflect_schema(stage, ids, gradient.edits_per_minibatch)
+        prompt = prompts.load("success" if minibatch.kind == "success" else stage, gradient.prompts_dir)
+        messages = reflect_messages(prompt, skill, minibatch, memory, gradient.prompt_tokens)
         answer = await ask(optimizer, messages, schema, _fields, label=f"{config.train.seed}/{stage}/{minibatch.id}")
-        patch = Patch(id=minibatch.id, source=f"llm/{minibatch.kind}", trajectory_ids=tuple(ids))
+        patch = Patch(
+            id=minibatch.id, source=f"llm/{minibatch.kind}", trajectory_ids=tuple(ids), unusable=answer.unusable
+        )
         if answer.value is None:
             return patch.model_copy(update={"lost": answer.lost, "unreachable": answer.unreachable})
         raw_patterns, raw_edits = answer.value
-        edits, dropped = _read_edits(raw_edits, ids, patch.source, config.gradient.edits_per_minibatch)
+        edits, dropped = _read_edits(raw_edits, ids, patch.source, gradient.edits_per_minibatch)
         found = {"patterns": _read_patterns(raw_patterns, ids), "edits": edits, "dropped": dropped}
         return patch.model_copy(update=found)
 
 
-def reflect_messages(stage: str, skill: Skill, minibatch: Minibatch, memory: Memory) -> list[Message]:
+def reflect_messages(
+    prompt: str, skill: Skill, minibatch: Minibatch, memory: Memory, budget: int = 12_000
+) -> list[Message]:
     """What stays the same over a step comes first: instructions, skill, memory; the trajectories come last."""
     parts = [
         block("skill", skill.text),
+        block("known_patterns", "\n".join(f"- {name}: {what}" for name, what in minibatch.known_patterns.items())),
         block("memory", memory.notes),
         block("rejected", "\n".join(_rejected_line(entry.edit) for entry in memory.rejected)),
         f"Cause to look into: {json.dumps(minibatch.pattern)}" if minibatch.pattern else "",
-        block("trajectories", "\n".join(trajectory_line(t) for t in minibatch.trajectories)),
+        block("trajectories", trajectory_lines(minibatch.trajectories, budget)),
     ]
     user = "\n\n".join(part for part in parts if part)
-    return [{"role": "system", "content": prompts.load(stage)}, {"role": "user", "content": user}]
+    return [{"role": "system", "content": prompt}, {"role": "user", "content": user}]
 
 
 def reflect_schema(stage: str, ids: Sequence[str], most: int) -> Schema:
@@ -75,36 +78,6 @@ def reflect_schema(stage: str, ids: Sequence[str], most: int) -> Schema:
     )
     edits = {"type": "array", "items": edit, "maxItems": most}
     return Schema(name=stage, body=_object({"patterns": {"type": "array", "items": pattern}, "edits": edits}))
-
-
-def trajectory_line(trajectory: Trajectory) -> str:
-    """One trajectory as one line of JSON; no text in it can end the block that it stands in."""
-    row: dict[str, Any] = {"id": trajectory.id, "task": trim_middle(trajectory.input)}
-    turns = [message for message in trajectory.messages if message.get("role") != "system"]
-    if len(turns) > 2:
-        row["transcript"] = trim_middle("\n".join(f"{m.get('role')}: {m.get('content')}" for m in turns[1:]))
-    row |= {
-        "output": trim_middle(trajectory.output),
-        "score": round(trajectory.score.soft, 3) if trajectory.score.hard < 1 else 1,
-        "feedback": trim_middle(trajectory.score.feedback),
-    }
-    return data_line(row)
-
-
-def data_line(row: dict[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False).replace("<", "\\u003c")
-
-
-def block(tag: str, text: str) -> str:
-    return f"<{tag}>\n{text.strip(chr(10))}\n</{tag}>" if text.strip() else ""
-
-
-def trim_middle(text: str, most: int = LONGEST_TEXT) -> str:
-    """Cut the middle out of a long text, and say so."""
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
 
 
 def _rejected_line(edit: Edit) -> str:

@@ -22,8 +22,12 @@ def apply_verdict(state: State, skill: Skill, candidate: Applied, verdict: Verdi
         accept(state, skill, candidate, verdict, ctx, kind="edit")
         return
     state.stale_steps += 1
+    learn(state, verdict)
     if verdict.decision == "skipped":
         state.counts.skipped += 1
+        return
+    if verdict.decision == "indecisive":  # it may well be better: nothing is held against its edits, or the rate
+        state.counts.indecisive += 1
         return
     state.counts.rejected += 1
     state.decay *= ctx.config.optimizer.reject_decay
@@ -32,14 +36,24 @@ def apply_verdict(state: State, skill: Skill, candidate: Applied, verdict: Verdi
     state.rejected = [*state.rejected, *turned_down][-newest:] if newest else []
 
 
+def learn(state: State, verdict: Verdict) -> None:
+    """A gate that measured the current skill again has made its score, and so the best version's, more exact."""
+    if verdict.standing and not verdict.accepted:
+        state.val = {**state.val, **verdict.standing}
+        state.best = state.best.model_copy(update={"val": state.val_score})
+
+
 def accept(
     state: State, skill: Skill, candidate: Applied, verdict: Verdict, ctx: Context, *, kind: Literal["edit", "guidance"]
 ) -> None:
-    """Make the candidate the current version. At an equal score guided versions become the best one, too."""
+    """Make the candidate the current version, and the best one: the gate has measured it against the one before.
+
+    At an equal score guided versions become the best one, too, so that what was learned ships.
+    """
     assert verdict.after is not None
     state.version += 1
     state.current = state.version
-    state.val = verdict.values
+    state.val = verdict.standing
     state.set_aside = {**state.set_aside, **verdict.set_aside}
     ctx.run.write_skill(state.version, candidate.skill)
     ctx.run.patch_log.append(
@@ -53,8 +67,9 @@ def accept(
         evidence=verdict.brief(),
     )
     state.patch_log_size = ctx.run.patch_log.size
-    if verdict.after > state.best.val or (kind == "guidance" and verdict.after >= state.best.val):
-        if verdict.after > state.best.val:
+    improved = verdict.after > verdict.before
+    if improved or kind == "guidance":
+        if improved:
             state.telemetry.rollouts_to_best = rollouts_paid(ctx.target.journal.totals())
-        state.best = Best(version=state.version, step=ctx.step, val=verdict.after)
+        state.best = Best(version=state.version, step=ctx.step, val=state.val_score)
         ctx.run.write_best(candidate.skill)

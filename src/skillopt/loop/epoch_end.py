@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillopt.loop.commit import accept
+from skillopt.loop.commit import accept, learn
 from skillopt.loop.context import Context
-from skillopt.loop.gate import gate
 from skillopt.loop.meta_skill import meta_skill
+from skillopt.loop.paired import decide
 from skillopt.loop.record import gate_record
 from skillopt.loop.slow_update import Comparison, slow_update
 from skillopt.run.files import write_atomic, write_json, write_jsonl
@@ -42,10 +42,12 @@ async def _slow_update(state: State, ctx: Context) -> dict[str, Any]:
     edit = guidance_edit(comparison, after.guidance, ctx)
     applied = Applied(skill=candidate, applied=(edit,) if candidate.hash != after.hash else ())
     rule = ctx.config.optimizer.slow_update_gate
-    verdict = await gate(applied, state.val, ctx, tag=f"gate-slow-{ctx.epoch:02d}", rule=rule)
+    verdict = await decide(after, applied, state.val, ctx, tag=f"gate-slow-{ctx.epoch:02d}", rule=rule)
     write_json(folder / "gate.json", gate_record(verdict, candidate))
     if verdict.accepted:
         accept(state, after, applied, verdict, ctx, kind="guidance")
+    else:
+        learn(state, verdict)
     ctx.emit("slow_update_finished", counts=comparison.counts, lost=comparison.lost, gate=verdict.brief())
     return outcome | {"decision": verdict.decision, "evidence": verdict.brief(), "version": state.current}
 

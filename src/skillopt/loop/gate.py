@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt.envs.base import Item, RolloutError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.loop.context import Context
-from skillopt.loop.rollout import failed, roll_out_one, rollout, scored
+from skillopt.loop.duel import Rule
+from skillopt.loop.rollout import failed, roll_out_one, scored
+from skillopt.loop.verify import all_measured, wait_or_stop
 from skillopt.skill import Applied, Skill
-
-Rule = Literal["strict", "keep"]
 
 _EPSILON = 1e-9
 """Sums of soft scores differ by rounding; that is no improvement."""
@@ -34,6 +36,8 @@ class ItemEvidence(BaseModel):
     after: float
     hard: float
     """Whether the candidate solved it, whatever the metric."""
+    repeats: int = 0
+    """Fresh samples of each skill behind `before` and `after`; 0 where each has its first."""
 
 
 class Verdict(BaseModel):
@@ -41,8 +45,9 @@ class Verdict(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    decision: Literal["accept", "reject", "skipped"]
-    """skipped: there was nothing to decide, since no edit could be applied."""
+    decision: Literal["accept", "reject", "indecisive", "skipped"]
+    """indecisive: better, but the evidence does not hold; skipped: no edit could be applied."""
+    gate: Literal["strict", "paired"] = "strict"
     rule: Rule
     """strict: must raise the score; keep: must not lower it."""
     metric: str
@@ -53,8 +58,16 @@ class Verdict(BaseModel):
     """What the candidate can reach at best; equal to `after` where that is known."""
     items: int
     measured: int
+    p: float | None = None
+    """How likely the candidate looks this good without being better; None where nothing was repeated."""
+    repeats: int = 0
+    """Rounds of fresh samples of both skills on the items on which they differ."""
+    reason: str = ""
+    """Why a candidate that scores higher was rejected all the same."""
     set_aside: dict[str, str] = {}
     """Items that the endpoint refused for their own sake during this gate."""
+    standing: dict[str, float] = {}
+    """What this gate taught of the skill that training goes on from: its score, item by item."""
     evidence: tuple[ItemEvidence, ...] = ()
     trajectories: tuple[Trajectory, ...] = Field(default=(), exclude=True)
     telemetry: dict[str, int] = {}
@@ -69,7 +82,7 @@ class Verdict(BaseModel):
 
     def brief(self) -> dict[str, object]:
         """For the patch log and the history: the evidence without the item list."""
-        return self.model_dump(mode="json", exclude={"evidence", "telemetry"})
+        return self.model_dump(mode="json", exclude={"evidence", "standing", "telemetry"})
 
 
 class Measured(BaseModel):
@@ -86,12 +99,12 @@ class Measured(BaseModel):
 
 async def measure(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str, stage: str) -> Measured:
     """Every item once. Endpoint failures stop the run: a mean over what happened to work would be no score."""
-    results = await rollout(skill, items, ctx, tag=tag, stage=stage)
-    lost = [error for error in failed(results) if not error.refused]
-    if lost:
-        raise Stopped(
-            f"{stage}: {len(lost)} of {len(items)} items could not be measured; the last error: {lost[-1].error}"
-        )
+    work = [
+        partial(roll_out_one, skill, item, ctx, tag=tag, number=number, stage=stage)
+        for number, item in enumerate(items)
+    ]
+    with ctx.timed(stage):
+        results = await all_measured(work, ctx, stage)
     refused = {error.item_id: error.error for error in failed(results)}
     require_few(refused, len(items))
     metric = ctx.config.evaluation.metric
@@ -112,18 +125,23 @@ async def gate(
 ) -> Verdict:
     """Decide between the candidate and the current skill, whose score on each selection item is `current`."""
     if not candidate.applied:
-        return _nothing(current, ctx)
+        return nothing(current, ctx)
     items = {item.id: item for item in ctx.env.items("val") if item.id in current}
     order = sorted(items, key=lambda item_id: (current[item_id], item_id))
-    race = _Race(order, current, rule)
+    race = Race(order, current, rule)
     with ctx.timed("gate"):
-        results = await _run(candidate.skill, items, race, ctx, tag or f"gate-{ctx.step:04d}")
+        results = await run_race(candidate.skill, items, race, ctx, tag or f"gate-{ctx.step:04d}")
     prefix = race.deciding_prefix()
     counted = race.counted(prefix)
     kept = [item_id for item_id in prefix if item_id in counted]
     best_case = race.best_case(prefix) / len(counted)
+    evidence = tuple(
+        ItemEvidence(item_id=i, before=current[i], after=race.known[i], hard=results[i].score.hard) for i in kept
+    )
+    reason = "" if race.lost(prefix) else fallen_type(evidence, items, ctx.config.evaluation.regression_margin)
+    accepted = not race.lost(prefix) and not reason
     return Verdict(
-        decision="reject" if race.lost(prefix) else "accept",
+        decision="accept" if accepted else "reject",
         rule=rule,
         metric=ctx.config.evaluation.metric,
         before=math.fsum(current[i] for i in counted) / len(counted),
@@ -131,16 +149,17 @@ async def gate(
         at_most=best_case,
         items=len(counted),
         measured=len(kept),
+        reason=reason,
         set_aside={i: race.refused[i] for i in prefix if i in race.refused},
-        evidence=tuple(
-            ItemEvidence(item_id=i, before=current[i], after=race.known[i], hard=results[i].score.hard) for i in kept
-        ),
+        standing={row.item_id: row.after for row in evidence} if accepted else {},
+        evidence=evidence,
         trajectories=tuple(results[i] for i in kept),
         telemetry={"rollouts": len(results), "saved": len(order) - len(results)},
     )
 
 
-def _nothing(current: Mapping[str, float], ctx: Context) -> Verdict:
+def nothing(current: Mapping[str, float], ctx: Context) -> Verdict:
+    """The verdict on a candidate that equals the current skill."""
     score = math.fsum(current.values()) / len(current)
     return Verdict(
         decision="skipped",
@@ -154,10 +173,24 @@ def _nothing(current: Mapping[str, float], ctx: Context) -> Verdict:
     )
 
 
-class _Race:
+def fallen_type(evidence: Sequence[ItemEvidence], items: Mapping[str, Item], margin: float | None) -> str:
+    """The regression guard: names a task type whose score falls by more than the margin; empty where none does."""
+    if margin is None:
+        return ""
+    groups: dict[str, list[ItemEvidence]] = {}
+    for row in evidence:
+        groups.setdefault(items[row.item_id].type, []).append(row)
+    for name, rows in sorted(groups.items()):
+        before, after = (math.fsum(getattr(row, side) for row in rows) / len(rows) for side in ("before", "after"))
+        if before - after > margin + _EPSILON:
+            return f"task type '{name}' falls from {before:.2f} to {after:.2f}"
+    return ""
+
+
+class Race:
     """What is known of the candidate, and what that decides."""
 
-    def __init__(self, order: list[str], current: Mapping[str, float], rule: str) -> None:
+    def __init__(self, order: list[str], current: Mapping[str, float], rule: Rule) -> None:
         self.order = order
         self.current = current
         self.rule = rule
@@ -187,6 +220,13 @@ class _Race:
         prefixes = (self.order[:end] for end in range(len(self.order)))
         return next((prefix for prefix in prefixes if self.lost(prefix)), self.order)
 
+    def settled_without(self, missing: Sequence[RolloutError]) -> bool:
+        """Is nothing missing, or does a prefix before the first missing item decide?"""
+        if not missing:
+            return True
+        first = min(self.order.index(error.item_id) for error in missing)
+        return any(self.lost(self.order[:end]) for end in range(first + 1))
+
     def width(self) -> int:
         """How many more calls are useful at once: as many as it takes, at the losses seen so far, to settle it."""
         losses = math.fsum(1 - value for value in self.known.values())
@@ -194,26 +234,31 @@ class _Race:
         return max(1, math.ceil(self.slack(self.order) / typical))
 
 
-async def _run(
-    candidate: Skill, items: Mapping[str, Item], race: _Race, ctx: Context, tag: str
+async def run_race(
+    candidate: Skill, items: Mapping[str, Item], race: Race, ctx: Context, tag: str
 ) -> dict[str, Trajectory]:
     """Launch in order, never more than is useful at once; all that was launched is waited for and kept."""
     metric = ctx.config.evaluation.metric
     results: dict[str, Trajectory] = {}
-    waiting = iter(enumerate(race.order))
+    waiting = deque(enumerate(race.order))
     running: set[asyncio.Task[Trajectory | RolloutError]] = set()
     lost: list[RolloutError] = []
     trouble: list[BaseException] = []
-    more = True
+    rounds = 0
     while True:
-        while more and not lost and not trouble and not race.lost(race.order) and len(running) < race.width():
-            number, item_id = next(waiting, (0, ""))
-            more = bool(item_id)
-            if more:
-                work = roll_out_one(candidate, items[item_id], ctx, tag=tag, number=number, stage="gate")
-                running.add(asyncio.create_task(work))
+        while waiting and not lost and not trouble and not race.lost(race.order) and len(running) < race.width():
+            number, item_id = waiting.popleft()
+            work = roll_out_one(candidate, items[item_id], ctx, tag=tag, number=number, stage="gate")
+            running.add(asyncio.create_task(work))
         if not running:
-            break
+            if race.settled_without(lost):
+                break
+            rounds += 1
+            await wait_or_stop(rounds, lost, len(race.order), ctx, "gate")
+            again = {error.item_id for error in lost}
+            waiting.extendleft(place for place in reversed([*enumerate(race.order)]) if place[1] in again)
+            lost = []
+            continue
         done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             if error := task.exception():
@@ -228,9 +273,7 @@ async def _run(
             else:
                 lost.append(result)
             ctx.emit("progress", stage="gate", done=len(results), total=len(race.order))
-    if trouble:
-        raise trouble[0]
-    if lost:
-        raise Stopped(f"gate: {len(lost)} items could not be measured, so nothing was decided; {lost[-1].error}")
+        if trouble and not running:
+            raise trouble[0]
     require_few(race.refused, len(race.order))
     return results

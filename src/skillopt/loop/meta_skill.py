@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from skillopt import prompts
-from skillopt.analysts.llm import block, data_line
+from skillopt.analysts.shown import block, data_line
 from skillopt.loop.context import Context
 from skillopt.loop.slow_update import text_schema
 from skillopt.models.structured import Answer, ask
@@ -25,7 +25,7 @@ async def meta_skill(memory: str, records: Sequence[dict[str, Any]], ctx: Contex
     ]
     user = "\n\n".join(part for part in (block("memory", memory), block("epoch", "\n".join(lines))) if part)
     messages = [
-        {"role": "system", "content": prompts.load("meta_skill")},
+        {"role": "system", "content": prompts.load("meta_skill", ctx.config.gradient.prompts_dir)},
         {"role": "user", "content": user or "(nothing)"},
     ]
     label = f"{ctx.config.train.seed}/meta_skill/{ctx.epoch}"

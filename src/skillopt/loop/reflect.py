@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from skillopt.analysts import open_analysts
-from skillopt.analysts.base import Analyst, Dropped, Kind, Memory, Minibatch, Patch
+from skillopt.analysts.base import Analyst, Dropped, Kind, Memory, Minibatch, Patch, Pattern
+from skillopt.analysts.leaks import find_leaks
 from skillopt.envs.base import RolloutError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.loop.context import Context
 from skillopt.loop.rollout import failed, mean_score, scored
+from skillopt.loop.similarity import same_meaning
 from skillopt.loop.update import apply_within_limits
 from skillopt.models.call import gather_all
 from skillopt.skill import Edit, Skill
+
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\d+")
 
 
 async def reflect(
@@ -25,14 +30,27 @@ async def reflect(
     ctx.emit("reflect_started", score=score, errors=len(failed(results)))
     with ctx.timed("reflect"):
         shallow = await _propose(analysts, skill, _minibatches(trajectories, ctx), memory, ctx)
+        shallow += _from_feedback(trajectories, shallow, ctx)
         deep = await _propose(analysts, skill, _deep_minibatches(trajectories, shallow, ctx), memory, ctx)
     patches = shallow + deep
     if patches and all(patch.unreachable for patch in patches):
         raise Stopped(f"reflect: no reply from the optimizer; the last error was: {patches[-1].lost}")
-    usable = [_usable(patch, number, skill, ctx) for number, patch in enumerate(patches)]
-    edits, lost = sum(len(patch.edits) for patch in usable), sum(bool(patch.lost) for patch in usable)
-    ctx.emit("reflected", patches=len(usable), edits=edits, lost=lost)
+    usable = [_usable(patch, number, skill, trajectories, ctx) for number, patch in enumerate(patches)]
+    ctx.emit(
+        "reflected",
+        patches=len(usable),
+        edits=sum(len(patch.edits) for patch in usable),
+        lost=sum(bool(patch.lost) for patch in usable),
+        asked_again=sum(len(patch.unusable) - bool(patch.lost and not patch.unreachable) for patch in usable),
+        leaks=sum(len(patch.leaks) for patch in usable),
+        deep=[minibatch_pattern(patch) for patch in deep],
+    )
     return usable
+
+
+def minibatch_pattern(patch: Patch) -> str:
+    """What a deep patch looked into, for the log."""
+    return next((edit.pattern for edit in patch.edits), patch.id)
 
 
 async def _propose(
@@ -49,36 +67,81 @@ async def _propose(
 def _minibatches(trajectories: list[Trajectory], ctx: Context) -> list[Minibatch]:
     """Failures and successes, cut in id order, so that arrival cannot change them."""
     size = ctx.config.gradient.minibatch_size
+    known = known_patterns(ctx)
     kinds: tuple[tuple[Kind, bool], ...] = (("failure", False), ("success", True))
     out: list[Minibatch] = []
     for kind, passed in kinds:
         group = [t for t in trajectories if (t.score.hard >= 1) == passed]
         out += [
-            Minibatch(id=f"{ctx.step:04d}-{kind}-{at // size:02d}", kind=kind, trajectories=group[at : at + size])
+            Minibatch(
+                id=f"{ctx.step:04d}-{kind}-{at // size:02d}",
+                kind=kind,
+                trajectories=group[at : at + size],
+                known_patterns=known if kind == "failure" else {},
+            )
             for at in range(0, len(group), size)
         ]
     return [*out, Minibatch(id=f"{ctx.step:04d}-batch", kind="batch", trajectories=trajectories)]
 
 
+def known_patterns(ctx: Context) -> Mapping[str, str]:
+    """The taxonomy of failures that an env's author may give: `patterns = {name: what it means}`."""
+    patterns: Mapping[str, str] = getattr(ctx.env, "patterns", {})
+    return patterns
+
+
+def _from_feedback(trajectories: list[Trajectory], patches: list[Patch], ctx: Context) -> list[Patch]:
+    """Failures for which no analyst named a cause get the scorer's: its own words, without what only one item has."""
+    named = {tid for patch in patches for pattern in patch.patterns for tid in pattern.trajectory_ids}
+    causes: dict[str, list[Trajectory]] = {}
+    for trajectory in trajectories:
+        if trajectory.score.hard < 1 and trajectory.id not in named and (cause := feedback_cause(trajectory)):
+            causes.setdefault(cause, []).append(trajectory)
+    if not causes:
+        return []
+    patterns = tuple(
+        Pattern(name=cause, cause=group[0].score.feedback[:200], trajectory_ids=tuple(t.id for t in group))
+        for cause, group in sorted(causes.items())
+    )
+    ids = tuple(tid for pattern in patterns for tid in pattern.trajectory_ids)
+    return [Patch(id=f"{ctx.step:04d}-feedback", source="scorer/feedback", trajectory_ids=ids, patterns=patterns)]
+
+
+def feedback_cause(trajectory: Trajectory) -> str:
+    """The scorer's feedback as a short name: the first line without quotations and numbers; empty if it says little."""
+    first = next(iter(trajectory.score.feedback.strip().splitlines()), "")
+    words = normal_name(_QUOTED.sub(" ", first)).split()
+    return " ".join(words[:10]) if len(words) >= 3 else ""
+
+
 def _deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: Context) -> list[Minibatch]:
-    """One for each cause that more than the threshold's share of failures has, with passing trajectories beside."""
+    """One for each cause that more than the threshold's share of failures has: all of its trajectories, and passes."""
     failures = {t.id for t in trajectories if t.score.hard < 1}
-    causes: dict[str, set[str]] = {}
-    for patch in patches:
-        for pattern in patch.patterns:
-            causes.setdefault(normal_name(pattern.name), set()).update(failures & set(pattern.trajectory_ids))
+    causes = shared_causes(patches, failures)
     least = max(1, ctx.config.gradient.deep_reflect_threshold * len(failures))
-    size = ctx.config.gradient.minibatch_size
-    passes = [t for t in trajectories if t.score.hard >= 1][:size]
+    passes = [t for t in trajectories if t.score.hard >= 1][: ctx.config.gradient.minibatch_size]
     return [
         Minibatch(
             id=f"{ctx.step:04d}-deep-{number:02d}",
             kind="deep",
             pattern=name,
-            trajectories=[t for t in trajectories if t.id in causes[name]][: 2 * size] + passes,
+            trajectories=[t for t in trajectories if t.id in causes[name]] + passes,
         )
         for number, name in enumerate(name for name, ids in sorted(causes.items()) if len(ids) > least)
     ]
+
+
+def shared_causes(patches: Sequence[Patch], failures: set[str]) -> dict[str, set[str]]:
+    """Which failures have which cause; two names that say the same are one."""
+    causes: dict[str, set[str]] = {}
+    for patch in patches:
+        for pattern in patch.patterns:
+            shown = failures & set(pattern.trajectory_ids)
+            name = normal_name(pattern.name)
+            home = next((known for known in causes if known == name or same_meaning(known, name)), name)
+            if shown and name:
+                causes.setdefault(home, set()).update(shown)
+    return causes
 
 
 def normal_name(pattern: str) -> str:
@@ -86,7 +149,7 @@ def normal_name(pattern: str) -> str:
     return " ".join("".join(c if c.isalnum() else " " for c in pattern.casefold()).split())
 
 
-def _usable(patch: Patch, number: int, skill: Skill, ctx: Context) -> Patch:
+def _usable(patch: Patch, number: int, skill: Skill, trajectories: list[Trajectory], ctx: Context) -> Patch:
     """Number the edits, and drop those that could never be applied, so that they take no other's place."""
     kept: list[Edit] = []
     dropped = list(patch.dropped)
@@ -95,6 +158,18 @@ def _usable(patch: Patch, number: int, skill: Skill, ctx: Context) -> Patch:
         skips = apply_within_limits(skill, [named], ctx).skipped
         if skips:
             dropped.append(Dropped(kind=skips[0].kind, reason=skips[0].reason, edit=named.model_dump(mode="json")))
+        elif said := paraphrased(named, skill):
+            reason = f"only says in other words what stands there: {said[:100]}"
+            dropped.append(Dropped(kind="paraphrase", reason=reason, edit=named.model_dump(mode="json")))
         else:
             kept.append(named)
-    return patch.model_copy(update={"edits": tuple(kept), "dropped": tuple(dropped)})
+    leaks = find_leaks(kept, trajectories, skill)
+    return patch.model_copy(update={"edits": tuple(kept), "dropped": tuple(dropped), "leaks": leaks})
+
+
+def paraphrased(edit: Edit, skill: Skill) -> str:
+    """The text that an edit would only rephrase; empty if it says something of its own. Verbatim text stays."""
+    if edit.op == "delete":
+        return ""
+    lines = [edit.anchor] if edit.op == "modify" else [line for line in skill.text.splitlines() if line.strip()]
+    return next((line for line in lines if same_meaning(line, edit.text)), "")

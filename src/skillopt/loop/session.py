@@ -115,16 +115,19 @@ async def open_session(
     env = env or open_env(config)
     check_splits(env)
     open_analysts(config.gradient.analysts)
+    prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
     skill = read_initial(config.train.init_skill)
     identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": skill.hash}
+    if config.gradient.prompts_dir:
+        identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
     run = find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=mode == "fresh")
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
     async with opened_models(config, models) as opened:
         with run.held(), Journal(run.journal) as journal, Events(run.events, tuple(listeners)) as events:
-            state = _read_state(run)
+            state = _read_state(run, config)
             _write_config(run, config)
             callers, budget, switch = make_callers(config, journal, opened)
             target, optimizer = callers["target"], callers["optimizer"]
@@ -144,12 +147,13 @@ def needs_optimizer(config: Config) -> bool:
     """Analysts may do without an LLM; notes and guidance are always written by one."""
     slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
     analysts = open_analysts(config.gradient.analysts)
-    return slow_update or config.optimizer.use_meta_skill or any(analyst.needs_optimizer for analyst in analysts)
+    consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
+    return slow_update or consulted or any(analyst.needs_optimizer for analyst in analysts)
 
 
-def pins() -> dict[str, str]:
+def pins(config: Config) -> dict[str, str]:
     """What a run may not silently go on under another of."""
-    return {"skillopt": __version__, "prompts": prompts.fingerprint()}
+    return {"skillopt": __version__, "prompts": prompts.fingerprint(config.gradient.prompts_dir)}
 
 
 def check_prices(config: Config) -> None:
@@ -187,14 +191,14 @@ def initial_kind(path: str, skill: Skill) -> str:
     return "pretrained" if trained else "seed"
 
 
-def _read_state(run: RunDirectory) -> State | None:
+def _read_state(run: RunDirectory, config: Config) -> State | None:
     if not run.state.exists():
         return None
     try:
         state = State.read(run.state)
     except ValueError as error:
         raise UserError(f"{run.state}: cannot be read ({error}); start another run with --fresh") from None
-    for what, now in pins().items():
+    for what, now in pins(config).items():
         then = state.pins.get(what)
         if then != now and state.status != "finished":
             raise UserError(

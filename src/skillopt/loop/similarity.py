@@ -48,7 +48,7 @@ def essence(text: str) -> tuple[str, ...]:
 
 def same_meaning(a: str, b: str) -> bool:
     """Do two instructions ask for the same? Never where a number, a name, a code or a negation differs."""
-    return essence(a) == essence(b) or (a != b and meaning(a) == meaning(b) != ())
+    return essence(a) == essence(b) or (meaning(a) == meaning(b) and bool(set(meaning(a)) - {"not"}))
 
 
 def opposite_meaning(a: str, b: str) -> bool:
@@ -93,9 +93,12 @@ def _concepts(sentence: str) -> list[str]:
     for phrase, short in PHRASES:
         text = phrase.sub(short, text)
     concepts = []
-    for word in _WORD.findall(text):
+    for at, word in enumerate(_WORD.findall(text)):
         if re.fullmatch(r"quoted_\d+", word):
             concepts.append(f'"{quotes[int(word[7:])]}"')
+            continue
+        if at and len(word) == 1 and word.isupper():  # a name: `Replace A with B`
+            concepts.append(word)
             continue
         plain = word.casefold().replace("’", "'").removesuffix("'s")
         plain = SYNONYM.get(plain, STEM.get(plain, plain))
@@ -113,7 +116,7 @@ def _settled(concepts: list[str]) -> list[str]:
             concepts = [*concepts[at + 1 :], "before", *concepts[:at]]
     mobile = [word for word in concepts if word in _MOBILE]
     rest = [word for word in concepts if word not in _MOBILE]
-    if mobile and len(rest) <= 4 and rest[:1] != ["not"]:
+    if mobile and len(rest) <= (3 if "only" in mobile else 4) and rest[:1] != ["not"]:
         return [*rest, *sorted(mobile)]
     return _turned(concepts)
 
@@ -125,7 +128,7 @@ def _turned(concepts: list[str]) -> list[str]:
     """
     things = [word for word in concepts if word not in _LINKS]
     if len(things) < 3 or not VERBS & set(things) or _ORDERING & set(things):
-        return concepts[1:] if concepts[:1] == ["in"] else concepts
+        return concepts
     return min(things[at:] + things[:at] for at in range(len(things)))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from skillopt import prompts
-from skillopt.analysts.llm import block, data_line, trim_middle
+from skillopt.analysts.shown import block, data_line, trim_middle
 from skillopt.envs.base import RolloutError, Trajectory
 from skillopt.loop.context import Context
 from skillopt.loop.rollout import require_most, rollout, scored
@@ -107,8 +107,8 @@ async def _guidance(
     lines = []
     for row in sorted(rows, key=lambda row: (_URGENCY[row.class_], row.item_id)):
         after = trajectories[row.after_id]
-        shown = {"class": row.class_, "task": trim_middle(after.input, 1000), "output": trim_middle(after.output, 1000)}
-        lines.append(data_line({**shown, "feedback": trim_middle(after.score.feedback, 1000)}))
+        shown = {"class": row.class_, "task": trim_middle(after.input, 250), "output": trim_middle(after.output, 250)}
+        lines.append(data_line({**shown, "feedback": trim_middle(after.score.feedback, 250)}))
     user = "\n\n".join(
         part
         for part in (
@@ -118,7 +118,8 @@ async def _guidance(
         )
         if part
     )
-    messages = [{"role": "system", "content": prompts.load("slow_update")}, {"role": "user", "content": user}]
+    prompt = prompts.load("slow_update", ctx.config.gradient.prompts_dir)
+    messages = [{"role": "system", "content": prompt}, {"role": "user", "content": user}]
     label = f"{ctx.config.train.seed}/slow_update/{ctx.epoch}"
     answer = await ask(ctx.optimizer, messages, text_schema("slow_update", "guidance"), _check, label=label)
     return answer.value or "", answer.lost

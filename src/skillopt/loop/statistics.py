@@ -59,7 +59,7 @@ def seeds_interval(values: Sequence[float]) -> tuple[float, float] | None:
 def sign_test(wins: int, losses: int) -> float:
     """McNemar's exact test, one-sided: how likely so many wins of all that differ, if either were as likely."""
     total = wins + losses
-    return math.fsum(math.comb(total, k) for k in range(wins, total + 1)) / 2**total
+    return sum(math.comb(total, k) for k in range(wins, total + 1)) / int(2**total)
 
 
 def evidence(samples: Sequence[Samples]) -> float:

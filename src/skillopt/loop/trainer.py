@@ -19,7 +19,8 @@ from skillopt.loop.batches import Step, plan_steps
 from skillopt.loop.commit import apply_verdict
 from skillopt.loop.context import Context
 from skillopt.loop.epoch_end import end_epoch
-from skillopt.loop.gate import Measured, gate, measure
+from skillopt.loop.gate import Measured, measure
+from skillopt.loop.paired import decide
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
 from skillopt.loop.rollout import failed, require_most, rollout
@@ -76,7 +77,7 @@ class Trainer:
                     pool = aggregate(patches)
                     ranked = select(pool, rates["used"], ctx)
                     candidate = update(skill, ranked, ctx)
-                    verdict = await gate(candidate, self.state.val, ctx)
+                    verdict = await decide(skill, candidate, self.state.val, ctx)
                     work = StepWork(step, skill, rates, results, patches, pool, ranked, candidate, verdict)
                     self._commit(work, ctx)
                 if self.state.epoch < epoch and not self._out_of_patience():
@@ -102,7 +103,7 @@ class Trainer:
             self.plan = plan_steps(session.ctx.env.items("train"), self.config.train)
             self.base = session.base(sum(len(steps) for steps in self.plan))
             self.run = session.ctx.run
-            self.state = session.state or State(pins=pins())
+            self.state = session.state or State(pins=pins(self.config))
             self.history: list[dict[str, Any]] = []
             self.started = True
             self._earlier = self.state.telemetry.model_copy()
@@ -125,8 +126,8 @@ class Trainer:
             done=state.step,
             steps=self.base.steps,
             splits=sizes,
-            target=config.models.target_model,
-            optimizer=config.models.optimizer_model,
+            target=self.base.target.model.name,
+            optimizer=self.base.optimizer.model.name,
             workers=config.hardware.workers,
             epochs=config.train.num_epochs,
             learning_rate=config.optimizer.learning_rate,

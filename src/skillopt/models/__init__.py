@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable
 
@@ -11,69 +12,104 @@ from skillopt.models.base import ChatModel
 
 
 def open_model(role: str, config: Config) -> ChatModel:
-    """The model of a role (`target` or `optimizer`). Nothing is called yet."""
+    """The model of a role (`target` or `optimizer`). Nothing is called yet; names, URLs and keys are checked."""
     name: str = getattr(config.models, f"{role}_model")
     url: str = getattr(config.models, f"{role}_url")
+    key_name: str = getattr(config.models, f"{role}_key_name")
     provider, colon, model = name.partition(":")
-    if not colon or not model or provider not in PROVIDERS:
-        raise UserError(
-            f"models.{role}_model: '{name}' is not provider:model; the providers are: {', '.join(sorted(PROVIDERS))}"
-        )
-    return PROVIDERS[provider](name, model, url, config)
+    if colon and model and provider in PROVIDERS:
+        return PROVIDERS[provider](name, model, url, key_name, config)
+    if colon and model and _other(provider):
+        from skillopt.models.providers import ProviderChat
+
+        return ProviderChat(name, provider, model, url=url, key_name=key_name)
+    known = ", ".join(sorted([*PROVIDERS, *OTHERS]))
+    raise UserError(f"models.{role}_model: '{name}' is not provider:model; the providers are: {known}")
 
 
-def _openai(name: str, model: str, url: str, config: Config) -> ChatModel:
+def _other(provider: str) -> bool:
+    """Is this one of the providers that a library speaks to?"""
+    if provider in OTHERS:
+        return True
+    if importlib.util.find_spec("pydantic_ai") is None:
+        return False
+    from pydantic_ai.providers import infer_provider_class
+
+    try:
+        infer_provider_class(provider)
+    except ImportError:  # known, but a part of the library is missing; opening it says which
+        return True
+    except Exception:  # how the library says that it does not know the name is not part of its contract
+        return False
+    return True
+
+
+def _openai(name: str, model: str, url: str, key_name: str, config: Config) -> ChatModel:
     from skillopt.models.openai_chat import OpenAIChat
 
-    own = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
+    own = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     return OpenAIChat(
-        name, model, url=url or own, key_name="OPENAI_API_KEY", key_needed=not url, limit_field="max_completion_tokens"
+        name,
+        model,
+        url=url or own,
+        key_name=key_name or "OPENAI_API_KEY",
+        key_needed=bool(key_name) or not url,
+        limit_field="max_completion_tokens",
     )
 
 
-def _vllm(name: str, model: str, url: str, config: Config) -> ChatModel:
+def _vllm(name: str, model: str, url: str, key_name: str, config: Config) -> ChatModel:
     from skillopt.models.openai_chat import OpenAIChat
 
     url = url or config.hardware.vllm_url
     if not url:
         raise UserError(f"{name}: no URL; set hardware.vllm_url=http://127.0.0.1:8000/v1 or the role's own url")
-    return OpenAIChat(name, model, url=url, key_name="VLLM_API_KEY", key_needed=False)
+    return OpenAIChat(name, model, url=url, key_name=key_name or "VLLM_API_KEY", key_needed=bool(key_name))
 
 
-def _azure(name: str, model: str, url: str, config: Config) -> ChatModel:
+def _azure(name: str, model: str, url: str, key_name: str, config: Config) -> ChatModel:
+    from skillopt.models import entra
     from skillopt.models.openai_chat import OpenAIChat
 
-    root = url or config.hardware.azure_endpoint
+    root = url or config.hardware.azure_endpoint or os.environ.get("AZURE_OPENAI_ENDPOINT", "")
     if not root:
         raise UserError(f"{name}: no endpoint; set hardware.azure_endpoint=https://<resource>.openai.azure.com")
+    key_name = key_name or "AZURE_OPENAI_API_KEY"
+    by_token = not os.environ.get(key_name) and entra.available()
     return OpenAIChat(
         name,
         model,
         url=f"{root.rstrip('/')}/openai/deployments/{model}",
-        key_name="AZURE_OPENAI_API_KEY",
+        key_name=entra.TOKEN_NAME if by_token else key_name,
         key_needed=True,
         key_header="api-key",
         limit_field="max_completion_tokens",
         query={"api-version": config.hardware.azure_api_version},
+        token=entra.EntraToken() if by_token else None,
     )
 
 
-def _sim(name: str, model: str, url: str, config: Config) -> ChatModel:
+def _sim(name: str, model: str, url: str, key_name: str, config: Config) -> ChatModel:
     from skillopt.models.simulated import SimulatedModel
 
     return SimulatedModel(name)
 
 
-def _local(name: str, model: str, url: str, config: Config) -> ChatModel:
+def _local(name: str, model: str, url: str, key_name: str, config: Config) -> ChatModel:
     from skillopt.models.local import LocalModel
 
     return LocalModel(name)
 
 
-PROVIDERS: dict[str, Callable[[str, str, str, Config], ChatModel]] = {
+PROVIDERS: dict[str, Callable[[str, str, str, str, Config], ChatModel]] = {
     "azure": _azure,
     "local": _local,
     "openai": _openai,
     "sim": _sim,
     "vllm": _vllm,
 }
+OTHERS = (
+    "anthropic", "bedrock", "cerebras", "cohere", "deepseek", "fireworks", "google", "groq", "huggingface", "mistral",
+    "moonshotai", "ollama", "openrouter", "together", "xai",
+)  # fmt: skip
+"""The best known of those that pydantic-ai speaks to; whatever else it knows by name works, too."""

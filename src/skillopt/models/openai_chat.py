@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
 import os
 import re
-import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from skillopt.errors import UserError
-from skillopt.models.base import (
-    ChatReply,
-    ChatRequest,
-    FatalError,
-    FormRefusedError,
-    RefusedError,
-    TransientError,
-    Usage,
-)
+from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
+from skillopt.models.http import classify, rate_limits, refused_parameter
 
-_THINKING = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
-_TRANSIENT = {408, 409, 425, 429}
-_ITEM_CODES = {"content_filter", "context_length_exceeded", "string_above_max_length"}
-_ITEM_WORDS = re.compile(r"maximum context length|context window|prompt is too long|content management policy", re.I)
-
-_FORM_WORDS = re.compile(r"response_format|json_schema|json_object|structured.?output|guided.?(json|decoding)", re.I)
+_THINKING = re.compile(r"\A(?:\s*<think>)?(?:(?!<think>).)*?</think>\s*", re.DOTALL)
+_UNFINISHED = re.compile(r"\A\s*<think>(?!.*</think>).*", re.DOTALL)
 
 
 class OpenAIChat:
-    """A model behind `POST …/chat/completions`."""
+    """A model behind `POST …/chat/completions`.
+
+    A parameter that the endpoint refuses (temperature, seed, reasoning_effort, the name of the token limit) is left out
+    from then on. `limits` is what the last reply's headers told of the endpoint's rate limits.
+    """
 
     deterministic = False
 
@@ -47,36 +39,50 @@ class OpenAIChat:
         key_header: str = "Authorization",
         limit_field: str = "max_tokens",
         query: Mapping[str, str] | None = None,
+        token: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
-        if not re.match(r"https?://", url):
-            raise UserError(f"{name}: '{url}' is not a URL; it must begin with http:// or https://")
+        check_url(name, url)
         key = os.environ.get(key_name, "").strip()
-        if key_needed and not key:
+        if key_needed and not key and token is None:
             raise UserError(f"{name}: no key; set {key_name} in the environment or in .env")
         self.name = name
         self.endpoint = url.rstrip("/")
+        self.limits: RateLimits | None = None
         self._model = model
         self._key = key
         self._key_name = key_name
-        self._headers = {key_header: f"Bearer {key}" if key_header == "Authorization" else key} if key else {}
-        self._limit_field = limit_field
+        self._key_header = key_header
+        self._token = token
+        self._limit_fields = [limit_field, *({"max_tokens", "max_completion_tokens"} - {limit_field})]
+        self._left_out: set[str] = set()
         self._query = dict(query or {})
         self._session: aiohttp.ClientSession | None = None
 
     async def chat(self, request: ChatRequest) -> ChatReply:
+        while True:
+            payload = self._payload(request)
+            try:
+                return await self._post(payload)
+            except _ParameterRefused as refused:
+                self._left_out.add(refused.name)
+
+    async def _post(self, payload: dict[str, Any]) -> ChatReply:
         if self._session is None:
             # The limiter bounds what is in flight; call.py's timeout bounds how long.
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75),
                 timeout=aiohttp.ClientTimeout(total=None),
                 trust_env=True,
-                headers=self._headers,
             )
         url = f"{self.endpoint}/chat/completions"
+        headers = await self._headers()
         try:
-            async with self._session.post(url, json=self._payload(request), params=self._query) as response:
+            async with self._session.post(
+                url, json=payload, params=self._query, headers=headers, allow_redirects=False
+            ) as response:
                 body = await response.read()
-                return self._reply(response.status, response.headers, body)
+                self.limits = rate_limits(response.headers) or self.limits
+                return self._reply(response.status, response.headers, body, payload)
         except aiohttp.ClientConnectorError as error:
             raise TransientError(
                 f"{self.endpoint}: cannot connect ({error.strerror or error})", reached=False
@@ -84,14 +90,24 @@ class OpenAIChat:
         except (aiohttp.ClientError, ConnectionError) as error:
             raise TransientError(f"{self.endpoint}: {self._clean(str(error)) or type(error).__name__}") from None
 
+    async def _headers(self) -> dict[str, str]:
+        if self._token is not None:
+            self._key = await self._token()
+            return {"Authorization": f"Bearer {self._key}"}
+        if not self._key:
+            return {}
+        return {self._key_header: f"Bearer {self._key}" if self._key_header == "Authorization" else self._key}
+
     def _payload(self, request: ChatRequest) -> dict[str, Any]:
         payload: dict[str, Any] = {"model": self._model, "messages": list(request.messages)}
-        if request.temperature is not None:
-            payload["temperature"] = request.temperature
-        if request.max_tokens is not None:
-            payload[self._limit_field] = request.max_tokens
-        if request.seed is not None:
-            payload["seed"] = request.seed
+        limit_field = next((name for name in self._limit_fields if name not in self._left_out), "")
+        optional = {
+            "temperature": request.temperature,
+            limit_field: request.max_tokens,
+            "seed": request.seed,
+            "reasoning_effort": request.effort or None,
+        }
+        payload |= {k: v for k, v in optional.items() if k and v is not None and k not in self._left_out}
         if request.schema is not None and request.schema.form == "json":
             payload["response_format"] = {"type": "json_object"}
         elif request.schema is not None and request.schema.form == "schema":
@@ -99,43 +115,33 @@ class OpenAIChat:
             payload["response_format"] = {"type": "json_schema", "json_schema": schema}
         return payload
 
-    def _reply(self, status: int, headers: Mapping[str, str], body: bytes) -> ChatReply:
+    def _reply(self, status: int, headers: Mapping[str, str], body: bytes, payload: dict[str, Any]) -> ChatReply:
         try:
             data = json.loads(body)
         except (ValueError, RecursionError):
             data = None
         if status != 200:
-            raise self._error(status, headers, data, body)
+            raise self._error(status, headers, data if data is not None else body, payload)
         try:
             choice = data["choices"][0]
-            text = choice["message"].get("content") or ""
+            text = _text(choice["message"].get("content"))
             finish = choice.get("finish_reason") or "stop"
             usage = _usage(data.get("usage"))
-            if not isinstance(text, str):
-                raise TypeError
         except (TypeError, KeyError, IndexError, AttributeError):
             raise TransientError(f"{self.endpoint}: a reply that is no chat completion") from None
         if finish == "content_filter":
             raise RefusedError(f"{self.endpoint}: the content filter refused this item")
-        return ChatReply(text=_THINKING.sub("", text), finish_reason=finish, usage=usage)
+        return ChatReply(text=answer(text), finish_reason=finish, usage=usage)
 
-    def _error(self, status: int, headers: Mapping[str, str], data: Any, body: bytes) -> Exception:
-        error = data.get("error") if isinstance(data, dict) else None
-        detail = error if isinstance(error, dict) else {}
-        words = str(detail.get("message") or (error if isinstance(error, str) else body[:300].decode(errors="replace")))
-        code = str(detail.get("code") or "")
-        said = f"{self.endpoint}: {status}: {self._clean(words)[:500]}"
-        if status == 429 and code == "insufficient_quota":
-            return FatalError(said)
-        if status in _TRANSIENT or status >= 500:
-            return TransientError(said, retry_after=_retry_after(headers))
-        if status == 413 or (status in {400, 422} and (code in _ITEM_CODES or _ITEM_WORDS.search(words))):
-            return RefusedError(said)
-        if status in {400, 404, 415, 422} and _FORM_WORDS.search(words):
-            return FormRefusedError(said)
-        if status in {401, 403}:
-            return FatalError(f"{said} (the key comes from {self._key_name})")
-        return FatalError(f"{said} (model '{self._model}')")
+    def _error(self, status: int, headers: Mapping[str, str], said: Any, payload: dict[str, Any]) -> Exception:
+        name = refused_parameter(status, said, [n for n in payload if n in _OPTIONAL])
+        if name:
+            return _ParameterRefused(name)
+        error = classify(status, headers, said, f"{self.endpoint}: {status}", self._clean)
+        if isinstance(error, FatalError):
+            hint = f"the key comes from {self._key_name}" if status in {401, 403} else f"model '{self._model}'"
+            return FatalError(f"{error} ({hint})")
+        return error
 
     def _clean(self, text: str) -> str:
         """Endpoints like to repeat the key in their complaint."""
@@ -147,6 +153,37 @@ class OpenAIChat:
             self._session = None
 
 
+_OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_completion_tokens"}
+"""What a request can do without."""
+
+
+class _ParameterRefused(Exception):  # noqa: N818 - caught where it is raised
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def check_url(name: str, url: str) -> None:
+    """Refuse what cannot be an endpoint before anything is sent to it."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UserError(f"{name}: '{url}' is not a URL; it must begin with http:// or https:// and name a host")
+
+
+def answer(text: str) -> str:
+    """The text without the model's thinking; thinking that was cut off leaves nothing."""
+    return _UNFINISHED.sub("", _THINKING.sub("", text))
+
+
+def _text(content: Any) -> str:
+    """A reply's text, also where it comes in parts; parts that are thinking are no part of it."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+    if content is not None and not isinstance(content, str):
+        raise TypeError
+    return content or ""
+
+
 def _usage(data: Any) -> Usage:
     if not isinstance(data, dict):
         return Usage()
@@ -154,16 +191,4 @@ def _usage(data: Any) -> Usage:
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
     numbers = (data.get("prompt_tokens"), data.get("completion_tokens"), cached)
     prompt, completion, hit = (int(n) if isinstance(n, int | float) else 0 for n in numbers)
-    return Usage(prompt=prompt, completion=completion, cached=hit)
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    value = headers.get("Retry-After", "")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None
+    return Usage(prompt=prompt, completion=completion, cached=min(hit, prompt))

@@ -9,7 +9,7 @@ from collections import Counter
 from aiohttp import web
 
 from skillopt.models.base import ChatRequest, Schema, TransientError
-from skillopt.models.simulated import SimOptions, SimulatedModel
+from skillopt.models.simulated import ConnectionCut, SimOptions, SimulatedModel
 
 
 class SimServer:
@@ -21,6 +21,7 @@ class SimServer:
         self.requests: Counter[str] = Counter()
         self.in_flight = 0
         self.most_in_flight = 0
+        self.turned_away = 0
         self.app = web.Application(client_max_size=64 * 2**20)
         self.app.router.add_post("/v1/chat/completions", self._chat)
         self.app.router.add_get("/v1/models", self._models)
@@ -44,8 +45,13 @@ class SimServer:
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             reply = await self._model.chat(_request(await http.json()))
+        except ConnectionCut:
+            if http.transport is not None:
+                http.transport.abort()
+            return web.Response()
         except TransientError as error:
-            status = 429 if error.retry_after is not None else 500
+            self.turned_away += error.overloaded
+            status = 429 if error.overloaded else 500
             headers = {"Retry-After": f"{error.retry_after:g}"} if error.retry_after is not None else {}
             return _problem(status, str(error), headers=headers)
         except (KeyError, TypeError, ValueError) as error:
@@ -78,7 +84,12 @@ class SimServer:
 
     async def _stats(self, http: web.Request) -> web.Response:
         counts = self.requests
-        stats = {"requests": counts.total(), "distinct": len(counts), "most_in_flight": self.most_in_flight}
+        stats = {
+            "requests": counts.total(),
+            "distinct": len(counts),
+            "most_in_flight": self.most_in_flight,
+            "turned_away": self.turned_away,
+        }
         return web.json_response(stats)
 
 

@@ -51,7 +51,13 @@ class SimOptions:
     """Up to this share is added to the latency."""
     rate_limit: float = 0.0
     """Share answered 429 with Retry-After."""
+    rate_limit_every: int = 0
+    """Each so manieth request is answered 429 with Retry-After; 0 for none."""
+    most_in_flight: int = 0
+    """More at once are answered 429, without Retry-After; 0 for any number."""
     retry_after: float = 1.0
+    reset: float = 0.0
+    """Share whose connection is cut."""
     server_error: float = 0.0
     """Share answered 500."""
     hang: float = 0.0
@@ -62,6 +68,13 @@ class SimOptions:
     """Share of optimizer replies that are no JSON."""
 
 
+_WHOLE = {"world", "seed", "rate_limit_every", "most_in_flight"}
+
+
+class ConnectionCut(TransientError):
+    """The connection ends in the middle of a request."""
+
+
 def parse_options(query: str) -> SimOptions:
     """`noise=0.1&duds=0.3` as it stands behind the `?` of a model's name."""
     known = {f.name for f in fields(SimOptions)}
@@ -70,7 +83,7 @@ def parse_options(query: str) -> SimOptions:
         if key not in known:
             raise UserError(f"sim: unknown option '{key}'; known are: {', '.join(sorted(known))}")
         try:
-            values[key] = int(value) if key in {"world", "seed"} else float(value)
+            values[key] = int(value) if key in _WHOLE else float(value)
         except ValueError:
             raise UserError(f"sim: option {key}: '{value}' is not a number") from None
     return SimOptions(**values)
@@ -98,12 +111,13 @@ class SimulatedModel:
         self.options = options or parse_options(name.partition("?")[2])
         self.deterministic = self.options.noise == 0
         self.calls = 0
+        self.in_flight = 0
         self._arrivals: Counter[str] = Counter()
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         self.calls += 1
         options = self.options
-        content = json.dumps([request.messages, request.schema.name if request.schema else ""])
+        content = json.dumps([self._seen(request), request.schema.name if request.schema else ""])
         key = hashlib.sha256(content.encode()).hexdigest()
         sample = f"{key}/{request.seed}"
         self._arrivals[sample] += 1
@@ -121,17 +135,36 @@ class SimulatedModel:
         prompt = sum(count_tokens(str(message["content"])) for message in request.messages)
         return ChatReply(text=text, finish_reason=finish, usage=Usage(prompt=prompt, completion=count_tokens(text)))
 
+    @staticmethod
+    def _seen(request: ChatRequest) -> list[Any]:
+        """What chance is drawn from. An optimizer's luck does not hang on the wording of its instructions."""
+        return [m for m in request.messages if request.schema is None or m["role"] != "system"]
+
     async def _weather(self, draw: Draw, latency: float) -> None:
         options = self.options
-        if draw.happens("hang", options.hang):
-            await asyncio.sleep(3600)
-        seconds = latency * (1 + options.jitter * draw.chance("jitter"))
-        if seconds:
-            await asyncio.sleep(seconds)
-        if draw.happens("rate_limit", options.rate_limit):
-            raise TransientError("429: too many requests", retry_after=options.retry_after)
+        self._turn_away(draw)
+        self.in_flight += 1
+        try:
+            if draw.happens("hang", options.hang):
+                await asyncio.sleep(3600)
+            seconds = latency * (1 + options.jitter * draw.chance("jitter"))
+            if seconds:
+                await asyncio.sleep(seconds)
+        finally:
+            self.in_flight -= 1
+        if draw.happens("reset", options.reset):
+            raise ConnectionCut("the connection was reset")
         if draw.happens("server_error", options.server_error):
             raise TransientError("500: the server stumbled")
+
+    def _turn_away(self, draw: Draw) -> None:
+        """Too many requests are turned away at once, before any work."""
+        options = self.options
+        every = options.rate_limit_every
+        if (every and self.calls % every == 0) or draw.happens("rate_limit", options.rate_limit):
+            raise TransientError("429: too many requests", retry_after=options.retry_after)
+        if options.most_in_flight and self.in_flight >= options.most_in_flight:
+            raise TransientError("429: too many requests at once", overloaded=True)
 
     async def close(self) -> None:
         return

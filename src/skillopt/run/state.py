@@ -31,6 +31,8 @@ class Counts(BaseModel):
     run: int = 0
     accepted: int = 0
     rejected: int = 0
+    indecisive: int = 0
+    """Steps whose candidate looked better, but not clearly."""
     skipped: int = 0
     """Steps in which no edit could be applied."""
 

@@ -1,0 +1,70 @@
+"""How trajectories stand in a prompt: one line of JSON each, long ones trimmed in the middle, and saying so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from skillopt.envs.base import Trajectory
+from skillopt.skill.document import count_tokens
+
+LEAST = 60
+"""Tokens that every trajectory gets, however many there are."""
+
+
+def block(tag: str, text: str) -> str:
+    return f"<{tag}>\n{text.strip(chr(10))}\n</{tag}>" if text.strip() else ""
+
+
+def data_line(row: dict[str, Any]) -> str:
+    """One line of JSON; no text in it can end the block that it stands in."""
+    return json.dumps(row, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def trajectory_lines(trajectories: Sequence[Trajectory], budget: int) -> str:
+    """All trajectories within so many tokens: short ones stand whole, the longest give up most."""
+    texts = [_texts(trajectory) for trajectory in trajectories]
+    sizes = [sum(count_tokens(text) for text in parts.values()) for parts in texts]
+    shares = fair_shares(sizes, max(budget, LEAST * len(texts)))
+    return "\n".join(
+        _line(trajectory, parts, share) for trajectory, parts, share in zip(trajectories, texts, shares, strict=True)
+    )
+
+
+def _texts(trajectory: Trajectory) -> dict[str, str]:
+    turns = [message for message in trajectory.messages if message.get("role") != "system"]
+    texts = {"task": trajectory.input}
+    if len(turns) > 2:
+        texts["transcript"] = "\n".join(f"{m.get('role')}: {m.get('content')}" for m in turns[1:])
+    return texts | {"output": trajectory.output, "feedback": trajectory.score.feedback}
+
+
+def _line(trajectory: Trajectory, texts: dict[str, str], share: int) -> str:
+    shares = fair_shares([count_tokens(text) for text in texts.values()], share)
+    shown = {name: trim_middle(text, most) for (name, text), most in zip(texts.items(), shares, strict=True)}
+    score = round(trajectory.score.soft, 3) if trajectory.score.hard < 1 else 1
+    feedback = shown.pop("feedback")
+    return data_line({"id": trajectory.id, **shown, "score": score, "feedback": feedback})
+
+
+def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
+    """Divide a total: nobody gets more than their size, and what the small leave goes to the large."""
+    shares = [0] * len(sizes)
+    left = total
+    for rank, (size, place) in enumerate(sorted((size, place) for place, size in enumerate(sizes))):
+        shares[place] = min(size, left // (len(sizes) - rank))
+        left -= shares[place]
+    return shares
+
+
+def trim_middle(text: str, most: int) -> str:
+    """Cut the middle out of a text of more than `most` tokens, and say how much is gone."""
+    size = count_tokens(text)
+    if size <= most:
+        return text
+    kept = max(2, int(len(text) * most / size))
+    while kept > 2 and count_tokens(text[: kept // 2]) + count_tokens(text[-(kept // 2) :]) > most:
+        kept = kept * 9 // 10
+    half = kept // 2
+    return f"{text[:half]}\n[… {size - most} tokens left out …]\n{text[-half:]}"

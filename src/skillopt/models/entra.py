@@ -1,0 +1,48 @@
+"""Entra ID tokens for Azure: from AZURE_OPENAI_AD_TOKEN, or from azure-identity (an extra)."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import time
+from typing import Any
+
+from skillopt.models.base import FatalError
+
+TOKEN_NAME = "AZURE_OPENAI_AD_TOKEN"  # noqa: S105 - a variable's name
+_SCOPE = "https://cognitiveservices.azure.com/.default"
+
+
+def available() -> bool:
+    """Is there a token, or a library that gets one?"""
+    return bool(os.environ.get(TOKEN_NAME)) or _library()
+
+
+def _library() -> bool:
+    return importlib.util.find_spec("azure") is not None and importlib.util.find_spec("azure.identity") is not None
+
+
+class EntraToken:
+    """Gives a token that is good for five minutes at least."""
+
+    def __init__(self) -> None:
+        self._credential: Any = None
+        self._token, self._expires = "", 0.0
+
+    async def __call__(self) -> str:
+        if given := os.environ.get(TOKEN_NAME, "").strip():
+            return given
+        if time.time() > self._expires - 300:
+            try:
+                token = await asyncio.to_thread(self._fetch)
+            except Exception as error:  # the library raises many kinds, each of them about the login
+                raise FatalError(f"azure: no Entra ID token: {str(error)[:300]}; set {TOKEN_NAME}, or log in") from None
+            self._token, self._expires = token.token, float(token.expires_on)
+        return self._token
+
+    def _fetch(self) -> Any:
+        from azure.identity import DefaultAzureCredential
+
+        self._credential = self._credential or DefaultAzureCredential()
+        return self._credential.get_token(_SCOPE)

@@ -1,0 +1,111 @@
+"""What an HTTP answer that is no reply means: try again, set the item aside, or end the run."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from skillopt.models.base import (
+    FatalError,
+    FormRefusedError,
+    Left,
+    ModelError,
+    RateLimits,
+    RefusedError,
+    TransientError,
+)
+
+_TRANSIENT = {408, 409, 425, 429}
+_OVERLOADED = {429, 503, 529}
+_ITEM_CODES = {"content_filter", "context_length_exceeded", "string_above_max_length", "request_too_large"}
+_ITEM_WORDS = re.compile(
+    r"maximum context length|context window|prompt is too long|content management policy|content filter", re.I
+)
+_FORM_WORDS = re.compile(r"response_format|json_schema|json_object|structured.?output|guided.?(json|decoding)", re.I)
+_UNWANTED = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|unknown|not permitted|not allowed|unexpected|extra", re.I
+)
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?\Z")
+
+
+def classify(
+    status: int, headers: Mapping[str, str], said: Any, where: str, clean: Callable[[str], str] = str
+) -> ModelError:
+    """The error to raise for an answer of this status; `said` is its body, parsed where it could be."""
+    words, code = complaint(said)
+    text = f"{where}: {clean(words)[:500]}"
+    if status == 429 and code in {"insufficient_quota", "billing_error"}:
+        return FatalError(text)
+    if status in _TRANSIENT or status >= 500:
+        return TransientError(text, retry_after=retry_after(headers), overloaded=status in _OVERLOADED)
+    if status == 413 or (status in {400, 422} and (code in _ITEM_CODES or _ITEM_WORDS.search(words))):
+        return RefusedError(text)
+    if status in {400, 404, 415, 422} and _FORM_WORDS.search(words):
+        return FormRefusedError(text)
+    return FatalError(text)
+
+
+def complaint(said: Any) -> tuple[str, str]:
+    """The endpoint's own words, and its code for the trouble."""
+    error = said.get("error") if isinstance(said, dict) else None
+    detail = error if isinstance(error, dict) else {}
+    raw = said[:300].decode(errors="replace") if isinstance(said, bytes) else str(said)[:300]
+    words = detail.get("message") or (error if isinstance(error, str) else raw)
+    return str(words), str(detail.get("code") or detail.get("type") or "")
+
+
+def refused_parameter(status: int, said: Any, sent: Iterable[str]) -> str:
+    """Which of the parameters that were sent the endpoint does not take; empty where that is not the trouble."""
+    words, code = complaint(said)
+    if status not in {400, 422} or not _UNWANTED.search(f"{code} {words}"):
+        return ""
+    error = said.get("error") if isinstance(said, dict) else None
+    named = str(error.get("param") or "") if isinstance(error, dict) else ""
+    if named:
+        return next((name for name in sent if name == named), "")
+    return next((name for name in sent if re.search(rf"\b{name}\b", words)), "")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the endpoint asks to wait: `Retry-After-Ms`, or `Retry-After` in seconds or as a date."""
+    milliseconds, value = headers.get("Retry-After-Ms", ""), headers.get("Retry-After", "")
+    for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
+        try:
+            return max(0.0, float(text) / unit)
+        except ValueError:
+            continue
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
+    """`x-ratelimit-{limit,remaining,reset}-{requests,tokens}`, where the endpoint sends them."""
+    limits = RateLimits(requests=_left(headers, "requests"), tokens=_left(headers, "tokens"))
+    return limits if limits.requests or limits.tokens else None
+
+
+def _left(headers: Mapping[str, str], what: str) -> Left | None:
+    try:
+        limit = float(headers.get(f"x-ratelimit-limit-{what}", ""))
+        remaining = float(headers.get(f"x-ratelimit-remaining-{what}", ""))
+    except ValueError:
+        return None
+    reset = _seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
+    return None if reset is None else Left(limit=limit, remaining=remaining, reset=reset)
+
+
+def _seconds(duration: str) -> float | None:
+    """`1s`, `6m0s`, `20ms`, or plain seconds."""
+    try:
+        return float(duration)
+    except ValueError:
+        match = _DURATION.match(duration) if duration else None
+    if not match:
+        return None
+    hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
