@@ -144,14 +144,15 @@ def page(best: dict[tuple[bool, int], Figures], load: float, same: bool) -> str:
         "- one thread for each worker; all requests in flight at once; the evaluation of a new skill is included",
         f"- the best of {ROUNDS} rounds for each setting",
         "",
-        "| prefix cache | workers | rollouts | rollouts a second | CPU seconds a rollout | seconds to start | memory, all workers | "
-        "of it beside the weights, each |",
+        "| prefix cache | workers | rollouts | rollouts a second | CPU seconds a rollout "
+        "| seconds to start | memory, all workers | of it beside the weights, each |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for (cache, workers), figures in best.items():
         lines.append(
             f"| {'on' if cache else 'off'} | {workers} | {len(figures.replies)} | {figures.rate:.2f} "
-            f"| {figures.cpu:.2f} | {figures.start:.1f} | {figures.memory / 1e6:,.0f} MB | {figures.each / 1e6:,.0f} MB |"
+            f"| {figures.cpu:.2f} | {figures.start:.1f} "
+            f"| {figures.memory / 1e6:,.0f} MB | {figures.each / 1e6:,.0f} MB |"
         )
     verdict = "the same" if same else "NOT the same"
     lines += [

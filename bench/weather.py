@@ -1,4 +1,4 @@
-"""How a training bears rough weather: rate limits, caps, resets, hangs and errors, on a loopback server of its own process.
+"""How a training bears rough weather: rate limits, caps, resets, hangs and errors of a loopback server.
 
     python bench/weather.py            all drills, about two minutes
     python bench/weather.py cap        one of them: every_fifth, refusals, storm, cap, budget
@@ -97,16 +97,19 @@ def every_fifth(out: Path) -> bool:
         clean = train(url, out / "clean")
     with served(*PACE, "rate_limit_every=5", "retry_after=1") as url:
         rough = train(url, out / "rough")
-    assert clean.result and rough.result
+    assert clean.result
+    assert rough.result
     most = clean.seconds + 1.3 * rough.phases
-    print(f"every fifth 429: {clean.seconds:.1f} s and {clean.requests} requests clean, {rough.seconds:.1f} s and ")
-    print(f"  {rough.requests} with {rough.turned_away} turned away in {rough.phases} phases (at most {most:.1f} s)")
+    print(f"every fifth 429: {clean.seconds:.1f} s and {clean.requests} requests clean")
+    allowed = 1.3 * clean.requests
+    print(f"  {rough.seconds:.1f} s (at most {most:.1f}) and {rough.requests} requests (at most {allowed:.0f})")
+    print(f"  {rough.turned_away} turned away in {rough.phases} phases")
     same = clean.result.best_skill == rough.result.best_skill
-    return same and rough.seconds <= most and rough.requests <= 1.3 * clean.requests
+    return same and rough.seconds <= most and rough.requests <= allowed
 
 
 def refusals(out: Path) -> bool:
-    """A wrong key, and a model that does not exist."""
+    """A wrong key."""
     with served(*PACE, api_key="right") as url:
         told = train(url, out / "key")
     print(f"401: ended after {told.seconds:.2f} s: {told.error}")
@@ -119,10 +122,11 @@ def storm(out: Path) -> bool:
         clean = train(url, out / "clean")
     with served(*PACE, "hang=0.05", "reset=0.05", "server_error=0.05") as url:
         rough = train(url, out / "storm", "hardware.call_timeout=2")
-    assert clean.result and rough.result
+    assert clean.result
+    assert rough.result
     same = clean.result.best_skill == rough.result.best_skill
-    print(f"storm: {clean.seconds:.1f} s clean, {rough.seconds:.1f} s in the storm, {rough.requests - clean.requests} ")
-    print(f"  requests more (the timeout is 2 s), same skill: {same}")
+    print(f"storm: {clean.seconds:.1f} s clean, {rough.seconds:.1f} s in the storm (the timeout is 2 s)")
+    print(f"  {rough.requests - clean.requests} requests more, same skill: {same}")
     return same and rough.result.summary["best"] == clean.result.summary["best"]
 
 
@@ -156,7 +160,7 @@ def cap(out: Path) -> bool:
     with served(*options) as url:
         adaptive, endpoint = asyncio.run(_many(url, 400, 32))
         away = stats(url)["turned_away"]
-    print(f"cap of 8: {fixed:.1f} calls a second with a fixed 8, {adaptive:.1f} adaptive ({adaptive / fixed:.0%}); ")
+    print(f"cap of 8: {fixed:.1f} calls a second with a fixed 8, {adaptive:.1f} adaptive ({adaptive / fixed:.0%})")
     print(f"  settled at {endpoint.limit}, {away} of 400 turned away")
     return adaptive >= 0.85 * fixed and abs(endpoint.limit - 8) <= 1
 
@@ -170,7 +174,8 @@ def budget(out: Path) -> bool:
         seen = stats(url)["requests"] - before
         rest = train(url, out / "limited", "budget.max_calls=5000")
         whole = train(url, out / "whole")
-    assert rest.result and whole.result
+    assert rest.result
+    assert whole.result
     same = rest.result.best_skill == whole.result.best_skill
     print(f"max_calls 150: the server saw {seen}, then {rest.requests - before - seen} more; same skill: {same}")
     return isinstance(limited.error, Stopped) and seen <= 150 and same

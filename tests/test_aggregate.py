@@ -90,8 +90,7 @@ def test_a_number_a_name_a_sign_a_negation_or_the_order_keeps_edits_apart(a: str
 
 
 WORDS = [
-    "give",
-    "return",
+    "multiply",
     "the",
     "a",
     "code",
@@ -104,9 +103,9 @@ WORDS = [
     "12",
     "-3",
     "not",
-    "never",
 ]
-WORDS += ["always", "x1", "Paris", "utc", "kg", "of", "to", "in"]
+WORDS += ["x1", "Paris", "utc", "kg", "to", "in"]
+"""No two of these say the same; tests/test_similarity.py has the words that do."""
 HARMLESS = {"the", "a"}
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8)
 

@@ -79,7 +79,7 @@ def check_patience(out: Path) -> None:
 
 def check_clipping(out: Path) -> None:
     """No more edits than the learning rate are selected, and the document stays below its cap."""
-    limits = ("optimizer.learning_rate=2", "optimizer.min_learning_rate=1", "optimizer.max_skill_tokens=100")
+    limits = ("optimizer.learning_rate=3", "optimizer.min_learning_rate=1", "optimizer.max_skill_tokens=100")
     result = train_sim(out, "train.num_epochs=1", *limits)
     history = read_json(RunDirectory(result.path).history)
     assert max(record["edits"]["proposed"] for record in history) > 2

@@ -8,7 +8,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.skill import Edit, Limits, Skill, apply_edits
@@ -242,7 +242,6 @@ def test_a_document_with_windows_line_ends_keeps_them() -> None:
 # Protected regions
 
 
-@settings(max_examples=200)
 @given(documents_and_edits(guided=True))
 def test_protected_regions_survive_any_edits(case: tuple[Skill, list[Edit]]) -> None:
     skill, edits = case

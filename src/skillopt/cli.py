@@ -14,7 +14,7 @@ from rich.console import Console
 from skillopt.config import Config
 from skillopt.dotenv import load_dotenv
 from skillopt.errors import SkillOptError, Stopped
-from skillopt.report.text import printable, score
+from skillopt.report.text import printable, ranged, score
 from skillopt.version import __version__
 
 app = typer.Typer(
@@ -90,9 +90,130 @@ def evaluate(
         )
         summary = asyncio.run(work)
     console.print(f"hard {score(summary['hard'])}, soft {score(summary['soft'])} on {summary['items']} {split} items")
+    console.print(f"{summary['metric']} with its 95 % interval: {ranged(summary['score'], summary['interval'])}")
+    if always := summary["majority"]:
+        line = f"Always answering {always['answer']!r}: {ranged(always['score'], always['interval'])}"
+        console.print(printable(line), markup=False, highlight=False)
     if "test_reads" in summary:
         console.print(f"The test split has been read {summary['test_reads']} times for this skill's run.")
     console.print(f"Written: {summary['path']}", markup=False, highlight=False)
+
+
+@app.command()
+def plan(
+    config: ConfigOption,
+    overrides: Overrides = None,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+    target_seconds: Annotated[float | None, typer.Option(help="Seconds that a target call takes.")] = None,
+    optimizer_seconds: Annotated[float | None, typer.Option(help="Seconds that an optimizer call takes.")] = None,
+) -> None:
+    """Say what a training will take, before anything is spent."""
+    from skillopt.envs import open_env
+    from skillopt.envs.base import check_splits
+    from skillopt.loop.plan import plan_run
+    from skillopt.loop.session import read_initial
+    from skillopt.report.planned import plan_lines
+
+    loaded = load_config(config, overrides, target_model, optimizer_model)
+    env = open_env(loaded)
+    check_splits(env)
+    given = {"target": target_seconds, "optimizer": optimizer_seconds}
+    seconds = {role: (value, value) for role, value in given.items() if value is not None}
+    for line in plan_lines(plan_run(loaded, env, read_initial(loaded.train.init_skill), call_seconds=seconds)):
+        print(printable(line))
+
+
+@app.command()
+def doctor(
+    config: ConfigOption,
+    overrides: Overrides = None,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no endpoint; nothing is paid.")] = False,
+) -> None:
+    """Go through the checklist of a training: pass, warn or fail, and the fix. Exit code 1 where a check fails."""
+    from dataclasses import asdict
+
+    from skillopt.loop.doctor import examine
+    from skillopt.report.console import check_line
+
+    checks = asyncio.run(examine(load_config(config, overrides, target_model, optimizer_model), offline=offline))
+    for check in checks:
+        print(printable(check_line(asdict(check))))
+    if any(check.status == "fail" for check in checks):
+        raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="Skill file, or `initial` or `best` of a run.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same; twice the same skill shows the target's noise.")],
+    config: ConfigOption,
+    overrides: Overrides = None,
+    split: Annotated[str, typer.Option("--split", help="train, val or test.")] = "val",
+    run: Annotated[Path | None, typer.Option("--run", help="Folder of the run; the config's own unless set.")] = None,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Samples of each item under each skill.")] = 1,
+    target_model: TargetOption = "",
+) -> None:
+    """Two skills on the same items: a paired test, and the items that improved or regressed."""
+    from skillopt.loop.compare import compare as run_comparison
+    from skillopt.loop.compare import find_skill
+    from skillopt.report.compared import comparison_lines, comparison_table
+    from skillopt.report.console import watching
+
+    console = Console(soft_wrap=True)
+    loaded = load_config(config, overrides, target_model)
+    sides = [find_skill(name, loaded, run) for name in (a, b)]
+    with watching(console) as listener:
+        result = asyncio.run(run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[listener]))
+    console.print(comparison_table(result))
+    for line in [*comparison_lines(result), f"Written: {result['path']}"]:
+        console.print(printable(line), markup=False, highlight=False)
+
+
+@app.command()
+def replicate(
+    config: ConfigOption,
+    overrides: Overrides = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, from train.seed on.")] = 5,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+) -> None:
+    """Train under several seeds and report mean, interval and share improved. The same command again goes on."""
+    from skillopt.api import train_async
+    from skillopt.loop.replicate import replicate as run_seeds
+    from skillopt.report.compared import replicate_lines, replicate_table
+    from skillopt.report.console import watching
+
+    console = Console(soft_wrap=True)
+    loaded = load_config(config, overrides, target_model, optimizer_model)
+    numbers = range(loaded.train.seed, loaded.train.seed + seeds)
+    with watching(console) as listener:
+        work = run_seeds(loaded, numbers, lambda own: train_async(own, listeners=[listener]))
+        result = asyncio.run(work)
+    console.print()
+    console.print(replicate_table(result))
+    for line in [*replicate_lines(result), f"Written: {result['path']}"]:
+        console.print(printable(line), markup=False, highlight=False)
+
+
+@app.command()
+def review(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    choose: Annotated[
+        list[str] | None, typer.Option("--choose", metavar="ID=CHOICE", help="a, b, both or neither, such as 3-1=a.")
+    ] = None,
+    write: Annotated[
+        list[str] | None, typer.Option("--write", metavar="ID=TEXT", help="An edit of your own, such as 3-1='…'.")
+    ] = None,
+) -> None:
+    """Decide between opposite edits; the next step tries the choice. Asks on a terminal, lists elsewhere."""
+    from skillopt.report.review import review_run
+    from skillopt.run.directory import RunDirectory
+
+    ask = input if sys.stdin.isatty() and sys.stdout.isatty() else None
+    review_run(RunDirectory(run), choose or [], write or [], lambda text: print(printable(text)), ask)
 
 
 @app.command()

@@ -101,6 +101,8 @@ class EvaluationConfig(Section):
     gate: Literal["strict", "paired"] = "strict"
     """strict: accept when the validation score is higher than the current skill's. paired: and when fresh samples of
     both skills on the items on which they differ bear it out; equals strict where the target is deterministic."""
+    credit_gates: int = Field(default=0, ge=0, le=16)
+    """Gates that a rejected step may spend on the halves of its edits; 0 tries none."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
     """The most often that the paired gate may accept an edit that does nothing."""
     max_repeats: int = Field(default=5, ge=1, le=30)
@@ -268,7 +270,8 @@ class Config(Section):
     def identity(self) -> dict[str, Any]:
         """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
         free = ("budget.", "notes.", "hardware.")
-        places = {"env.output_root", "env.split_dir", "train.init_skill", "gradient.analyst_workers", "gradient.prompts_dir"}
+        places = {"env.output_root", "env.split_dir", "train.init_skill"}
+        places |= {"gradient.analyst_workers", "gradient.prompts_dir"}
         for role in ("target", "optimizer"):
             places |= {f"models.{role}_{key}" for key in ("url", "key_name", "rpm", "tpm")}
         return {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}

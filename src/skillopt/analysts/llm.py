@@ -17,6 +17,7 @@ from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.skill import Edit, Skill
 
+
 class LLMAnalyst:
     name = "llm"
     kinds: tuple[Kind, ...] = ("failure", "success", "deep")

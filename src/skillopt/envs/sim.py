@@ -11,6 +11,7 @@ from skillopt.envs.base import Item
 from skillopt.envs.qa import QAEnv
 from skillopt.errors import UserError
 from skillopt.models.simulated import TOPICS, code_for
+from skillopt.models.simulated_optimizer import SEALED
 
 
 class SimWorld(BaseModel):
@@ -24,6 +25,8 @@ class SimWorld(BaseModel):
     """How many hidden rules there are to learn."""
     topics_per_item: int = Field(default=2, ge=1, le=4)
     """A task asks for at most so many codes."""
+    systemic: float = Field(default=0, ge=0, le=1)
+    """Share of tasks that fail for one common cause, which only deep reflection finds."""
     train: int = Field(default=40, ge=1)
     val: int = Field(default=40, ge=1)
     test: int = Field(default=40, ge=1)
@@ -57,9 +60,11 @@ def _item(split: str, number: int, topics: tuple[str, ...], world: SimWorld, dra
         [t for t in topics if t != first], min(number // len(topics) % world.topics_per_item, len(topics) - 1)
     )
     asked = [first, *others]
+    sealed = number * 7 % 10 < world.systemic * 10
+    codes = [code_for(topic, world.world) for topic in asked]
     return Item(
         id=f"{split}-{number:03d}",
-        question=f"{split.title()} ticket {number}. Give the codes for: {', '.join(asked)}.",
-        answers=(" ".join(code_for(topic, world.world) for topic in asked),),
+        question=f"{split.title()} ticket {number}. Give the codes for: {', '.join(asked)}." + f" {SEALED}" * sealed,
+        answers=(" ".join([*codes, "SEALED"] if sealed else codes),),
         type=f"{len(asked)} codes" if len(asked) > 1 else "1 code",
     )

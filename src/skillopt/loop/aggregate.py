@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
 from skillopt.analysts.base import Patch
+from skillopt.loop.similarity import opposite_meaning, same_meaning
 from skillopt.skill import Edit
-
-_HARMLESS = {"a", "an", "the", "please", "also", "just", "very", "really", "so", "then", "that", "which"}
-"""Words whose presence does not change what an instruction asks for."""
-_NEGATION_WORDS = """
-not no never none nor neither without avoid don't dont doesn't isn't aren't cannot can't cant won't shouldn't mustn't
-refuse stop unless except
-"""
-_NEGATIONS = set(_NEGATION_WORDS.split())
-_WORD = re.compile(
-    r"`[^`\n]*[^\w\s`][^`\n]*`"  # code with more than words in it, as it stands
-    r"|(?<![^\W_])[-−+.]+(?=\d)"  # a number's sign
-    r"|[^\W_]+(?:(?:[-–'’./:_]|(?<=\d),(?=\d))[^\W_]+)*(?:\+\+|\#)?"  # words, names (C++, a_b) and numbers (1,5)
-    r"|!=|[^\w\s.,;:!?'\"‘’“”„(){}\[\]*`#\-–—…_]"  # signs that carry meaning: < % $ & …
-)
 
 
 class Pooled(BaseModel):
@@ -72,9 +58,9 @@ def aggregate(patches: Sequence[Patch]) -> Pool:
             groups.append([edit])
         else:
             home.append(edit)
-    pooled = [_pool(group) for group in groups]
+    pooled = [pool_group(group) for group in groups]
     conflicts = tuple(
-        Conflict(a=a.edit, b=b.edit, reason="one negates the other")
+        Conflict(a=a.edit, b=b.edit, reason="they ask for opposite things")
         for i, a in enumerate(pooled)
         for b in pooled[i + 1 :]
         if opposite(a.edit, b.edit)
@@ -84,7 +70,8 @@ def aggregate(patches: Sequence[Patch]) -> Pool:
     return Pool(edits=kept, conflicts=conflicts, proposed=len(edits))
 
 
-def _pool(group: list[Edit]) -> Pooled:
+def pool_group(group: Sequence[Edit]) -> Pooled:
+    """The first edit stands for the others; trajectories add up, the strongest expectation holds."""
     cited = tuple(sorted({tid for edit in group for tid in edit.trajectory_ids}))
     strongest = max(edit.impact for edit in group)
     edit = group[0].model_copy(update={"trajectory_ids": cited, "impact": strongest})
@@ -92,30 +79,17 @@ def _pool(group: list[Edit]) -> Pooled:
 
 
 def same_edit(a: Edit, b: Edit) -> bool:
-    """Do two edits say the same? Only what cannot change the meaning may differ: case, punctuation, filler words.
+    """Do two edits ask for the same? They may be worded differently, but say so of the same text.
 
-    So edits that differ in a number, a name or a negation are never the same, however alike they look.
+    Edits that differ in a number, a name, a negation or the order of things never are, however alike they look.
     """
     if a.op != b.op or a.anchor != b.anchor:
         return False
-    return essence(a.text) == essence(b.text)
+    return same_meaning(a.text, b.text)
 
 
 def opposite(a: Edit, b: Edit) -> bool:
-    """The same instruction, once with and once without a negation."""
+    """The same instruction once with and once without a negation, or turned into its opposite."""
     if "delete" in (a.op, b.op) or a.anchor != b.anchor:
         return False
-    left, right = essence(a.text), essence(b.text)
-    bare_left, bare_right = (tuple(w for w in side if w not in _NEGATIONS) for side in (left, right))
-    odd = (len(left) - len(bare_left)) % 2 != (len(right) - len(bare_right)) % 2
-    return bool(bare_left) and odd and _without_do(bare_left) == _without_do(bare_right)
-
-
-def essence(text: str) -> tuple[str, ...]:
-    """The words that carry the meaning, in order."""
-    words = [w if w[0] == "`" else w.casefold().replace("’", "'") for w in _WORD.findall(text)]
-    return tuple(word for word in words if word not in _HARMLESS)
-
-
-def _without_do(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word for word in words if word not in {"do", "always", "should", "must"})
+    return opposite_meaning(a.text, b.text)

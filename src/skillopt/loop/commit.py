@@ -37,10 +37,9 @@ def apply_verdict(state: State, skill: Skill, candidate: Applied, verdict: Verdi
 
 
 def learn(state: State, verdict: Verdict) -> None:
-    """A gate that measured the current skill again has made its score, and so the best version's, more exact."""
+    """A gate that measured the current skill again knows its items better, whatever became of the candidate."""
     if verdict.standing and not verdict.accepted:
         state.val = {**state.val, **verdict.standing}
-        state.best = state.best.model_copy(update={"val": state.val_score})
 
 
 def accept(
@@ -71,5 +70,5 @@ def accept(
     if improved or kind == "guidance":
         if improved:
             state.telemetry.rollouts_to_best = rollouts_paid(ctx.target.journal.totals())
-        state.best = Best(version=state.version, step=ctx.step, val=state.val_score)
+        state.best = Best(version=state.version, step=ctx.step, val=verdict.after)
         ctx.run.write_best(candidate.skill)

@@ -38,6 +38,7 @@ async def _slow_update(state: State, ctx: Context) -> dict[str, Any]:
     write_jsonl(folder / "trajectories.jsonl", trajectories)
     write_atomic(folder / "guidance.md", comparison.guidance)
     outcome: dict[str, Any] = {"equal": comparison.equal, "counts": comparison.counts, "lost": comparison.lost}
+    outcome["unusable"] = list(comparison.unusable)
     candidate = after.with_guidance(comparison.guidance) if comparison.guidance else after
     edit = guidance_edit(comparison, after.guidance, ctx)
     applied = Applied(skill=candidate, applied=(edit,) if candidate.hash != after.hash else ())
@@ -74,4 +75,4 @@ async def _meta_skill(state: State, history: list[dict[str, Any]], ctx: Context)
         state.memory = answer.value
     write_atomic(ctx.run.meta_skill(ctx.epoch) / "memory.md", state.memory + "\n" if state.memory else "")
     ctx.emit("meta_skill_finished", lost=answer.lost)
-    return {"lost": answer.lost}
+    return {"lost": answer.lost, "unusable": list(answer.unusable)}

@@ -14,10 +14,12 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Trajectory, check_splits, data_hash
 from skillopt.errors import UserError
+from skillopt.loop.baselines import majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.rollout import mean_score
 from skillopt.loop.session import make_callers, opened_models
+from skillopt.loop.statistics import interval
 from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.events import Events, Listener
@@ -57,7 +59,7 @@ async def evaluate(
             seconds = round(time.monotonic() - started, 2)
             summary = _summary(config, env, skill, split, measured, paid, seconds, skill_path)
             if split == "test":
-                summary["test_reads"] = _note_read(skill_path, folder, summary["items"], measured.score)
+                summary["test_reads"] = note_read("eval", skill_path, folder, summary["items"], measured.score)
             write_jsonl(folder.root / "trajectories.jsonl", measured.trajectories)
             write_json(folder.root / "eval_summary.json", summary)
     return summary | {"path": str(folder.root / "eval_summary.json")}
@@ -80,6 +82,8 @@ def _summary(
         "skill": {"path": str(skill_path or ""), "hash": skill.hash, "tokens": skill.tokens},
         "metric": config.evaluation.metric,
         "score": measured.score,
+        "interval": interval(list(measured.values.values())),
+        "majority": majority(env, split, config.evaluation.metric),
         "hard": mean_score(trajectories, "hard"),
         "soft": mean_score(trajectories, "soft"),
         "items": len(trajectories),
@@ -105,11 +109,11 @@ def _by_type(trajectories: list[Trajectory], metric: str) -> dict[str, dict[str,
     return {name: {"score": mean_score(group, metric), "items": len(group)} for name, group in sorted(groups.items())}
 
 
-def _note_read(skill_path: Path | None, folder: RunDirectory, items: int, score: float) -> int:
+def note_read(who: str, skill_path: Path | None, folder: RunDirectory, items: int, score: float) -> int:
     """The test split is sealed: every read is written down, beside the run that the skill is from."""
     log = folder.test_reads
     for place in list(skill_path.resolve().parents)[:2] if skill_path else []:
         if (place / "patch_log.jsonl").exists():
             log = RunDirectory(place).test_reads
-    append_jsonl(log, [{"who": "eval", "when": datetime.now(UTC).isoformat(), "items": items, "score": score}])
+    append_jsonl(log, [{"who": who, "when": datetime.now(UTC).isoformat(), "items": items, "score": score}])
     return len(read_jsonl(log))

@@ -1,15 +1,16 @@
 """Gate: a candidate is accepted only if it strictly improves on the selection split.
 
-The items that the current skill fails come first. As soon as the candidate can no longer win, whatever the rest would
-give, the gate stops: the decision is that of the full evaluation, and the calls are saved. What decides is the shortest
-deciding prefix of that fixed order, so that timing cannot change what is recorded.
+The items that most likely settle it come first: those that the current skill fails. As soon as the candidate can no
+longer win, whatever the rest would give, the gate stops: the decision is that of the full evaluation, and the calls are
+saved. What decides is the shortest deciding prefix of that fixed order, so that timing cannot change what is recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
+import re
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
@@ -22,7 +23,7 @@ from skillopt.loop.context import Context
 from skillopt.loop.duel import Rule
 from skillopt.loop.rollout import failed, roll_out_one, scored
 from skillopt.loop.verify import all_measured, wait_or_stop
-from skillopt.skill import Applied, Skill
+from skillopt.skill import Applied, Edit, Skill
 
 _EPSILON = 1e-9
 """Sums of soft scores differ by rounding; that is no improvement."""
@@ -127,8 +128,7 @@ async def gate(
     if not candidate.applied:
         return nothing(current, ctx)
     items = {item.id: item for item in ctx.env.items("val") if item.id in current}
-    order = sorted(items, key=lambda item_id: (current[item_id], item_id))
-    race = Race(order, current, rule)
+    race = Race(settling_order(items, current, candidate.applied), current, rule)
     with ctx.timed("gate"):
         results = await run_race(candidate.skill, items, race, ctx, tag or f"gate-{ctx.step:04d}")
     prefix = race.deciding_prefix()
@@ -145,7 +145,7 @@ async def gate(
         rule=rule,
         metric=ctx.config.evaluation.metric,
         before=math.fsum(current[i] for i in counted) / len(counted),
-        after=best_case if len(prefix) == len(order) else None,
+        after=best_case if len(prefix) == len(race.order) else None,
         at_most=best_case,
         items=len(counted),
         measured=len(kept),
@@ -154,8 +154,22 @@ async def gate(
         standing={row.item_id: row.after for row in evidence} if accepted else {},
         evidence=evidence,
         trajectories=tuple(results[i] for i in kept),
-        telemetry={"rollouts": len(results), "saved": len(order) - len(results)},
+        telemetry={"rollouts": len(results), "saved": len(race.order) - len(results)},
     )
+
+
+def settling_order(items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit]) -> list[str]:
+    """The items most likely to be failed first: those that the current skill fails, before all where the edits speak of
+    other things; then, of those that it solves, the ones that share words with the edits."""
+    words = {item_id: _words(item.content()) for item_id, item in items.items()}
+    common = Counter(word for own in words.values() for word in own)
+    spoken = set().union(*(_words(f"{edit.anchor} {edit.text}") for edit in edits))
+    touched = {item_id: math.fsum(sorted(1 / common[word] for word in own & spoken)) for item_id, own in words.items()}
+    return sorted(items, key=lambda i: (current[i], touched[i] if current[i] < 0.5 else -touched[i], i))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w{3,}", text.casefold()))
 
 
 def nothing(current: Mapping[str, float], ctx: Context) -> Verdict:

@@ -21,12 +21,22 @@ from typing import Any
 from skillopt.envs.base import Item, Trajectory
 from skillopt.loop.context import Context
 from skillopt.loop.duel import Ask, Duel, Rule, Side
-from skillopt.loop.gate import ItemEvidence, Race, Verdict, fallen_type, gate, nothing, require_few, run_race
+from skillopt.loop.gate import (
+    ItemEvidence,
+    Race,
+    Verdict,
+    fallen_type,
+    gate,
+    nothing,
+    require_few,
+    run_race,
+    settling_order,
+)
 from skillopt.loop.rollout import roll_out_one
 from skillopt.loop.verify import all_measured
 from skillopt.skill import Applied, Skill
 
-_LENIENCE = 1.0
+_LENIENCE = 1.5
 """How many standard deviations the candidate may be behind in the screen, which a lucky sample of either can do."""
 
 
@@ -59,7 +69,7 @@ async def paired_gate(
         return nothing(current, ctx)
     tag = tag or f"gate-{ctx.step:04d}"
     items = {item.id: item for item in ctx.env.items("val") if item.id in current}
-    race = Screen(sorted(items, key=lambda item_id: (current[item_id], item_id)), current, rule)
+    race = Screen(settling_order(items, current, candidate.applied), current, rule)
     with ctx.timed("gate"):
         shown = await run_race(candidate.skill, items, race, ctx, tag)
         prefix = race.deciding_prefix()
@@ -114,6 +124,8 @@ class _Trial:
         )
 
     async def decide(self, launched: int) -> Verdict:
+        """The duel, sample by sample. The candidate's score is that of its full pass, where no item was chosen; the
+        current skill's is less by the difference that the fresh samples show."""
         race, evaluation = self.race, self.ctx.config.evaluation
         duel = Duel(
             order=[i for i in race.order if i in race.known],
@@ -136,7 +148,8 @@ class _Trial:
         rows = tuple(self._duel_row(duel, i) for i in duel.order if i not in duel.refused)
         reason = fallen_type(rows, self.items, evaluation.regression_margin) if decision == "accept" else ""
         decision = "reject" if reason else decision
-        before, after = (math.fsum(getattr(row, side) for row in rows) / len(rows) for side in ("before", "after"))
+        after = math.fsum(duel.screened[row.item_id] for row in rows) / len(rows)
+        before = min(1.0, max(0.0, after - duel.gain / len(rows)))
         return self._verdict(
             rows,
             decision=decision,

@@ -10,7 +10,9 @@ from skillopt.analysts.base import Patch
 from skillopt.envs.base import RolloutError, Trajectory
 from skillopt.loop.aggregate import Pool
 from skillopt.loop.batches import Step
+from skillopt.loop.credit import Credited
 from skillopt.loop.gate import Verdict
+from skillopt.loop.review import Reviewed
 from skillopt.loop.rollout import failed, mean_score, scored
 from skillopt.loop.select import Ranked
 from skillopt.run.directory import RunDirectory
@@ -29,10 +31,21 @@ class StepWork:
     """The learning rate: scheduled, and used after decay."""
     results: list[Trajectory | RolloutError]
     patches: list[Patch]
-    pool: Pool
+    reviewed: Reviewed
     ranked: list[Ranked]
-    candidate: Applied
-    verdict: Verdict
+    credited: Credited
+
+    @property
+    def pool(self) -> Pool:
+        return self.reviewed.pool
+
+    @property
+    def candidate(self) -> Applied:
+        return self.credited.candidate
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.credited.verdict
 
 
 def write_step(run: RunDirectory, work: StepWork, record: dict[str, Any]) -> None:
@@ -52,7 +65,7 @@ def digest(work: StepWork) -> dict[str, Any]:
     """The batch at a glance: each item's score, the causes found."""
     causes: Counter[str] = Counter()
     for patch in work.patches:
-        for pattern in patch.patterns:
+        for pattern in () if patch.source.endswith("/success") else patch.patterns:
             causes[pattern.name] += len(pattern.trajectory_ids)
     trajectories = scored(work.results)
     return {
@@ -77,6 +90,8 @@ def step_record(work: StepWork, state: State, metric: str, telemetry: dict[str, 
         "proposed": work.pool.proposed + dropped.total(),
         "dropped": dict(sorted(dropped.items())),
         "lost_replies": [patch.lost for patch in work.patches if patch.lost],
+        "unusable_replies": [problem for patch in work.patches for problem in patch.unusable],
+        "leaks": sum(bool(entry.leak) for entry in work.ranked),
         "merged": work.pool.merged,
         "conflicting": 2 * len(work.pool.conflicts),
         "selected": sum(entry.selected for entry in work.ranked),
@@ -95,6 +110,8 @@ def step_record(work: StepWork, state: State, metric: str, telemetry: dict[str, 
         "evidence": verdict.brief(),
         "learning_rate": work.rates,
         "edits": edits,
+        "review": [decision.model_dump(mode="json") for decision in work.reviewed.used],
+        "credit": work.credited.tries,
         "applied": [edit.model_dump(mode="json") for edit in work.candidate.applied],
         "version": state.current,
         "skill_hash": kept.hash,

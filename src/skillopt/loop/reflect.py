@@ -12,7 +12,7 @@ from skillopt.envs.base import RolloutError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.loop.context import Context
 from skillopt.loop.rollout import failed, mean_score, scored
-from skillopt.loop.similarity import same_meaning
+from skillopt.loop.similarity import normal_name, same_meaning
 from skillopt.loop.update import apply_within_limits
 from skillopt.models.call import gather_all
 from skillopt.skill import Edit, Skill
@@ -142,11 +142,6 @@ def shared_causes(patches: Sequence[Patch], failures: set[str]) -> dict[str, set
             if shown and name:
                 causes.setdefault(home, set()).update(shown)
     return causes
-
-
-def normal_name(pattern: str) -> str:
-    """Two analysts' names for one cause, made equal where only case and punctuation differ."""
-    return " ".join("".join(c if c.isalnum() else " " for c in pattern.casefold()).split())
 
 
 def _usable(patch: Patch, number: int, skill: Skill, trajectories: list[Trajectory], ctx: Context) -> Patch:

@@ -118,10 +118,7 @@ async def open_session(
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
     skill = read_initial(config.train.init_skill)
-    identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": skill.hash}
-    if config.gradient.prompts_dir:
-        identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
-    run = find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=mode == "fresh")
+    run = run_of(config, env, skill, fresh=mode == "fresh")
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
@@ -141,6 +138,14 @@ async def open_session(
                 state=state,
                 started=started,
             )
+
+
+def run_of(config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False) -> RunDirectory:
+    """The run that this config, data and initial skill make; there may be nothing in it yet."""
+    identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": initial_skill.hash}
+    if config.gradient.prompts_dir:
+        identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
+    return find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=fresh)
 
 
 def needs_optimizer(config: Config) -> bool:

@@ -28,11 +28,16 @@ _WORD = re.compile(
 )
 _QUOTED = re.compile(r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
+_LIST_MARK = re.compile(r"\A\s*(?:[-*+]\s+)?")
 _FRONTED = re.compile(
     r"(?P<clause>(?:if|when|whenever|once|before|after|for|in|to|on|from|until|unless|by)\b[^,;:]*),\s*(?P<main>.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_ORDERING = frozenset({"first", "last", "the_first", "the_last", "then", "next", "before", "after", "until", "from", "over", "than", ";"})
+_JOINED = re.compile(r"[,;:]|\b(?:and|or|but)\b", re.IGNORECASE)
+"""What joins two things to do; which of them comes first may matter."""
+_ORDERING = frozenset(
+    {"first", "last", "the_first", "the_last", "then", "next", "before", "after", "until", "from", "over", "than", ";"}
+)
 """Words that make the order of the others count."""
 _LINKS = frozenset({"in", "to"})
 """Prepositions that may go where a verb says what is done with what."""
@@ -44,6 +49,11 @@ def essence(text: str) -> tuple[str, ...]:
     """The words that carry the meaning, in order."""
     words = [w if w[0] == "`" else w.casefold().replace("’", "'") for w in _WORD.findall(text)]
     return tuple(word for word in words if word not in _HARMLESS)
+
+
+def normal_name(pattern: str) -> str:
+    """Two analysts' names for one cause, made equal where only case and punctuation differ."""
+    return " ".join("".join(c if c.isalnum() else " " for c in pattern.casefold()).split())
 
 
 def same_meaning(a: str, b: str) -> bool:
@@ -58,7 +68,7 @@ def opposite_meaning(a: str, b: str) -> bool:
     odd = (len(left) - len(bare_left)) % 2 != (len(right) - len(bare_right)) % 2
     if bare_left and odd and _without_do(bare_left) == _without_do(bare_right):
         return True
-    one, other = ([word for concepts in _sentences(text) for word in concepts] for text in (a, b))
+    one, other = _linear(a), _linear(b)
     return _negates(one, other) or _turns(one, other)
 
 
@@ -66,36 +76,42 @@ def opposite_meaning(a: str, b: str) -> bool:
 def meaning(text: str) -> tuple[str, ...]:
     """The canonical form, sentence by sentence."""
     out: list[str] = []
-    for concepts in _sentences(text):
-        out += [*([";"] if out else []), *_settled(concepts)]
+    for sentence in _sentences(text):
+        if concepts := _concepts(sentence):
+            out += [*([";"] if out else []), *_settled(concepts, simple=not _JOINED.search(sentence))]
     return tuple(out)
 
 
-def _sentences(text: str) -> list[list[str]]:
-    """Each sentence's concepts in order, a fronted clause behind its main clause."""
-    found = []
-    for sentence in _SENTENCE_END.split(text.strip()):
-        bare = sentence.strip(" -*+.!?;")
-        fronted = _FRONTED.fullmatch(bare)
-        found.append(_concepts(f"{fronted['main']} {fronted['clause']}" if fronted else bare))
-    return [concepts for concepts in found if concepts]
+def _linear(text: str) -> list[str]:
+    """All concepts in the order in which they stand."""
+    return [concept for sentence in _sentences(text) for concept in _concepts(sentence)]
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences, a fronted clause behind its main clause."""
+    bare = [_LIST_MARK.sub("", sentence).rstrip(" .!?;") for sentence in _SENTENCE_END.split(text.strip())]
+    fronted = [_FRONTED.fullmatch(sentence) for sentence in bare]
+    return [f"{f['main']} {f['clause']}" if f else sentence for f, sentence in zip(fronted, bare, strict=True)]
 
 
 def _concepts(sentence: str) -> list[str]:
     """Words to concepts. What stands in quotes or code is taken as it is."""
-    quotes: list[str] = []
+    quotes: dict[str, str] = {}
+    mark = "quoted"
+    while mark in sentence:
+        mark += "x"
 
     def put_aside(match: re.Match[str]) -> str:
-        quotes.append(match[0][1:-1])
-        return f" quoted_{len(quotes) - 1} "
+        quotes[f"{mark}{len(quotes)}"] = match[0][1:-1]
+        return f" {mark}{len(quotes) - 1} "
 
     text = _QUOTED.sub(put_aside, sentence)
     for phrase, short in PHRASES:
         text = phrase.sub(short, text)
     concepts = []
     for at, word in enumerate(_WORD.findall(text)):
-        if re.fullmatch(r"quoted_\d+", word):
-            concepts.append(f'"{quotes[int(word[7:])]}"')
+        if word in quotes:
+            concepts.append(f'"{quotes[word]}"')
             continue
         if at and len(word) == 1 and word.isupper():  # a name: `Replace A with B`
             concepts.append(word)
@@ -108,7 +124,7 @@ def _concepts(sentence: str) -> list[str]:
     return concepts
 
 
-def _settled(concepts: list[str]) -> list[str]:
+def _settled(concepts: list[str], *, simple: bool) -> list[str]:
     """`X after Y` as `Y before X`; in short sentences `only` stands last wherever it stood."""
     if concepts.count("after") == 1:
         at = concepts.index("after")
@@ -118,16 +134,16 @@ def _settled(concepts: list[str]) -> list[str]:
     rest = [word for word in concepts if word not in _MOBILE]
     if mobile and len(rest) <= (3 if "only" in mobile else 4) and rest[:1] != ["not"]:
         return [*rest, *sorted(mobile)]
-    return _turned(concepts)
+    return _turned(concepts) if simple else concepts
 
 
 def _turned(concepts: list[str]) -> list[str]:
     """`Heat the food in the oven` and `Use the oven to heat the food` are one sequence, begun at two places.
 
-    Where a verb and two other things are named, beginning elsewhere cannot swap what is done with what.
+    Where one verb and two other things are named, beginning elsewhere cannot swap what is done with what, or when.
     """
     things = [word for word in concepts if word not in _LINKS]
-    if len(things) < 3 or not VERBS & set(things) or _ORDERING & set(things):
+    if len(things) < 3 or sum(word in VERBS for word in things) != 1 or _ORDERING & set(things):
         return concepts
     return min(things[at:] + things[:at] for at in range(len(things)))
 
@@ -137,7 +153,7 @@ def _without_do(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _negates(one: list[str], other: list[str]) -> bool:
-    bare = [[word for word in side if word != "not"] for side in (one, other)]
+    bare = [[word for word in side if word not in {"not", "include"}] for side in (one, other)]
     return bool(bare[0]) and bare[0] == bare[1] and one.count("not") % 2 != other.count("not") % 2
 
 
@@ -147,3 +163,24 @@ def _turns(one: list[str], other: list[str]) -> bool:
         return False
     pairs = [frozenset(pair) for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
     return len(pairs) == 1 and pairs[0] in ANTONYMS
+
+
+def same_facts(a: str, b: str) -> bool:
+    """Could two texts be wordings of one instruction? Not where a number, a name, a quotation or a negation differs,
+    nor where all but one word is the same: that word is then what they are about."""
+    one, other = _linear(a), _linear(b)
+    changed = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
+    if len(one) == len(other) and len(changed) == 1:
+        return False
+    return _facts(a) == _facts(b) and one.count("not") % 2 == other.count("not") % 2
+
+
+def _facts(text: str) -> set[str]:
+    """Quotations, and words with a digit or a capital that does not begin a sentence."""
+    quoted = {match[0][1:-1] for match in _QUOTED.finditer(text)}
+    words: set[str] = set()
+    for sentence in _SENTENCE_END.split(_QUOTED.sub(" ", text)):
+        found = _WORD.findall(sentence)
+        words |= {SYNONYM[w.casefold()] for w in found if SYNONYM.get(w.casefold(), "").isdigit()}
+        words |= {w for at, w in enumerate(found) if any(c.isdigit() for c in w) or (at and w != w.casefold())}
+    return quoted | words

@@ -14,7 +14,7 @@ from skillopt.loop.context import Context
 from skillopt.loop.rollout import require_most, rollout, scored
 from skillopt.models.base import Schema
 from skillopt.models.call import gather_all
-from skillopt.models.structured import ask
+from skillopt.models.structured import Answer, ask
 from skillopt.skill import Skill
 from skillopt.skill.document import count_tokens
 from skillopt.skill.edit import unsafe
@@ -52,6 +52,8 @@ class Comparison(BaseModel):
     guidance: str = ""
     lost: str = ""
     """Why no guidance came of it; empty when it did."""
+    unusable: tuple[str, ...] = ()
+    """What was wrong with replies that could not be used."""
 
 
 async def slow_update(
@@ -71,9 +73,10 @@ async def slow_update(
     require_most([*old, *new], "slow update")
     rows = _rows(old, new)
     trajectories = {t.id: t for t in [*scored(old), *scored(new)]}
-    guidance, lost = await _guidance(after, rows, trajectories, ctx)
+    answer = await _guidance(after, rows, trajectories, ctx)
     counts: dict[str, int] = dict(Counter(str(row.class_) for row in rows))
-    comparison = Comparison(**frame, equal=False, counts=counts, rows=tuple(rows), guidance=guidance, lost=lost)
+    told: dict[str, Any] = {"guidance": answer.value or "", "lost": answer.lost, "unusable": answer.unusable}
+    comparison = Comparison(**frame, equal=False, counts=counts, rows=tuple(rows), **told)
     return comparison, list(trajectories.values())
 
 
@@ -101,9 +104,7 @@ def classify(before: float, after: float) -> Class:
     return "regressed" if before >= 1 else "persistent_fail"
 
 
-async def _guidance(
-    skill: Skill, rows: list[Row], trajectories: dict[str, Trajectory], ctx: Context
-) -> tuple[str, str]:
+async def _guidance(skill: Skill, rows: list[Row], trajectories: dict[str, Trajectory], ctx: Context) -> Answer[str]:
     lines = []
     for row in sorted(rows, key=lambda row: (_URGENCY[row.class_], row.item_id)):
         after = trajectories[row.after_id]
@@ -121,8 +122,7 @@ async def _guidance(
     prompt = prompts.load("slow_update", ctx.config.gradient.prompts_dir)
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": user}]
     label = f"{ctx.config.train.seed}/slow_update/{ctx.epoch}"
-    answer = await ask(ctx.optimizer, messages, text_schema("slow_update", "guidance"), _check, label=label)
-    return answer.value or "", answer.lost
+    return await ask(ctx.optimizer, messages, text_schema("slow_update", "guidance"), _check, label=label)
 
 
 _URGENCY: dict[Class, int] = {"regressed": 0, "persistent_fail": 1, "improved": 2, "stable_success": 3}

@@ -116,3 +116,24 @@ def _drawn(samples: Sequence[Samples]) -> float:
 def mean_difference(samples: Mapping[str, Samples]) -> dict[str, float]:
     """By item: the candidate's mean minus the current skill's."""
     return {item: fmean(after) - fmean(before) for item, (before, after) in samples.items()}
+
+
+def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
+    """The smallest true gain, as a share of the items, that the paired gate finds four times out of five. An estimate.
+
+    `noise` is the share of rollouts whose outcome flips. Without noise one item is enough. With noise, items that are
+    really better must stand out from those that only seem to differ; bench/gate.py holds this against simulations.
+    """
+    repeats = 5
+    step, spread = (1 - 2 * noise) ** 2, 2 * noise * (1 - noise)
+    chosen = spread * items
+    quiet = 3 * spread**2 * repeats**2 + repeats * spread * (1 - 3 * spread)  # the null variance of one item's square
+    level, power = NormalDist().inv_cdf(1 - alpha), NormalDist().inv_cdf(0.9)  # 0.9: the normal form is hopeful
+    for better in range(1, items):
+        found = better * (1 - spread)
+        signal = found * (step * repeats**2 + repeats * spread)
+        dealt = found * 3 * (repeats / 2) ** 2 / 2  # what the better items add when their samples are dealt anew
+        own = found * 4 * step * repeats**3 * spread + found * spread * (step * repeats**2) ** 2
+        if signal >= level * math.sqrt(chosen * quiet + dealt) + power * math.sqrt(chosen * quiet + own):
+            return better / items
+    return 1.0

@@ -10,22 +10,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from skillopt.analysts.base import Memory
+from skillopt.analysts.base import Memory, Patch
 from skillopt.config import Config
 from skillopt.envs.base import Env
 from skillopt.errors import SkillOptError, Stopped
-from skillopt.loop.aggregate import aggregate
+from skillopt.loop.aggregate import Pool, aggregate
 from skillopt.loop.batches import Step, plan_steps
 from skillopt.loop.commit import apply_verdict
+from skillopt.loop.consult import merge, rank
 from skillopt.loop.context import Context
+from skillopt.loop.credit import credit
+from skillopt.loop.doctor import advice
 from skillopt.loop.epoch_end import end_epoch
+from skillopt.loop.final import Finals, measure_finals
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.paired import decide
+from skillopt.loop.plan import beside, plan_run
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
+from skillopt.loop.review import Reviewed, file_conflicts, review
 from skillopt.loop.rollout import failed, require_most, rollout
 from skillopt.loop.schedule import decayed_rate, scheduled_rate
-from skillopt.loop.select import select
+from skillopt.loop.select import Ranked, select
 from skillopt.loop.session import Mode, Session, initial_kind, open_session, pins
 from skillopt.loop.update import update
 from skillopt.models.base import ChatModel
@@ -74,11 +80,12 @@ class Trainer:
                     ctx, skill, rates = self.base.at(epoch, step.number), self.skill, self._rates(step)
                     results = await rollout(skill, self._batch(step, ctx), ctx)
                     patches = await reflect(skill, self._checked(results), self._memory(), ctx)
-                    pool = aggregate(patches)
-                    ranked = select(pool, rates["used"], ctx)
+                    reviewed = self._reviewed(await self._merged(aggregate(patches), patches, skill, ctx), ctx)
+                    ranked = await self._ranked(reviewed, patches, rates["used"], skill, ctx)
                     candidate = update(skill, ranked, ctx)
                     verdict = await decide(skill, candidate, self.state.val, ctx)
-                    work = StepWork(step, skill, rates, results, patches, pool, ranked, candidate, verdict)
+                    credited = await credit(skill, candidate, verdict, self.state.val, ctx)
+                    work = StepWork(step, skill, rates, results, patches, reviewed, ranked, credited)
                     self._commit(work, ctx)
                 if self.state.epoch < epoch and not self._out_of_patience():
                     await self._end_epoch(epoch)
@@ -89,6 +96,8 @@ class Trainer:
         if not self.started:
             raise KeyboardInterrupt
         self.session.switch.trip(Stopped("interrupted"))
+        in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight
+        self.base.emit("stopping", in_flight=in_flight)
 
     # Opening and closing
 
@@ -103,6 +112,7 @@ class Trainer:
             self.plan = plan_steps(session.ctx.env.items("train"), self.config.train)
             self.base = session.base(sum(len(steps) for steps in self.plan))
             self.run = session.ctx.run
+            self.forecast = plan_run(self.config, session.ctx.env, session.initial_skill)
             self.state = session.state or State(pins=pins(self.config))
             self.history: list[dict[str, Any]] = []
             self.started = True
@@ -141,6 +151,7 @@ class Trainer:
             self.skill = run.read_skill(state.current)
             return
         self.skill = self.session.initial_skill
+        self.base.emit("advice", checks=advice(config, self.base.env, self.skill, self.forecast))
         run.write_skill(0, self.skill)
         run.write_best(self.skill)
         run.conflicts.parent.mkdir(exist_ok=True)
@@ -157,7 +168,7 @@ class Trainer:
             state = State.read(self.run.state)
             state.status, state.stop_reason = "stopped", str(error)
             self.state = state
-            self._write_state({})
+            self._write_state(Finals())
         self.base.emit("run_stopped", reason=str(error))
 
     # The parts of a step
@@ -188,6 +199,29 @@ class Trainer:
     def _memory(self) -> Memory:
         return Memory(notes=self.state.memory, rejected=tuple(self.state.rejected))
 
+    async def _merged(self, pool: Pool, patches: list[Patch], skill: Skill, ctx: Context) -> Pool:
+        pool, asked = await merge(pool, skill, ctx)
+        patches += asked
+        return pool
+
+    def _reviewed(self, pool: Pool, ctx: Context) -> Reviewed:
+        return review(pool, self.run, ctx.step, self.state.reviewed)
+
+    async def _ranked(
+        self, reviewed: Reviewed, patches: list[Patch], rate: float, skill: Skill, ctx: Context
+    ) -> list[Ranked]:
+        order, asked = await rank(reviewed.pool, skill, ctx)
+        patches += asked
+        return select(
+            reviewed.pool,
+            rate,
+            ctx,
+            patches=patches,
+            rejected=self.state.rejected,
+            order=order,
+            turned_down=reviewed.turned_down,
+        )
+
     def _commit(self, work: StepWork, ctx: Context) -> None:
         """Write the step down; the state comes last, and finishes it."""
         ctx.emit("gate_decided", **work.verdict.brief())
@@ -195,10 +229,10 @@ class Trainer:
         state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
         apply_verdict(state, work.skill, work.candidate, work.verdict, ctx)
         state.step = work.step.number
+        state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
         record = step_record(work, state, self.config.evaluation.metric, self._telemetry(ctx))
         write_step(self.run, work, record)
-        conflicts = [{"step": ctx.step, **c.model_dump(mode="json")} for c in work.pool.conflicts]
-        append_jsonl(self.run.conflicts, conflicts)
+        file_conflicts(self.run, ctx.step, work.pool.conflicts)
         self.history.append(record)
         self.skill = work.candidate.skill if work.verdict.accepted else work.skill
         self._save()
@@ -220,7 +254,7 @@ class Trainer:
     def _save(self) -> None:
         write_json(self.run.history, self.history)
         self.state.status, self.state.stop_reason = "running", ""
-        self._write_state({})
+        self._write_state(Finals())
 
     # The end
 
@@ -236,27 +270,23 @@ class Trainer:
         return measured
 
     async def _finish(self) -> Result:
-        """The test split is read here, once: the initial and the best skill."""
+        """The test split is read here, once."""
         state = self.state
         best = self.run.read_skill(state.best.version)
         if state.status != "finished":
             self.run.write_best(best)
             read = {"who": "train", "when": datetime.now(UTC).isoformat(), "items": len(self.base.env.items("test"))}
-            tests: dict[str, float] = {}
-            for name, version in (("initial", 0), ("best", state.best.version)):
-                if name == "best" and version == 0:
-                    tests[name] = tests["initial"]
-                    continue
-                tests[name] = (await self._evaluate("test", name, self.run.read_skill(version))).score
-            append_jsonl(self.run.test_reads, [read | {"scores": tests}])
+            finals = await measure_finals(state, self.base, self._evaluate)
+            scores = {name: finals.score(f"test_{name}") for name in ("initial", "best")}
+            append_jsonl(self.run.test_reads, [read | {"scores": scores}])
             state.status = "finished"
             state.stop_reason = "patience" if self._out_of_patience() else ""
-            self._write_state(tests)
+            self._write_state(finals)
         summary = read_json(self.run.summary)
         self.base.emit("run_finished", summary=summary)
         return Result(path=self.run.root, best_skill=best, summary=summary)
 
-    def _write_state(self, tests: dict[str, float]) -> None:
+    def _write_state(self, finals: Finals) -> None:
         """The summary, then the state, which makes it all count."""
         state, telemetry = self.state, self.state.telemetry
         telemetry.seconds = self._earlier.seconds + time.monotonic() - self.session.started
@@ -264,7 +294,7 @@ class Trainer:
         telemetry.from_journal = self._earlier.from_journal + hits
         initial = self.run.read_skill(0)
         paid = usage(self.session.journal.totals(), self.session.budget.cost)
-        best = state.best
+        best, metric = state.best, self.config.evaluation.metric
         summary = summarise(
             self.run,
             state,
@@ -272,18 +302,17 @@ class Trainer:
             seed=self.config.train.seed,
             paid=paid,
             initial={
-                "val": state.initial_val,
-                "test": tests.get("initial"),
+                **finals.initial(state, self.run, metric),
                 "tokens": initial.tokens,
                 "kind": initial_kind(self.config.train.init_skill, initial),
             },
             best={
-                "val": best.val,
-                "test": tests.get("best"),
+                **finals.best(state, metric),
                 "step": best.step,
                 "version": best.version,
                 "tokens": self.run.read_skill(best.version).tokens,
             },
+            baselines=finals.baselines(),
         )
-        write_json(self.run.summary, summary)
+        write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})
         state.write(self.run.state)

@@ -1,4 +1,4 @@
-"""The words in which instructions are written: which may differ without changing what is asked, and which say the opposite.
+"""The words in which instructions are written: which may stand for which, and which say the opposite.
 
 Only words in these tables are ever taken for one another or stemmed. Every other word (a name, a code, a term of the
 tasks) stands for itself alone, so that two edits which differ in one are never the same.
@@ -13,8 +13,9 @@ PHRASES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for old, new in (
         (r"(?:do not|don't|never) (?:forget|fail|neglect) to", ""),
         (r"(?:make|be) sure (?:that|to)|remember (?:that|to)|ensure that|take care to|it is important (?:that|to)", ""),
-        (r"(?:and |with |, )?(?:nothing else|nothing more|no (?:explanation|explanations)|without (?:an |any )?explanation)", " only"),
-        (r"(?:and |with |, )?(?:no|without|without any) (?:extra|other|additional|further) (?:text|words?|commentary)", " only"),
+        (r"(?:and |with |, )?nothing (?:else|more)", " only"),
+        (r"(?:and |with |, )?(?:no|without|without an|without any) explanations?", " only"),
+        (r"(?:and |, )?(?:with no|no|without|without any) (?:extra|other|additional) (?:text|words?)", " only"),
         (r"nothing but", "only"),
         (r"no more than|not more than|a maximum of|up to", "at_most"),
         (r"at most", "at_most"),
@@ -51,7 +52,8 @@ PHRASES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?:the )?(\w+) (?:does not|doesn't|do not|don't) contain (?:the |an? )?(\w+)", r"\2 not in \1"),
         (r"(\w+) (?:that|which) (?:is|are) (\w+ed)", r"\1 \2"),
         (r"(\w+) (?:that|which) (?:is|are) (\w+)", r"\2 \1"),
-        (r"take(?= (?:the )?(?:\w+ )?(?:values?|numbers?|names?|dates?|data|words?|figures?|columns?|rows?|minimum|maximum)\b)", "use"),
+        (r"take(?= (?:the )?(?:\w+ )?(?:value|number|name|date|word|figure|column|row)s?\b)", "use"),
+        (r"take(?= the (?:data|minimum|maximum)\b)", "use"),
         (r"write(?=[^.;,]* (?:in|into|inside) (?:the |an? )?(?:cell|column|row|file|field|box)\b)", "put"),
         (r"write(?=[^.;,]* (?:before|after|behind) )", "put"),
         (r"^\s*((?:[\w-]+ ){1,3})(?:is|are|must be|should be|is to be|are to be) (\w+ed)", r"\2 \1"),
@@ -60,7 +62,7 @@ PHRASES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(\w+) of (?:the |an? |your )?(\w+)", r"\2 \1"),
         (r"((?:more|most|best) \w+) one", r"\1"),
         (r"(?:when|while)(?= \w+ing\b)", ""),
-        (r"((?:ticket|request|question|message|mail|complaint)s?\b[^.;,]*?) (?:goes|go|belongs?) (?:to|in|under)", r"\1"),
+        (r"((?:ticket|request|question|message|complaint)s?\b[^.;,]*?) (?:goes|go|belongs?) (?:to|in)", r"\1"),
         (r"add(?:ing)? up", "sum"),
         (r"decimal places?", "decimals"),
         (r"(?:is|are) to be", "be"),
@@ -77,7 +79,9 @@ _FILLERS = """
 a an the please also very really so that which who you your yours it its is are be been being must should shall do does
 always ever any of as with there here simply carefully own formatting form unchanged
 """
-_SAYING = "answer reply respond response output give provide say state return write use employ choose pick select classify"
+_SAYING = (
+    "answer reply respond response output give provide say state return write use employ choose pick select classify"
+)
 DROPPED = frozenset((_FILLERS + _SAYING).split())
 """Fillers, and the verbs of answering, using and choosing: what is answered, used or chosen says it all."""
 
@@ -135,16 +139,17 @@ several multiple: several
 common frequent: common
 """
 _NOUNS = """
-label item date result number name question answer context passage sentence word line row column cell table page key value
-unit amount object step option row source example rule code ticket request customer parcel order task tag letter string
-digit year month day time sign format field header span title fact error person percentage fraction abbreviation article
-decimals blank noun reference entry point limit match refusal phone country state explanation label reason formula
+label item date result number name question answer context passage sentence word line row column cell table page key
+value unit amount object step option row source example rule code ticket request customer parcel order task tag letter
+string digit year month day time sign format field header span title fact error person percentage fraction
+abbreviation article decimals blank noun reference entry point limit match refusal phone country state explanation
+label reason formula
 """
 _VERBS = """
-choose check use keep remove ignore sort compute find explain show convert separate copy mention treat examine read open
-close search look round include cite guess repeat sum overwrite translate extract count classify belong stand appear contain
-need answer skip stop try ask begin start end finish begin verify take pick select clean heat go add list order put
-possible preserve disregard finish express leave invent apologise prefer favour reach spell_out
+choose check use keep remove ignore sort compute find explain show convert separate copy mention treat examine read
+open close search look round include cite guess repeat sum overwrite translate extract count classify belong stand
+appear contain need answer skip stop try ask begin start end finish begin verify take pick select clean heat go add
+list order put possible preserve disregard finish express leave invent apologise prefer favour reach spell_out
 """
 SYNONYM: dict[str, str] = {
     word: concept.strip() for row in _SYNONYMS.strip().splitlines() for words, _, concept in [row.partition(":")]
@@ -152,12 +157,12 @@ SYNONYM: dict[str, str] = {
 }  # fmt: skip
 
 _ANTONYMS = """
-first/last the_first/the_last before/after uppercase/lowercase ascending/descending shortest/longest short/long up/down keep/remove
-include/exclude add/remove at_least/at_most singular/plural minimum/maximum min/max more/fewer more/less increase/decrease
-allow/forbid accept/reject show/hide enable/disable start/end beginning/end old/new old/recent oldest/newest
-brief/detailed short/detailed open/close open/closed absolute/relative abbreviate/spell_out stop/continue
-case-sensitive/case-insensitive smallest/largest left/right above/below same/different digits/words with/without
-lower/upper higher/lower true/false yes/no start/stop
+first/last the_first/the_last before/after uppercase/lowercase ascending/descending shortest/longest short/long
+up/down keep/remove include/exclude add/remove at_least/at_most singular/plural minimum/maximum min/max more/fewer
+more/less increase/decrease allow/forbid accept/reject show/hide enable/disable start/end beginning/end old/new
+old/recent oldest/newest brief/detailed short/detailed open/close open/closed absolute/relative abbreviate/spell_out
+stop/continue case-sensitive/case-insensitive smallest/largest left/right above/below same/different digits/words
+with/without lower/upper higher/lower true/false yes/no start/stop
 """
 ANTONYMS = frozenset(frozenset(pair.split("/")) for pair in _ANTONYMS.split())
 

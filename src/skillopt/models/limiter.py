@@ -103,8 +103,8 @@ class Endpoint:
     """One server's health: how many calls at once it bears, and whether it has asked for a pause.
 
     A call remembers its level: how many were in flight when it was sent, itself included. A call that is turned away
-    where most at its level go through says nothing about width (a server may turn away every fifth at any). Where most
-    are turned away, the limit falls below that level, and rises again if a call beyond it proves to go through. It
+    where most from its level on go through says nothing about width (a server may turn away every fifth at any). Where
+    most are turned away, the limit falls below that level, and rises again if a call beyond it proves to go through. It
     grows by one after as many successes as the limit, and after twice as many each time that growing was a mistake.
     """
 
@@ -115,6 +115,7 @@ class Endpoint:
         self.turned_away = 0
         """429s and their like, over the session."""
         self._outcomes: deque[tuple[int, bool]] = deque(maxlen=WINDOW)
+        self._recent: deque[bool] = deque(maxlen=WINDOW // 2)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._not_before = 0.0
         self._doubling = True  # until the first call is turned away
@@ -156,6 +157,7 @@ class Endpoint:
     def went_through(self, level: int, kind: str, seconds: float) -> None:
         """A call was answered. Calls of one kind take about the same time."""
         self._outcomes.append((level, True))
+        self._recent.append(True)
         if self._latency.setdefault(kind, _Latency()).rose(seconds):
             self._fall(int(self.limit * 0.8), doubtful=False)
             return
@@ -171,14 +173,18 @@ class Endpoint:
         """A call was answered 429, or as good as: 503, 529, nothing at all."""
         self.turned_away += 1
         self._outcomes.append((level, False))
-        everyone = [ok for _, ok in self._outcomes]
-        if retry_after and everyone.count(False) > len(everyone) / 2:
+        self._recent.append(False)
+        if retry_after and self._recent.count(False) > len(self._recent) / 2:
             self.pause(retry_after)
-        alike = [ok for other, ok in self._outcomes if other >= level]
-        if 1 < level <= self.limit and alike.count(False) > len(alike) / 2:
-            if self._probing:
-                self._patience = min(32, self._patience * 2)
-            self._fall(level - 1, doubtful=True)
+        for lowest in sorted({other for other, ok in self._outcomes if not ok}):
+            beyond = [ok for other, ok in self._outcomes if other >= lowest]
+            refused = beyond.count(False)
+            if 1 < lowest <= self.limit and refused >= 2 and refused > len(beyond) / 2:
+                if self._probing:
+                    self._patience = min(32, self._patience * 2)
+                self._fall(lowest - 1, doubtful=True)
+                self._outcomes = deque((pair for pair in self._outcomes if pair[0] < lowest), maxlen=WINDOW)
+                return
 
     def _grow(self) -> None:
         if self._probing:

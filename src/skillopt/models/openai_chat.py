@@ -13,7 +13,7 @@ import aiohttp
 
 from skillopt.errors import UserError
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
-from skillopt.models.http import classify, rate_limits, refused_parameter
+from skillopt.models.http import ParameterRefused, classify, rate_limits, refused_parameter
 
 _THINKING = re.compile(r"\A(?:\s*<think>)?(?:(?!<think>).)*?</think>\s*", re.DOTALL)
 _UNFINISHED = re.compile(r"\A\s*<think>(?!.*</think>).*", re.DOTALL)
@@ -63,7 +63,7 @@ class OpenAIChat:
             payload = self._payload(request)
             try:
                 return await self._post(payload)
-            except _ParameterRefused as refused:
+            except ParameterRefused as refused:
                 self._left_out.add(refused.name)
 
     async def _post(self, payload: dict[str, Any]) -> ChatReply:
@@ -136,7 +136,7 @@ class OpenAIChat:
     def _error(self, status: int, headers: Mapping[str, str], said: Any, payload: dict[str, Any]) -> Exception:
         name = refused_parameter(status, said, [n for n in payload if n in _OPTIONAL])
         if name:
-            return _ParameterRefused(name)
+            return ParameterRefused(name)
         error = classify(status, headers, said, f"{self.endpoint}: {status}", self._clean)
         if isinstance(error, FatalError):
             hint = f"the key comes from {self._key_name}" if status in {401, 403} else f"model '{self._model}'"
@@ -155,12 +155,6 @@ class OpenAIChat:
 
 _OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_completion_tokens"}
 """What a request can do without."""
-
-
-class _ParameterRefused(Exception):  # noqa: N818 - caught where it is raised
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 def check_url(name: str, url: str) -> None:

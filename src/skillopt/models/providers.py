@@ -23,7 +23,7 @@ from skillopt.models.base import (
     TransientError,
     Usage,
 )
-from skillopt.models.http import classify, refused_parameter
+from skillopt.models.http import ParameterRefused, classify, refused_parameter
 from skillopt.models.openai_chat import answer, check_url
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ProviderChat:
             settings = self._settings(request)
             try:
                 return await self._ask(request, settings)
-            except _ParameterRefused as refused:
+            except ParameterRefused as refused:
                 self._left_out.add(refused.name)
 
     async def _ask(self, request: ChatRequest, settings: ModelSettings) -> ChatReply:
@@ -86,14 +86,14 @@ class ProviderChat:
             raise FatalError(f"{self.name}: {redact(str(error))[:500]}") from None
         return self._reply(response)
 
-    def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | _ParameterRefused:
+    def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
         """The endpoint's own words, as the same kind of error as on the fast client."""
         body = error.body if error.body is not None else str(error)
         for name in sent:
             if name in _OPTIONAL and any(
                 refused_parameter(error.status_code, body, [word]) for word in _OPTIONAL[name].split("|")
             ):
-                return _ParameterRefused(name)
+                return ParameterRefused(name)
         headers = {key.title(): value for key, value in (error.headers or {}).items()}
         return classify(error.status_code, headers, body, f"{self.endpoint}: {error.status_code}", redact)
 
@@ -132,12 +132,6 @@ class ProviderChat:
         if close is not None:
             with contextlib.suppress(Exception):
                 await close()
-
-
-class _ParameterRefused(Exception):  # noqa: N818 - caught where it is raised
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Model:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import Counter
+from dataclasses import replace
 
 from aiohttp import web
 
-from skillopt.models.base import ChatRequest, Schema, TransientError
+from skillopt.models.base import ChatRequest, FormRefusedError, Schema, TransientError
 from skillopt.models.simulated import ConnectionCut, SimOptions, SimulatedModel
+from skillopt.models.simulated_optimizer import spelled_out_schema
 
 
 class SimServer:
@@ -54,6 +56,8 @@ class SimServer:
             status = 429 if error.overloaded else 500
             headers = {"Retry-After": f"{error.retry_after:g}"} if error.retry_after is not None else {}
             return _problem(status, str(error), headers=headers)
+        except FormRefusedError as error:
+            return _problem(400, str(error))
         except (KeyError, TypeError, ValueError) as error:
             return _problem(400, f"not a chat request: {error!r}")
         finally:
@@ -102,7 +106,10 @@ def _request(data: dict[str, object]) -> ChatRequest:
     if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
         schema = Schema(name=wanted["json_schema"]["name"], body=wanted["json_schema"]["schema"])
     seed = data.get("seed")
-    return ChatRequest(messages=tuple(messages), schema=schema, seed=seed if isinstance(seed, int) else None)
+    request = ChatRequest(messages=tuple(messages), schema=schema, seed=seed if isinstance(seed, int) else None)
+    if isinstance(wanted, dict) and wanted.get("type") == "json_object" and (spelled := spelled_out_schema(request)):
+        return replace(request, schema=replace(spelled, form="json"))
+    return request
 
 
 def _problem(status: int, message: str, *, code: str = "", headers: dict[str, str] | None = None) -> web.Response:

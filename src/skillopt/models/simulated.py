@@ -10,14 +10,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
 from skillopt.errors import UserError
-from skillopt.models.base import ChatReply, ChatRequest, TransientError, Usage
+from skillopt.models.base import ChatReply, ChatRequest, FormRefusedError, TransientError, Usage
+from skillopt.models.simulated_optimizer import (
+    ASKED,
+    SEALED,
+    SEALED_RULE,
+    chance,
+    optimizer_reply,
+    rules_in,
+    spelled_out_schema,
+)
 from skillopt.skill.document import count_tokens
 
 _TOPIC_WORDS = """
@@ -26,10 +34,6 @@ quartz raven saffron tundra umber velvet willow yarrow zephyr acorn birch coral 
 kelp lotus mango nettle olive pine quail reed sable thistle urchin violet walnut
 """
 TOPICS = tuple(_TOPIC_WORDS.split())
-_ASKED = re.compile(r"codes? for: ([a-z, ]+)\.")
-_RULE = re.compile(r"For ([a-z]+), answer ([A-Z]{2}-\d{2})\.")
-_EXPECTED = re.compile(r'expected "([^"]+)"')
-_LESSON = "State the code in every rule; general advice was of no use."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +70,22 @@ class SimOptions:
     """Share of optimizer replies cut off in the middle."""
     malformed: float = 0.0
     """Share of optimizer replies that are no JSON."""
+    empty: float = 0.0
+    """Share of optimizer replies without a word."""
+    wrapped: float = 0.0
+    """Share of optimizer replies with thoughts before and prose and a code fence around them; they can be read."""
+    no_schema: int = 0
+    """1: requests with a JSON schema are refused. 2: JSON mode as well."""
+    opposites: int = 0
+    """1: the optimizer proposes two opposite edits beside its others, for a person to decide between."""
+    praise: int = 0
+    """1: the optimizer quotes the rules that passing tasks rely on."""
 
 
-_WHOLE = {"world", "seed", "rate_limit_every", "most_in_flight"}
+_WHOLE = {"world", "seed", "rate_limit_every", "most_in_flight", "no_schema", "opposites", "praise"}
 
 
-class ConnectionCut(TransientError):
+class ConnectionCut(TransientError):  # noqa: N818 - what happens to a request
     """The connection ends in the middle of a request."""
 
 
@@ -87,12 +101,6 @@ def parse_options(query: str) -> SimOptions:
         except ValueError:
             raise UserError(f"sim: option {key}: '{value}' is not a number") from None
     return SimOptions(**values)
-
-
-def chance(*parts: object) -> float:
-    """A number from 0 to 1 that depends on `parts` alone."""
-    digest = hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).digest()
-    return int.from_bytes(digest[:8]) / 2**64
 
 
 def code_for(topic: str, world: int) -> str:
@@ -117,6 +125,11 @@ class SimulatedModel:
     async def chat(self, request: ChatRequest) -> ChatReply:
         self.calls += 1
         options = self.options
+        if request.schema is None and (schema := spelled_out_schema(request)):
+            request = replace(request, schema=schema)
+        refused = {"schema": options.no_schema >= 1, "json": options.no_schema >= 2}
+        if request.schema and refused.get(request.schema.form):
+            raise FormRefusedError(f"400: response_format of this type ({request.schema.form}) is not supported")
         content = json.dumps([self._seen(request), request.schema.name if request.schema else ""])
         key = hashlib.sha256(content.encode()).hexdigest()
         sample = f"{key}/{request.seed}"
@@ -126,12 +139,16 @@ class SimulatedModel:
         if request.schema is None:
             text = _target(request, options, sample)
         else:
-            text = json.dumps(_optimizer(request, options, key))
+            text = json.dumps(optimizer_reply(request, options, key))
         finish = "stop"
         if request.schema and draw.happens("cut_off", options.cut_off):
             text, finish = text[: len(text) // 2], "length"
         elif request.schema and draw.happens("malformed", options.malformed):
             text = f"Sure, here it is: {text[1:]}"
+        elif request.schema and draw.happens("empty", options.empty):
+            text = ""
+        elif request.schema and draw.happens("wrapped", options.wrapped):
+            text = f"<think>Is {{this}} right?</think>Sure, here it is:\n```json\n{text}\n```\nAnything else?"
         prompt = sum(count_tokens(str(message["content"])) for message in request.messages)
         return ChatReply(text=text, finish_reason=finish, usage=Usage(prompt=prompt, completion=count_tokens(text)))
 
@@ -185,105 +202,19 @@ class Draw:
         return share > 0 and self.chance(what) < share
 
 
-def rules_in(text: str) -> dict[str, str]:
-    """The rules that a skill states; of two for one topic the last holds."""
-    return dict(_RULE.findall(text))
-
-
 def _target(request: ChatRequest, options: SimOptions, sample: str) -> str:
     system = "\n".join(str(m["content"]) for m in request.messages if m["role"] == "system")
     task = str(request.messages[-1]["content"])
-    asked = _ASKED.search(task)
+    asked = ASKED.search(task)
     if not asked:
         return "I do not know what is asked."
     topics = [topic.strip() for topic in asked[1].split(",")]
     rules = rules_in(system)
     answers = [rules.get(topic, "unknown") for topic in topics]
     truth = [code_for(topic, options.world) for topic in topics]
+    if SEALED in task:
+        answers += ["SEALED"] if SEALED_RULE in system else []
+        truth += ["SEALED"]
     if options.noise and chance("noise", options.seed, sample) < options.noise:
         answers = ["unknown" for _ in topics] if answers == truth else truth
     return " ".join(answers)
-
-
-def _optimizer(request: ChatRequest, options: SimOptions, key: str) -> dict[str, Any]:
-    assert request.schema is not None
-    prompt = "\n".join(str(m["content"]) for m in request.messages)
-    stage = request.schema.name
-    if stage == "slow_update":
-        return {"guidance": _guidance(prompt)}
-    if stage == "meta_skill":
-        return {"memory": f"- {_LESSON}\n- Missing rules are the main cause of failure."}
-    return _reflect(prompt, request.schema.body, options, key)
-
-
-def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str) -> dict[str, Any]:
-    """One edit for each topic whose rule is missing or wrong, most cited first."""
-    skill = _block(prompt, "skill")
-    rules = rules_in(skill)
-    rejected = _block(prompt, "rejected")
-    hopeless = options.duds >= 1
-    duds = options.duds / 2 if _LESSON in _block(prompt, "memory") and not hopeless else options.duds
-    cited: dict[str, list[str]] = {}
-    wanted: dict[str, str] = {}
-    for row in _rows(prompt, "trajectories"):
-        for topic, code in _lessons(row):
-            if rules.get(topic) != code:
-                wanted[topic] = code
-                cited.setdefault(topic, []).append(row["id"])
-    edits = []
-    for topic in sorted(wanted, key=lambda t: (-len(cited[t]), t)):
-        edit = _edit(topic, wanted[topic], rules)
-        if chance("dud", options.seed, key, topic) < duds:
-            dud = _dud(topic, rules, chance("dud kind", options.seed, key, topic))
-            edit = edit if dud["text"] in rejected and not hopeless else dud
-        pattern = f"no rule for {topic}"
-        extra = {"rationale": f"The tasks ask for {topic}.", "pattern": pattern, "impact": 0.5}
-        edits.append({**edit, **extra, "trajectory_ids": cited[topic]})
-    most = schema["properties"]["edits"].get("maxItems", 4)
-    patterns = [{"name": e["pattern"], "cause": "not stated", "trajectory_ids": e["trajectory_ids"]} for e in edits]
-    return {"patterns": patterns, "edits": edits[:most]}
-
-
-def _edit(topic: str, code: str, rules: dict[str, str]) -> dict[str, Any]:
-    text = f"- For {topic}, answer {code}."
-    if topic in rules:
-        anchor = f"- For {topic}, answer {rules[topic]}."
-        return {"op": "modify", "section": "Rules", "anchor": anchor, "text": text}
-    return {"op": "add", "section": "Rules", "anchor": "", "text": text}
-
-
-def _dud(topic: str, rules: dict[str, str], kind: float) -> dict[str, Any]:
-    """Advice of no use, or a good rule made wrong."""
-    if kind < 0.5 or not rules:
-        return {"op": "add", "section": "Advice", "anchor": "", "text": f"- Take care with {topic}."}
-    victim = sorted(rules)[int(kind * 1000) % len(rules)]
-    anchor = f"- For {victim}, answer {rules[victim]}."
-    return {"op": "modify", "section": "Rules", "anchor": anchor, "text": f"- For {victim}, answer ZZ-00."}
-
-
-def _guidance(prompt: str) -> str:
-    """What was won must stay: the rules behind items that fell back or never worked, three at most."""
-    rules = rules_in(_block(prompt, "skill"))
-    lines = ["Give codes exactly as the rules state them."]
-    for row in _rows(prompt, "comparison"):
-        if row.get("class") in {"regressed", "persistent_fail"}:
-            lines += [f"- For {t}, answer {c}." for t, c in _lessons(row) if rules.get(t) != c]
-    return "\n".join(dict.fromkeys(lines[:4]))
-
-
-def _lessons(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a failed row tells: topic and code, pair by pair."""
-    asked, expected = _ASKED.search(row.get("task", "")), _EXPECTED.search(row.get("feedback", ""))
-    if not asked or not expected:
-        return []
-    topics = [topic.strip() for topic in asked[1].split(",")]
-    return list(zip(topics, expected[1].split(), strict=False))
-
-
-def _block(prompt: str, tag: str) -> str:
-    found = re.search(rf"<{tag}>\n(.*?)\n?</{tag}>", prompt, re.DOTALL)
-    return found[1] if found else ""
-
-
-def _rows(prompt: str, tag: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in _block(prompt, tag).splitlines() if line.startswith("{")]

@@ -1,12 +1,13 @@
 """Replies with a structure: a schema goes out, a checked value comes back, or the reason why it was lost.
 
-An endpoint that refuses a JSON schema is asked in JSON mode, and one that refuses that in plain text, with the schema in
-the message. Replies are read leniently (thinking, prose and code fences around the object are taken off), but one that
-was cut off is never used, even where it could be read.
+An endpoint that refuses a JSON schema is asked in JSON mode, and one that refuses that too in plain text; the schema
+then stands in the message. Replies are read leniently (thinking, prose and code fences around the object are taken
+off), but one that was cut off is never used, even where it could be read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -103,17 +104,17 @@ def without_thinking(text: str) -> str:
 
 
 def _object_within(text: str) -> Any:
-    """The one JSON object inside prose or a code fence."""
+    """The one JSON object inside prose or a code fence; braces in the prose that hold none do not count."""
+    found = []
     start = text.find("{")
-    if start < 0:
-        raise ValueError("it is not valid JSON")
-    end = _end_of_object(text, start)
-    if "{" in _STRING.sub("", text[end:]):
-        raise ValueError("it is not valid JSON: it holds more than one object")
-    try:
-        return json.loads(_without_trailing_commas(text[start:end]), strict=False)
-    except ValueError:
-        raise ValueError("it is not valid JSON") from None
+    while start >= 0:
+        end = _end_of_object(text, start)
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(_without_trailing_commas(text[start:end]), strict=False))
+        start = text.find("{", end)
+    if len(found) != 1:
+        raise ValueError("it is not valid JSON" + (": it holds more than one object" if found else ""))
+    return found[0]
 
 
 def _end_of_object(text: str, start: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from skillopt.report.text import dollars, printable, score
+from skillopt.report.planned import beside_lines
+from skillopt.report.text import dollars, printable, ranged, score
 from skillopt.run.events import Event, Listener
 
 
@@ -70,6 +71,12 @@ class Lines:
             how = "already finished" if data["finished"] else f"resumed after step {data['done']} of {data['steps']}"
         return f"Run: {data['path']} ({how})\nItems: {splits}; target {data['target']}, optimizer {data['optimizer']}"
 
+    def _stopping(self, data: dict[str, Any], event: Event) -> str:
+        return f"Stopping: {data['in_flight']} calls are in flight and will be kept; Ctrl-C again leaves at once"
+
+    def _advice(self, data: dict[str, Any], event: Event) -> str | None:
+        return "\n".join(check_line(check) for check in data["checks"]) or None
+
     def _evaluation_started(self, data: dict[str, Any], event: Event) -> str:
         return f"Evaluate: {data['name']} skill on {data['items']} {data['split']} items..."
 
@@ -84,15 +91,25 @@ class Lines:
         return f"Score: {score(data['score'])}{lost} → Reflect..."
 
     def _reflected(self, data: dict[str, Any], event: Event) -> str:
-        lost = f", {data['lost']} replies lost" if data["lost"] else ""
-        return f"{data['edits']} edit patches generated{lost}"
+        told = {
+            "replies lost": data["lost"],
+            "asked again": data["asked_again"],
+            "copy from a training item": data["leaks"],
+        }
+        notes = "".join(f", {count} {what}" for what, count in told.items() if count)
+        deep = f"; looked deeper into: {', '.join(data['deep'])}" if data["deep"] else ""
+        return f"{data['edits']} edit patches generated{notes}{deep}"
 
     def _selected(self, data: dict[str, Any], event: Event) -> str:
-        flagged = f", {data['conflicts']} conflicts set aside" if data["conflicts"] else ""
+        flagged = f", {data['conflicts']} conflicts set aside (skillopt review)" if data["conflicts"] else ""
         return f"Selected {data['edits']} edits ({self._rate} → {data['rate']:.1f}){flagged}"
 
     def _gate_decided(self, data: dict[str, Any], event: Event) -> str:
         return f"Gate: {gate_line(data)}"
+
+    def _retrying(self, data: dict[str, Any], event: Event) -> str:
+        lost = f"{data['lost']} of {data['items']} items could not be measured"
+        return f"{data['stage'].replace('_', ' ').title()}: {lost} ({data['error']}); trying again..."
 
     def _slow_update_started(self, data: dict[str, Any], event: Event) -> str:
         return f"[Epoch {event.epoch}/{self._epochs}] Slow update: version {data['before']} against {data['after']}..."
@@ -111,6 +128,12 @@ class Lines:
 _IN_STEP = {"rollout_started", "reflect_started", "reflected", "selected", "gate_decided"}
 
 
+def check_line(check: Mapping[str, Any]) -> str:
+    """`warn  budget: no limit is set → set budget.max_usd …`."""
+    fix = f" → {check['fix']}" if check["fix"] else ""
+    return f"{check['status']}  {check['name']}: {check['says']}{fix}"
+
+
 def gate_line(data: dict[str, Any]) -> str:
     """`val score 0.68 > 0.65 ✓ ACCEPT`."""
     if data["decision"] == "skipped":
@@ -121,20 +144,26 @@ def gate_line(data: dict[str, Any]) -> str:
         needed = ">" if data["rule"] == "strict" else "≥"
         return f"val score at most {score(data['at_most'])}, not {needed} {score(before)} ✗ REJECT ({seen})"
     sign = ">" if after > before else "=" if after == before else "<"
-    mark = "✓ ACCEPT" if data["decision"] == "accept" else "✗ REJECT"
-    return f"val score {score(after)} {sign} {score(before)} {mark}"
+    mark = {"accept": "✓ ACCEPT", "reject": "✗ REJECT", "indecisive": "? INDECISIVE"}[data["decision"]]
+    fresh = f"{data['repeats']} fresh samples where they differ, p = {data['p']:.3f}" if data["repeats"] else ""
+    notes = "; ".join(note for note in (fresh, data["reason"]) if note)
+    return f"val score {score(after)} {sign} {score(before)} {mark}" + (f" ({notes})" if notes else "")
 
 
 def result_table(summary: dict[str, Any]) -> Table:
     """What the run gave, on one screen."""
     table = Table(show_header=True, box=None, pad_edge=False)
     table.add_column("")
-    for name in ("initial", "best"):
-        table.add_column(name, justify="right")
-    initial, best = summary["initial"], summary["best"]
-    table.add_row("validation score", score(initial["val"]), score(best["val"]))
-    table.add_row("test score", score(initial["test"]), score(best["test"]))
-    table.add_row("skill length (tokens)", str(initial["tokens"]), str(best["tokens"]))
+    columns = {**summary["baselines"], "initial": summary["initial"], "best": summary["best"]}
+    for name in columns:
+        table.add_column(name.replace("_", " "), justify="right")
+    for split, title in (("val", "validation score"), ("test", "test score")):
+        shown = (ranged(column[split], column.get(f"{split}_interval")) for column in columns.values())
+        table.add_row(title, *shown)
+    if summary["best"]["val_remeasured"] is not None:
+        again = ranged(summary["best"]["val_remeasured"], summary["best"]["val_remeasured_interval"])
+        table.add_row("validation, measured again", *["" for _ in columns][1:], again)
+    table.add_row("skill length (tokens)", *(str(column.get("tokens", "")) for column in columns.values()))
     return table
 
 
@@ -147,11 +176,24 @@ def result_lines(summary: dict[str, Any]) -> list[str]:
     costs = summary["cost_usd"]
     return [
         f"Steps: {steps['run']} run, {steps['accepted']} accepted, {steps['rejected']} rejected, "
-        f"{steps['skipped']} skipped",
+        f"{steps['indecisive']} indecisive, {steps['skipped']} skipped",
+        *_winner(summary["best"]),
         f"Edit acceptance: {edits['accepted']} of {edits['proposed']}" + (f" ({rate:.0%})" if rate is not None else ""),
         f"Calls: {calls['target']} target, {calls['optimizer']} optimizer, {calls['from_journal']} from the journal; "
         f"the gate saved {summary['gate']['calls_saved']}",
         f"Tokens: {tokens['target']:,} target, {tokens['optimizer']:,} optimizer; "
         f"cost: {dollars(costs['target'])} target, {dollars(costs['optimizer'])} optimizer; {summary['seconds']:.1f} s",
+        *beside_lines(summary["plan"]),
         f"Persistent failures: {len(stuck)}" + (f" ({shown})" if stuck else ""),
+    ]
+
+
+def _winner(best: dict[str, Any]) -> list[str]:
+    """The best of many noisy scores owes something to luck; fresh samples show how much."""
+    curse = best["winners_curse"]
+    if curse is None:
+        return []
+    return [
+        f"Winner's curse: reported {score(best['val'])}, measured again {score(best['val_remeasured'])}, "
+        f"difference {curse:+.2f}"
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from skillopt.report.console import gate_line, result_lines
 from skillopt.report.plots import line_plot
-from skillopt.report.text import printable, score
+from skillopt.report.text import printable, ranged, score
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_text, write_atomic
 
@@ -64,7 +64,7 @@ def _page(
     notes = [
         f"{key.removeprefix('notes.')}: {value}" for key, value in config.items() if key.startswith("notes.") and value
     ]
-    facts = [zero_shot, *result_lines(summary), *notes]
+    facts = [zero_shot, *_baselines(summary), *result_lines(summary), *notes]
     aside = [f"{item}: {why}" for item, why in summary["set_aside"].items()]
     status = summary["status"] + (f" ({summary['stop_reason']})" if summary["stop_reason"] else "")
     return "\n".join(
@@ -75,6 +75,7 @@ def _page(
             f"<h1>{_text(summary['benchmark'])}, seed {summary['seed']}</h1>",
             f'<p class="big">Validation {score(initial["val"])} → <b>{score(best["val"])}</b>, '
             f"test {score(initial['test'])} → <b>{score(best['test'])}</b></p><p>Status: {_text(status)}</p>",
+            f"<p>95 % intervals: {_text(_intervals(summary))}</p>",
             _list(facts),
             *plots.values(),
             "<h2>Steps</h2>",
@@ -86,6 +87,22 @@ def _page(
             f"<pre>{_text(skill)}</pre></body></html>",
         ]
     )
+
+
+def _intervals(summary: dict[str, Any]) -> str:
+    rows = [(split, name) for split in ("val", "test") for name in ("initial", "best")]
+    return ", ".join(
+        f"{split} {name} {ranged(summary[name][split], summary[name].get(f'{split}_interval'))}" for split, name in rows
+    )
+
+
+def _baselines(summary: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, row in summary["baselines"].items():
+        always = f" (always “{row['answer']}”)" if "answer" in row else ""
+        scores = (f"{split} {ranged(row[split], row[f'{split}_interval'])}" for split in ("val", "test"))
+        lines.append(f"Baseline, {name.replace('_', ' ')}{always}: {', '.join(scores)}")
+    return lines
 
 
 def _steps(history: list[dict[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 
 def printable(text: str) -> str:
@@ -12,6 +13,11 @@ def printable(text: str) -> str:
 
 def score(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
+
+
+def ranged(value: float | None, interval: Sequence[float] | None) -> str:
+    """A score with its 95 % interval: `0.65 [0.50–0.78]`."""
+    return score(value) + (f" [{interval[0]:.2f}–{interval[1]:.2f}]" if value is not None and interval else "")
 
 
 def dollars(value: float | None) -> str:

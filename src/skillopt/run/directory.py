@@ -32,6 +32,7 @@ class RunDirectory:
         self.events = root / "events.jsonl"
         self.journal = root / "journal.sqlite"
         self.conflicts = root / "review" / "conflicts.jsonl"
+        self.decisions = root / "review" / "decisions.jsonl"
         self.steps = root / "steps"
         self.evaluations = root / "evaluations"
         self.test_reads = root / "test_reads.jsonl"

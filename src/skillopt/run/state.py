@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -75,6 +74,8 @@ class State(BaseModel):
     stale_steps: int = 0
     """Steps since the last improvement, for patience."""
     rejected: list[Rejected] = []
+    reviewed: dict[str, int] = {}
+    """Conflicts that a person decided, and the step that used each decision."""
     memory: str = ""
     """The meta skill."""
     epoch_versions: list[int] = [0]
@@ -86,10 +87,6 @@ class State(BaseModel):
     status: str = "running"
     stop_reason: str = ""
     telemetry: Telemetry = Telemetry()
-
-    @property
-    def val_score(self) -> float:
-        return math.fsum(self.val.values()) / len(self.val) if self.val else 0.0
 
     @classmethod
     def read(cls, path: Path) -> State:

@@ -26,6 +26,7 @@ def usage(totals: list[Total], cost: Callable[[Total], float | None]) -> dict[st
             "cached_tokens": sum(total.cached_tokens for total in own),
             "usd": None if None in costs else sum(c for c in costs if c is not None),
             "by_stage": {total.stage: total.calls for total in own},
+            "usd_by_stage": {total.stage: cost(total) for total in own},
         }
     return out
 
@@ -67,6 +68,7 @@ def summarise(
     paid: dict[str, dict[str, Any]],
     initial: dict[str, Any],
     best: dict[str, Any],
+    baselines: dict[str, Any],
 ) -> dict[str, Any]:
     ended = state.status != "running"
     return {
@@ -76,12 +78,14 @@ def summarise(
         "seed": seed,
         "initial": initial,
         "best": best,
+        "baselines": baselines,
         "calls": {role: paid[role]["calls"] for role in ROLES} | {"from_journal": state.telemetry.from_journal},
         "tokens": {
             role: {key: paid[role][f"{key}_tokens"] for key in ("prompt", "completion", "cached")} for role in ROLES
         },
         "cost_usd": {role: paid[role]["usd"] for role in ROLES},
         "calls_by_stage": {role: paid[role]["by_stage"] for role in ROLES},
+        "cost_usd_by_stage": {role: paid[role]["usd_by_stage"] for role in ROLES},
         "rollouts_to_best": state.telemetry.rollouts_to_best,
         "edit_acceptance_rate": state.edits_accepted / state.edits_proposed if state.edits_proposed else None,
         "edits": {"proposed": state.edits_proposed, "accepted": state.edits_accepted},

@@ -1,0 +1,201 @@
+"""How often the gates accept what is no better, how often they find what is, and what that costs.
+
+    python bench/gate.py            # the tables of docs/gate.md; about ten minutes
+    python bench/gate.py --trials 100
+
+Table 1 plays the gates' own decisions (loop/gate.py, loop/duel.py) over a target in memory, thousands of times.
+Tables 2 and 3 are whole trainings in the simulated world.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from skillopt.config import Config
+from skillopt.envs import open_env
+from skillopt.envs.base import Env
+from skillopt.loop.duel import Duel
+from skillopt.loop.gate import Race
+from skillopt.loop.paired import Screen
+from skillopt.loop.statistics import smallest_detectable
+from skillopt.loop.trainer import Trainer
+from skillopt.models.simulated import rules_in
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
+
+ROOT = Path(__file__).parent.parent
+SOLVED = 0.6
+"""The share of items that the current skill truly solves."""
+
+
+@dataclass
+class World:
+    """Items with a true outcome under each skill, of which each rollout flips a share."""
+
+    before: list[int]
+    after: list[int]
+    flips: float
+    draw: random.Random
+
+    def sample(self, side: str, item: int) -> float:
+        truth = (self.before if side == "current" else self.after)[item]
+        return float(1 - truth if self.draw.random() < self.flips else truth)
+
+
+def make_world(items: int, better: int, flips: float, draw: random.Random) -> World:
+    before = [1] * round(SOLVED * items)
+    before += [0] * (items - len(before))
+    draw.shuffle(before)
+    after = list(before)
+    for item in draw.sample([i for i, solved in enumerate(before) if not solved], better):
+        after[item] = 1
+    return World(before, after, flips, draw)
+
+
+def play(world: World, gate: str) -> tuple[str, int]:
+    """The decision and the rollouts it took."""
+    order_by = [world.sample("current", item) for item in range(len(world.before))]
+    current = {f"{item:03d}": value for item, value in enumerate(order_by)}
+    order = sorted(current, key=lambda item: (current[item], item))
+    race = (Race if gate == "strict" else Screen)(order, current, "strict")
+    race.known = {item: world.sample("candidate", int(item)) for item in order}
+    if race.lost(order):
+        return "reject", len(race.deciding_prefix())
+    if gate == "strict":
+        return "accept", len(order)
+    duel = Duel(order, current, race.known, "hard", "strict", alpha=0.05, max_repeats=5)
+    asked = 0
+    steps = duel.play()
+    try:
+        asks = next(steps)
+        while True:
+            asked += len(asks)
+            asks = steps.send([world.sample(ask.side, int(ask.item_id)) for ask in asks])
+    except StopIteration as end:
+        return str(end.value), len(order) + asked
+
+
+def cell(items: int, better: int, flips: float, gate: str, trials: int) -> tuple[float, float]:
+    """The share accepted, and the mean rollouts as a share of a full pass."""
+    trials = min(trials, 50) if not flips else trials if items < 100 else max(50, trials // 3)
+    draw = random.Random(f"{items}/{better}/{flips}")
+    outcomes = [play(make_world(items, better, flips, draw), gate) for _ in range(trials)]
+    return fmean(o[0] == "accept" for o in outcomes), fmean(o[1] for o in outcomes) / items
+
+
+def decisions(trials: int) -> None:
+    print(f"## 1. Decisions ({trials} trials a cell; 50 without flips, a third with 200 items)\n")
+    print("strict → paired: share accepted. In brackets: rollouts of paired in full passes.\n")
+    print("| items | flips | do-nothing | +5 points | +10 points | +20 points | smallest gain found (estimate) |")
+    print("|---|---|---|---|---|---|---|")
+    for items in (17, 24, 40, 53, 200):
+        for flips in (0.0, 0.02, 0.05, 0.1, 0.2):
+            shown = []
+            for points in (0, 5, 10, 20):
+                better = round(points / 100 * items)
+                strict, _ = cell(items, better, flips, "strict", trials)
+                paired, calls = cell(items, better, flips, "paired", trials)
+                shown.append(f"{strict:.0%} → {paired:.1%} ({calls:.1f})")
+            least = f"{100 * smallest_detectable(items, flips):.0f} points"
+            print(f"| {items} | {flips:.0%} | {' | '.join(shown)} | {least} |", flush=True)
+
+
+WORLD = "env.options={rules: 24, train: 48, val: 48, test: 48}"
+STEPS = {
+    "small": ["train.num_epochs=5", "train.batch_size=16", "optimizer.learning_rate=10"],
+    "large": ["train.num_epochs=6", "train.batch_size=24", "optimizer.learning_rate=12"],
+}
+"""Small steps mix few good edits with few duds; large ones win so much at once that noise hardly matters."""
+
+
+def end_to_end(seeds: int) -> None:
+    print("\n## 2. Whole trainings: 24 rules, 48 items a split, 10 % flips, half of the proposals duds\n")
+    print("True scores are reckoned from the rules in the skill, without noise.\n")
+    names = "true test | true val | reported val | measured again | accepted | no better | rollouts"
+    print(f"| steps | gate | seed | {names} |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for size in STEPS:
+        for gate in ("strict", "paired"):
+            rows = [noisy_training(gate, seed, size) for seed in range(seeds)]
+            for row in rows:
+                print(f"| {size} | {gate} | {' | '.join(_plain(value) for value in row)} |")
+            means = [fmean(row[n] for row in rows) for n in range(1, 5)]
+            accepted, worse = sum(row[5] for row in rows), sum(row[6] for row in rows)
+            shown = [*means, accepted, f"{worse} ({worse / max(1, accepted):.0%})", fmean(row[7] for row in rows)]
+            print(f"| {size} | {gate} | **mean** | {' | '.join(_plain(value) for value in shown)} |", flush=True)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.2f}" if isinstance(value, float) and value < 10 else f"{value:.0f}"
+
+
+def noisy_training(gate: str, seed: int, size: str) -> tuple[Any, ...]:
+    models = [
+        f"models.target_model=sim:world?noise=0.1&seed={seed}",
+        f"models.optimizer_model=sim:world?duds=0.5&seed={seed}",
+    ]
+    with tempfile.TemporaryDirectory() as out:
+        config = _config(out, seed, f"evaluation.gate={gate}", *models, WORLD, *STEPS[size])
+        env = open_env(config)
+        result = asyncio.run(Trainer(config).fit())
+        run = RunDirectory(result.path)
+        history = read_json(run.history)
+        accepted = [record for record in history if record["verdict"] == "accept"]
+        versions = [run.read_skill(record["version"]).text for record in accepted]
+        parents = [run.read_skill(record["version"] - 1).text for record in accepted]
+        pairs = zip(parents, versions, strict=True)
+        worse = sum(true_score(env, child, "val") <= true_score(env, parent, "val") for parent, child in pairs)
+        best, summary = result.best_skill.text, result.summary
+    scores = [true_score(env, best, "test"), true_score(env, best, "val")]
+    reported = [summary["best"]["val"], summary["best"]["val_remeasured"]]
+    return (seed, *scores, *reported, len(accepted), worse, summary["calls"]["target"])
+
+
+def true_score(env: Env, skill: str, split: str) -> float:
+    """What the simulated target would answer without noise."""
+    rules = rules_in(skill)
+    solved = 0
+    for item in env.items(split):
+        asked = re.search(r"codes? for: ([a-z, ]+)\.", item.question)
+        assert asked
+        solved += " ".join(rules.get(topic.strip(), "unknown") for topic in asked[1].split(",")) == item.answers[0]
+    return solved / len(env.items(split))
+
+
+def rejected_steps(seeds: int) -> None:
+    print("\n## 3. What a rejected step costs in the deterministic world (strict, half of the proposals duds)\n")
+    costs: list[float] = []
+    for seed in range(seeds):
+        with tempfile.TemporaryDirectory() as out:
+            optimizer = f"models.optimizer_model=sim:world?duds=0.5&seed={seed}"
+            run = RunDirectory(asyncio.run(Trainer(_config(out, seed, optimizer)).fit()).path)
+            gates: Sequence[dict[str, Any]] = [read_json(path) for path in sorted(run.steps.glob("*/gate.json"))]
+        costs += [g["telemetry"]["rollouts"] / g["items"] for g in gates if g["decision"] == "reject"]
+    print(f"{len(costs)} rejected steps over {seeds} seeds: {fmean(costs):.0%} of a full validation pass on average,")
+    print(f"{max(costs):.0%} at most. That the decision is the full pass's is a property test (tests/test_gate.py).")
+
+
+def _config(out: str, seed: int, *overrides: str) -> Config:
+    own = [f"env.output_root={out}", f"train.seed={seed}"]
+    return Config.load(ROOT / "configs" / "sim" / "default.yaml", [*own, *overrides])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=5)
+    arguments = parser.parse_args()
+    decisions(arguments.trials)
+    end_to_end(arguments.seeds)
+    rejected_steps(arguments.seeds)

@@ -1,0 +1,64 @@
+"""A plan as people read it, and beside a run's real figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skillopt.loop.plan import Plan
+from skillopt.report.text import dollars
+from skillopt.run.summary import ROLES
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What a run will take; every figure but the steps is an estimate."""
+    sizes = ", ".join(f"{count} {split}" for split, count in plan.items.items())
+    lines = [f"Steps: {plan.steps} in {plan.epochs} epochs over {sizes} items", "Calls (estimate):"]
+    for role in ROLES:
+        lines.append(f"  {role}: {_numbers(plan.calls(role))}")
+        lines += [f"    {line.stage}: {_numbers(line.calls)}" for line in plan.lines if line.role == role]
+    lines.append("Tokens (estimate): " + ", ".join(f"{role} {_numbers(plan.tokens[role])}" for role in ROLES))
+    lines.append("Cost (estimate): " + ", ".join(f"{role} {_money(plan.usd[role])}" for role in ROLES))
+    taken = ", ".join(
+        f"{role} calls of {_span(plan.call_seconds[role])}, {plan.widths[role]} at once" for role in ROLES
+    )
+    lines.append(f"Time (estimate): {_span(plan.seconds)} ({taken})")
+    return lines
+
+
+def beside_lines(plan: Mapping[str, Any]) -> list[str]:
+    """`Planned (estimate) → real` for a run's end."""
+    parts = [f"{role} calls {_row(plan['calls'][role])}" for role in ROLES]
+    parts += [f"{role} tokens {_row(plan['tokens'][role])}" for role in ROLES]
+    for role in ROLES:
+        row = plan["usd"][role]
+        planned = _money(None if row["low"] is None else (row["low"], row["high"]))
+        parts.append(f"{role} cost {planned} → {dollars(row['real'])}")
+    row = plan["seconds"]
+    parts.append(f"time {_span((row['low'], row['high']))} → {_time(row['real'])}")
+    return [f"Planned (estimate) → real: {'; '.join(parts)}"]
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    return f"{_numbers((row['low'], row['high']))} → {row['real']:,}"
+
+
+def _numbers(pair: tuple[float, float]) -> str:
+    low, high = pair
+    return f"{low:,.0f}" if low == high else f"{low:,.0f}–{high:,.0f}"
+
+
+def _money(pair: tuple[float, float] | None) -> str:
+    if pair is None:
+        return "unknown"
+    return dollars(pair[0]) if pair[0] == pair[1] else f"{dollars(pair[0])}–{dollars(pair[1])}"
+
+
+def _span(pair: tuple[float, float]) -> str:
+    return _time(pair[0]) if pair[0] == pair[1] else f"{_time(pair[0])}–{_time(pair[1])}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

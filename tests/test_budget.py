@@ -1,0 +1,196 @@
+"""A spending limit holds: what is in flight counts, nothing paid is lost, a larger limit goes on as if unlimited."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from skillopt.config import BudgetConfig, Config, HardwareConfig, Price, RoleBudget
+from skillopt.errors import Stopped, UserError
+from skillopt.loop.session import check_prices
+from skillopt.models.base import ChatReply, ChatRequest, Usage
+from skillopt.models.budget import Budget
+from skillopt.models.call import Caller, Limiter, Switch
+from skillopt.models.prices import cost_of, list_prices, price_of
+from skillopt.models.simulated import SimOptions
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
+from skillopt.run.journal import Journal, Record, Total
+from support import differing, essence, over_http, sim_server, train_sim
+
+GPT = "openai:gpt-4o"
+
+
+class Slow:
+    """A model of a known price; every call takes a moment, so that many are in flight."""
+
+    name, endpoint, deterministic = GPT, "slow", True
+
+    def __init__(self, usage: Usage) -> None:
+        self.calls, self._usage = 0, usage
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        await asyncio.sleep(0.01)
+        return ChatReply(text="yes", usage=self._usage)
+
+    async def close(self) -> None:
+        return
+
+
+def spend(limits: BudgetConfig, journal: Journal, usage: Usage, *, role: str = "target", width: int = 4) -> int:
+    """Ask until the budget stops it; gives the calls that were sent."""
+    model = Slow(usage)
+
+    async def all_calls() -> None:
+        call = Caller(
+            model=model,
+            role=role,
+            journal=journal,
+            limiter=Limiter(width),
+            budget=Budget(limits, journal),
+            switch=Switch(),
+            hardware=HardwareConfig(),
+            deterministic=True,
+        )
+        work = (
+            call([{"role": "user", "content": f"{role} {n} " + "x" * 400}], stage="s", label="") for n in range(100)
+        )
+        results = await asyncio.gather(*work, return_exceptions=True)
+        reasons = {str(result) for result in results if isinstance(result, BaseException)}
+        assert len(reasons) == 1
+        assert all(isinstance(result, Stopped | ChatReply) for result in results)
+
+    asyncio.run(all_calls())
+    return model.calls
+
+
+@pytest.mark.parametrize("width", [1, 7, 40])
+def test_calls_in_flight_count_before_they_are_sent(width: int, tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        assert spend(BudgetConfig(max_calls=20), journal, Usage(prompt=10, completion=5), width=width) == 20
+        assert sum(total.calls for total in journal.totals()) == 20, "all that was paid is kept"
+
+
+def test_tokens_in_flight_count_by_their_estimate(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        calls = spend(BudgetConfig(max_tokens=5000), journal, Usage(prompt=100, completion=100), width=8)
+    assert 5000 / 200 - 8 <= calls <= 5000 / 200 + 1
+
+
+def test_money_is_counted_by_the_price_list(tmp_path: Path) -> None:
+    a_call = cost_of(Usage(prompt=1000, completion=100), price_of(GPT, {}))
+    assert a_call == pytest.approx(0.0035)
+    with Journal(tmp_path / "j") as journal:
+        calls = spend(BudgetConfig(max_usd=0.035), journal, Usage(prompt=1000, completion=100), width=1)
+    assert calls == 10
+
+
+def test_each_role_may_have_limits_of_its_own(tmp_path: Path) -> None:
+    limits = BudgetConfig(max_calls=50, optimizer=RoleBudget(max_calls=5))
+    with Journal(tmp_path / "j") as journal:
+        assert spend(limits, journal, Usage(), role="optimizer") == 5
+        assert spend(limits, journal, Usage(), role="target") == 45, "what the optimizer spent counts for the whole"
+
+
+def test_the_reason_names_the_limit() -> None:
+    with Journal(":memory:") as journal:
+        budget = Budget(BudgetConfig(target=RoleBudget(max_tokens=10)), journal)
+        budget.settle(budget.reserve("target", GPT, Usage()), Usage(prompt=10))
+        with pytest.raises(Stopped, match=r"budget\.target\.max_tokens: the limit of 10 is reached; raise it to go on"):
+            budget.reserve("target", GPT, Usage())
+        budget.reserve("optimizer", GPT, Usage())
+
+
+def test_a_call_without_a_reply_is_not_paid_for() -> None:
+    with Journal(":memory:") as journal:
+        budget = Budget(BudgetConfig(max_calls=1), journal)
+        budget.give_back(budget.reserve("target", GPT, Usage(prompt=5)))
+        budget.reserve("target", GPT, Usage())
+        with pytest.raises(Stopped):
+            budget.reserve("target", GPT, Usage())
+
+
+def test_time_is_a_limit() -> None:
+    with Journal(":memory:") as journal:
+        budget = Budget(BudgetConfig(max_minutes=1e-9), journal)
+        with pytest.raises(Stopped, match=r"budget\.max_minutes"):
+            budget.reserve("target", GPT, Usage())
+
+
+def test_cached_prompt_tokens_have_a_price_of_their_own() -> None:
+    usage = Usage(prompt=1_000_000, completion=0, cached=600_000)
+    assert cost_of(usage, Price(input=10, output=0, cached=1)) == pytest.approx(4.6)
+    assert cost_of(usage, Price(input=10, output=0)) == pytest.approx(10)
+
+
+def test_own_prices_stand_above_the_list_and_dated_versions_have_the_models_price() -> None:
+    own = {GPT: Price(input=1, output=2)}
+    assert price_of(GPT, own) == own[GPT]
+    assert price_of("openai:gpt-4o-2024-08-06", {}) == list_prices()[GPT]
+    assert price_of("anthropic:claude-sonnet-4-5-20250929", {}) == list_prices()["anthropic:claude-sonnet-4-5"]
+    assert price_of("vllm:anything", {}) is None, "unknown, and not 0"
+    free = price_of("local:qwen2.5-coder-0.5b", {})
+    assert free
+    assert (free.input, free.output) == (0, 0)
+
+
+def test_every_listed_price_is_a_price() -> None:
+    for name, price in list_prices().items():
+        assert 0 < price.input <= price.output, name
+        assert price.cached is None or price.cached <= price.input, name
+
+
+def test_an_unknown_price_is_said_to_be_unknown(tmp_path: Path) -> None:
+    with sim_server() as (_, url):
+        result = train_sim(tmp_path, *over_http(url), "train.num_epochs=1", "env.options={train: 6, val: 4, test: 4}")
+    assert result.summary["cost_usd"] == {"target": None, "optimizer": None}
+    assert set(result.summary["cost_usd_by_stage"]["target"].values()) == {None}
+
+
+def test_a_limit_in_money_needs_every_price() -> None:
+    config = Config.parse({"budget": {"optimizer": {"max_usd": 1}}, "models": {"optimizer_model": "vllm:x"}})
+    with pytest.raises(UserError, match=r"budget\.optimizer\.max_usd: the price of 'vllm:x' is unknown"):
+        check_prices(config)
+    check_prices(Config.parse({"budget": {"target": {"max_usd": 1}}, "models": {"optimizer_model": "vllm:x"}}))
+
+
+def test_what_the_journal_holds_counts_in_the_next_session() -> None:
+    with Journal(":memory:") as journal:
+        journal.put(
+            Record(key="k", attempt=1, role="target", stage="s", model=GPT, turn=1, reply={}, prompt_tokens=400_000)
+        )
+        assert Budget(BudgetConfig(), journal).cost(journal.totals()[0]) == pytest.approx(1.0)
+        with pytest.raises(Stopped, match="max_usd"):
+            Budget(BudgetConfig(max_usd=1), journal).reserve("target", GPT, Usage())
+
+
+def test_costs_are_told_by_role_and_stage() -> None:
+    from skillopt.run.summary import usage
+
+    def total(role: str, stage: str, tokens: int) -> Total:
+        counts = {"calls": 1, "first_turns": 1, "completion_tokens": 0, "cached_tokens": 0}
+        return Total(role=role, stage=stage, model=GPT, prompt_tokens=tokens, **counts)
+
+    with Journal(":memory:") as journal:
+        budget = Budget(BudgetConfig(), journal)
+        paid = usage([total("target", "rollout", 10**6), total("target", "gate", 2 * 10**6)], budget.cost)
+    assert paid["target"]["usd_by_stage"] == {"rollout": 2.5, "gate": 5.0}
+    assert paid["target"]["usd"] == 7.5
+
+
+def test_300_calls_are_300_calls_and_600_end_as_an_unlimited_run(tmp_path: Path) -> None:
+    small = ["env.options={rules: 12, train: 24, val: 24, test: 24}", "train.num_epochs=2", "hardware.workers=16"]
+    with sim_server(SimOptions(duds=0.35, latency=0.002)) as (server, url):
+        with pytest.raises(Stopped, match="max_calls: the limit of 300 is reached"):
+            train_sim(tmp_path / "limited", *over_http(url), *small, "budget.max_calls=300")
+        assert server.requests.total() == 300
+        resumed = train_sim(tmp_path / "limited", *over_http(url), *small, "budget.max_calls=600")
+        assert max(server.requests.values()) == 1, "nothing is paid for twice"
+        whole = train_sim(tmp_path / "whole", *over_http(url), *small)
+    assert resumed.summary["status"] == "finished"
+    assert differing(essence(RunDirectory(resumed.path)), essence(RunDirectory(whole.path))) == []
+    assert resumed.summary["calls"]["target"] == whole.summary["calls"]["target"]
+    assert read_json(RunDirectory(resumed.path).summary)["best"] == read_json(RunDirectory(whole.path).summary)["best"]

@@ -1,0 +1,347 @@
+"""The limiter: as many calls at once as an endpoint bears, no more than the user allows, pauses that are obeyed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from skillopt.config import BudgetConfig, HardwareConfig
+from skillopt.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Left,
+    RateLimits,
+    RefusedError,
+    TransientError,
+    Usage,
+)
+from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch, gather_all
+from skillopt.models.limiter import BLOCK
+from skillopt.models.openai_chat import OpenAIChat
+from skillopt.models.simulated import SimOptions, SimulatedModel
+from skillopt.run.journal import Journal
+from support import train_sim
+from wire import completion, served
+
+
+class Scripted:
+    """A model whose replies a test writes."""
+
+    name, endpoint, deterministic = "vllm:scripted", "scripted", True
+
+    def __init__(self, reply: Callable[[str], Awaitable[str]]) -> None:
+        self._reply = reply
+        self.sent: list[tuple[float, str]] = []
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        text = str(request.messages[-1]["content"])
+        self.sent.append((time.monotonic(), text))
+        return ChatReply(text=await self._reply(text), usage=Usage(prompt=2, completion=200))
+
+    async def close(self) -> None:
+        return
+
+
+def caller(
+    model: ChatModel, limiter: Limiter | int, journal: Journal, hardware: HardwareConfig | None = None
+) -> Caller:
+    return Caller(
+        model=model,
+        role="target",
+        journal=journal,
+        limiter=limiter if isinstance(limiter, Limiter) else Limiter(limiter),
+        budget=Budget(BudgetConfig(), journal),
+        switch=Switch(),
+        hardware=hardware or HardwareConfig(),
+        deterministic=True,
+    )
+
+
+async def ask_all(call: Caller, count: int, start: int = 0) -> list[ChatReply]:
+    return await gather_all(
+        call([{"role": "user", "content": f"call {n}"}], stage="rollout", label="") for n in range(start, start + count)
+    )
+
+
+def test_it_settles_at_what_the_endpoint_bears_and_loses_little(tmp_path: Path) -> None:
+    def run(width: int, name: str) -> tuple[float, Limiter, SimulatedModel]:
+        model = SimulatedModel("sim:world", SimOptions(latency=0.05, jitter=0.5, most_in_flight=8))
+        limiter = Limiter(width)
+        with Journal(tmp_path / name) as journal:
+            started = time.monotonic()
+            asyncio.run(ask_all(caller(model, limiter, journal, HardwareConfig(max_retries=50)), 300))
+        return time.monotonic() - started, limiter, model
+
+    fixed, _, _ = run(8, "fixed")
+    adaptive, limiter, model = run(32, "adaptive")
+    assert 7 <= limiter.endpoint.limit <= 9
+    assert fixed / adaptive >= 0.85
+    assert model.calls < 1.3 * 300
+
+
+def test_calls_turned_away_at_any_width_do_not_narrow_it(tmp_path: Path) -> None:
+    model = SimulatedModel("sim:world", SimOptions(latency=0.02, rate_limit_every=5, retry_after=0.05))
+    limiter = Limiter(8)
+    with Journal(tmp_path / "j") as journal:
+        asyncio.run(ask_all(caller(model, limiter, journal), 100))
+    assert limiter.endpoint.turned_away >= 20
+    assert limiter.endpoint.limit >= 6
+    assert model.calls <= 1.3 * 100
+
+
+def test_a_call_is_not_sent_again_before_its_retry_after(tmp_path: Path) -> None:
+    asked: dict[str, int] = {}
+
+    async def reply(text: str) -> str:
+        asked[text] = asked.get(text, 0) + 1
+        await asyncio.sleep(0.01)
+        if text == "call 7" and asked[text] == 1:
+            raise TransientError("429", retry_after=0.4)
+        return "yes"
+
+    model = Scripted(reply)
+    with Journal(tmp_path / "j") as journal:
+        asyncio.run(ask_all(caller(model, 2, journal), 20))
+    first, second = [when for when, text in model.sent if text == "call 7"]
+    assert second - first >= 0.4
+    others = [when for when, text in model.sent if first < when < second and text != "call 7"]
+    assert len(others) == 12, "the others go on meanwhile"
+
+
+def test_an_endpoint_that_turns_everything_away_is_left_alone_for_as_long_as_it_asks(tmp_path: Path) -> None:
+    opens = time.monotonic() + 0.5
+
+    async def reply(text: str) -> str:
+        if (left := opens - time.monotonic()) > 0:
+            raise TransientError("429", retry_after=left + 0.05)
+        return "yes"
+
+    model = Scripted(reply)
+    with Journal(tmp_path / "j") as journal:
+        asyncio.run(ask_all(caller(model, 4, journal), 30))
+    assert len(model.sent) <= 30 + 4, "only the calls in flight met the closed door"
+
+
+def test_rising_latency_narrows_the_width_and_steady_latency_does_not() -> None:
+    endpoint = Endpoint(16)
+    for seconds in (1.0, 1.1, 0.9, 1.2):
+        for _ in range(BLOCK):
+            endpoint.went_through(16, "rollout", seconds)
+    assert endpoint.limit == 16
+    for _ in range(BLOCK):
+        endpoint.went_through(16, "rollout", 3.0)
+    assert endpoint.limit == 12
+    for _ in range(BLOCK):
+        endpoint.went_through(12, "reflect", 9.0)
+    assert endpoint.limit > 12, "another kind of call has a latency of its own"
+
+
+def test_it_grows_again_when_the_endpoint_bears_more() -> None:
+    endpoint = Endpoint(16)
+    for level in range(16, 4, -1):
+        endpoint.turned_down(level, None)
+    assert endpoint.limit == 4
+    for _ in range(400):
+        endpoint.went_through(min(endpoint.limit, 16), "rollout", 1.0)
+    assert endpoint.limit == 16
+
+
+def test_a_wide_limit_begins_narrower_and_doubles_while_all_goes_well() -> None:
+    endpoint = Endpoint(100)
+    assert endpoint.limit == 32
+    for _ in range(40):
+        endpoint.went_through(32, "rollout", 1.0)
+    assert endpoint.limit == 72
+
+
+def test_roles_on_one_endpoint_share_its_health_and_keep_their_own_ceilings(tmp_path: Path) -> None:
+    most = {"target": 0, "optimizer": 0}
+    now = {"target": 0, "optimizer": 0}
+
+    def busy(role: str) -> Scripted:
+        async def reply(text: str) -> str:
+            now[role] += 1
+            most[role] = max(most[role], now[role])
+            await asyncio.sleep(0.01)
+            now[role] -= 1
+            return "yes"
+
+        return Scripted(reply)
+
+    async def both(journal: Journal) -> Endpoint:
+        endpoint = Endpoint(3)
+        endpoint.widen(2)
+        target = caller(busy("target"), Limiter(3, endpoint), journal)
+        optimizer = caller(busy("optimizer"), Limiter(2, endpoint), journal)
+        await asyncio.gather(ask_all(target, 30), ask_all(optimizer, 30, start=100))
+        return endpoint
+
+    with Journal(tmp_path / "j") as journal:
+        endpoint = asyncio.run(both(journal))
+    assert most == {"target": 3, "optimizer": 2}
+    endpoint.pause(60)
+    assert Limiter(1, endpoint).endpoint.paused() > 59
+
+
+def test_the_users_requests_a_minute_are_kept(tmp_path: Path) -> None:
+    async def reply(text: str) -> str:
+        return "yes"
+
+    model = Scripted(reply)
+    with Journal(tmp_path / "j") as journal:
+        asyncio.run(ask_all(caller(model, Limiter(8, requests=240), journal), 44))
+    sent = sorted(when for when, _ in model.sent)
+    assert sent[-1] - sent[0] >= 0.5, "40 at once, then four a second"
+    assert sent[-1] - sent[0] <= 3
+
+
+def test_the_users_tokens_a_minute_are_kept(tmp_path: Path) -> None:
+    async def reply(text: str) -> str:
+        return "yes"
+
+    model = Scripted(reply)
+    limiter = Limiter(8, tokens=6000)
+    with Journal(tmp_path / "j") as journal:
+        call = caller(model, limiter, journal)
+        call.max_tokens = 200
+        asyncio.run(ask_all(call, 7))
+    sent = sorted(when for when, _ in model.sent)
+    assert sent[-1] - sent[0] >= 0.5, "a thousand at once, then a hundred a second, at two hundred a call"
+
+
+def test_what_headers_tell_slows_calls_down(tmp_path: Path) -> None:
+    limiter = Limiter(8)
+    limiter.told(RateLimits(requests=Left(limit=60, remaining=2, reset=14.5)))
+
+    async def reply(text: str) -> str:
+        return "yes"
+
+    model = Scripted(reply)
+    with Journal(tmp_path / "j") as journal:
+        asyncio.run(ask_all(caller(model, limiter, journal), 6))
+    sent = sorted(when for when, _ in model.sent)
+    assert sent[2] - sent[0] < 0.2, "two are left"
+    assert sent[-1] - sent[0] >= 0.5, "then four a second come back"
+
+
+def test_headers_are_read_and_connections_used_again(tmp_path: Path) -> None:
+    connections = set()
+
+    async def answer(http: web.Request) -> web.StreamResponse:
+        assert http.transport
+        connections.add(http.transport.get_extra_info("peername"))
+        told = {
+            "x-ratelimit-limit-requests": "600",
+            "x-ratelimit-remaining-requests": "599",
+            "x-ratelimit-reset-requests": "100ms",
+            "x-ratelimit-limit-tokens": "150000",
+            "x-ratelimit-remaining-tokens": "149984",
+            "x-ratelimit-reset-tokens": "6m0s",
+        }
+        return web.json_response(completion(ChatReply(text="yes")), headers=told)
+
+    async def run(url: str, journal: Journal) -> RateLimits | None:
+        model = OpenAIChat("vllm:x", "x", url=f"{url}/v1", key_name="NO_KEY", key_needed=False)
+        await ask_all(caller(model, 4, journal), 40)
+        await model.close()
+        return model.limits
+
+    with served("/v1/chat/completions", answer) as url, Journal(tmp_path / "j") as journal:
+        limits = asyncio.run(run(url, journal))
+    assert len(connections) <= 4
+    assert limits
+    assert limits.requests == Left(limit=600, remaining=599, reset=0.1)
+    assert limits.tokens == Left(limit=150_000, remaining=149_984, reset=360)
+
+
+def test_retries_are_bounded_in_count(tmp_path: Path) -> None:
+    async def reply(text: str) -> str:
+        raise TransientError("500: broken")
+
+    model = Scripted(reply)
+    with Journal(tmp_path / "j") as journal, pytest.raises(TransientError, match=r"500: broken \(after 3 tries\)"):
+        asyncio.run(ask_all(caller(model, 4, journal, HardwareConfig(max_retries=2)), 1))
+    assert len(model.sent) == 3
+
+
+def test_retries_are_bounded_in_time(tmp_path: Path) -> None:
+    async def reply(text: str) -> str:
+        raise TransientError("429: come back tomorrow", retry_after=86_400)
+
+    model = Scripted(reply)
+    started = time.monotonic()
+    with Journal(tmp_path / "j") as journal, pytest.raises(TransientError, match="after 1 tries"):
+        asyncio.run(ask_all(caller(model, 4, journal), 1))
+    assert time.monotonic() - started < 1
+
+
+def test_a_sample_that_always_fails_is_set_aside_and_does_not_hold_up_the_rest(tmp_path: Path) -> None:
+    done: list[float] = []
+
+    async def reply(text: str) -> str:
+        if text == "call 3":
+            raise TransientError("500: broken")
+        done.append(time.monotonic())
+        return "yes"
+
+    model = Scripted(reply)
+    started = time.monotonic()
+    with (
+        Journal(tmp_path / "j") as journal,
+        pytest.raises(RefusedError, match=r"500: broken \(after 3 tries\), while 6 others were answered"),
+    ):
+        asyncio.run(ask_all(caller(model, 2, journal, HardwareConfig(max_retries=2)), 10))
+    assert len(done) == 9
+    assert max(done) - started < 0.5
+
+
+def test_a_hung_request_is_given_up_and_tried_again(tmp_path: Path) -> None:
+    tries: list[str] = []
+
+    async def reply(text: str) -> str:
+        tries.append(text)
+        if len(tries) == 1:
+            await asyncio.sleep(60)
+        return "yes"
+
+    with Journal(tmp_path / "j") as journal:
+        call = caller(Scripted(reply), 2, journal, HardwareConfig(call_timeout=0.2))
+        assert asyncio.run(ask_all(call, 1))[0].text == "yes"
+    assert len(tries) == 2
+
+
+UNPLUGGED: list[tuple[type, str, Callable[[Path], None]]] = [
+    (Endpoint, "_fall", test_it_settles_at_what_the_endpoint_bears_and_loses_little),
+    (Endpoint, "pause", test_an_endpoint_that_turns_everything_away_is_left_alone_for_as_long_as_it_asks),
+    (Limiter, "_take", test_the_users_requests_a_minute_are_kept),
+    (Limiter, "told", test_what_headers_tell_slows_calls_down),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "check"), UNPLUGGED)
+def test_its_check_goes_red_when_a_mechanism_is_unplugged(
+    owner: type, name: str, check: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, lambda *args, **more: None)
+    with pytest.raises((AssertionError, RefusedError, TransientError)):
+        check(tmp_path)
+
+
+def test_a_validation_item_that_always_fails_is_set_aside_for_every_skill_and_reported(tmp_path: Path) -> None:
+    class Broken(SimulatedModel):
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            if "Val ticket 3." in str(request.messages[-1]["content"]):
+                raise TransientError("500: broken")
+            return await super().chat(request)
+
+    small = ["env.options={rules: 8, train: 12, val: 12, test: 8}", "train.num_epochs=1", "hardware.max_retries=1"]
+    result = train_sim(tmp_path, *small, models={"target": Broken("sim:world")})
+    assert list(result.summary["set_aside"]) == ["val-003"]
+    assert "this sample always fails" in result.summary["set_aside"]["val-003"]
+    assert result.summary["status"] == "finished"

@@ -1,0 +1,94 @@
+"""A plan says before any spending what a run will take, and the run's real figures stand beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt.config import Config
+from skillopt.envs import open_env
+from skillopt.loop.plan import Plan, plan_run
+from skillopt.loop.session import read_initial
+from skillopt.report.planned import plan_lines
+from support import SIM, over_http, sim_server, skillopt, train_sim
+
+RUNS = [
+    ["train.num_epochs=2"],
+    ["train.num_epochs=1", "train.batch_size=7", "gradient.minibatch_size=3"],
+    ["train.num_epochs=3", "train.patience=2", "models.optimizer_model=sim:world?duds=1"],
+    ["train.num_epochs=2", "models.target_model=sim:world?noise=0.1", "evaluation.gate=paired"],
+    ["train.num_epochs=2", "models.optimizer_model=sim:world?cut_off=0.4&malformed=0.4"],
+]
+SMALL = "env.options={rules: 8, train: 16, val: 12, test: 10}"
+
+
+def plan_of(*overrides: str) -> Plan:
+    config = Config.load(SIM, overrides)
+    return plan_run(config, open_env(config), read_initial(config.train.init_skill))
+
+
+@pytest.mark.parametrize("overrides", RUNS)
+def test_the_real_figures_of_a_run_lie_within_its_plan(overrides: list[str], tmp_path: Path) -> None:
+    result = train_sim(tmp_path, SMALL, *overrides)
+    plan = result.summary["plan"]
+    assert plan["estimate"] is True
+    assert plan["steps"]["planned"] >= plan["steps"]["real"] > 0
+    rows: list[dict[str, Any]] = [*plan["calls"].values(), *plan["tokens"].values()]
+    rows += [row for stages in plan["by_stage"].values() for row in stages.values()]
+    for row in rows:
+        assert row["low"] <= row["real"] <= row["high"], row
+    for role, stages in plan["by_stage"].items():
+        assert sum(row["real"] for row in stages.values()) == plan["calls"][role]["real"], "every stage was planned"
+
+
+def test_the_steps_are_exact() -> None:
+    plan = plan_of(SMALL, "train.num_epochs=3", "train.batch_size=6")
+    assert (plan.steps, plan.epochs) == (9, 3)
+    assert plan.items == {"train": 16, "val": 12, "test": 10}
+
+
+def test_more_epochs_items_and_repeats_cost_more() -> None:
+    plain = plan_of(SMALL)
+    wider = "env.options={rules: 8, train: 16, val: 24, test: 10}"
+    for other in ("train.num_epochs=8", wider):
+        assert plan_of(SMALL, other).calls("target")[1] > plain.calls("target")[1]
+    noisy = ("models.target_model=sim:world?noise=0.1",)
+    assert (
+        plan_of(SMALL, *noisy, "evaluation.gate=paired").calls("target")[1] > plan_of(SMALL, *noisy).calls("target")[1]
+    )
+
+
+def test_money_follows_the_prices_and_an_unknown_price_says_so() -> None:
+    plan = plan_of(SMALL, "models.target_model=openai:gpt-4o-mini", "models.optimizer_model=vllm:x")
+    low, high = plan.usd["target"] or (0, 0)
+    assert 0 < low < high < 10
+    assert plan.usd["optimizer"] is None
+    lines = "\n".join(plan_lines(plan))
+    assert "optimizer unknown" in lines
+    assert "estimate" in lines
+
+
+def test_fewer_workers_take_longer() -> None:
+    model = "models.target_model=openai:gpt-4o-mini"
+    wide, narrow = plan_of(SMALL, model), plan_of(SMALL, model, "hardware.workers=1")
+    assert narrow.seconds[0] > wide.seconds[0]
+    assert narrow.seconds[1] > wide.seconds[1]
+
+
+def test_the_command_needs_no_key_and_calls_nobody(tmp_path: Path) -> None:
+    with sim_server() as (server, url):
+        done = skillopt("plan", "--config", str(SIM), *over_http(url), "--target-seconds", "2", cwd=tmp_path)
+        assert server.requests.total() == 0
+    assert done.returncode == 0, done.stderr
+    assert "Steps: 16 in 4 epochs over 48 train, 40 val, 60 test items" in done.stdout
+    assert "gate: 0–" in done.stdout
+    assert "target calls of 2 s, 8 at once" in done.stdout
+    assert list(tmp_path.iterdir()) == [], "nothing is written"
+
+
+def test_the_end_of_a_run_shows_plan_and_real_figures(tmp_path: Path) -> None:
+    done = skillopt("train", "--config", str(SIM), SMALL, "train.num_epochs=1", f"env.output_root={tmp_path}")
+    assert "Planned (estimate) → real: target calls " in done.stdout
+    assert "Planned (estimate)" in next(tmp_path.rglob("report.html")).read_text()

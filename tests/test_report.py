@@ -1,0 +1,248 @@
+"""Text from models, tasks and endpoints is shown as text: it runs nothing, moves no cursor and hides nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import unicodedata
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from skillopt.cli import main
+from skillopt.report.console import result_lines, watching
+from skillopt.report.html import write_report
+from skillopt.report.text import dollars, printable, score
+from skillopt.run.directory import RunDirectory
+from skillopt.run.events import Event
+from skillopt.run.files import read_json, write_json
+from support import train_sim
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</pre></style></title><img src=x onerror=alert(1)>",
+    "\"' onmouseover='alert(1)' x=\"",
+    "&lt;b&gt; &#60;i&#62;",
+    "<!-- comment -->",
+    "\x1b[31mred\x1b[2J\x1b]0;title\x07",
+    "\u202eright to left\u200f\u2066",
+    "\u200bzero\u200dwidth\ufeff",
+    "back\b\b\b\rover",
+    "\x9b31m\x85",
+    "[red]markup[/red] [link=http://x]click[/link] [/]",
+    "{0} {summary} %s",
+]
+ALL = " ".join(HOSTILE)
+HARMLESS = "plain words"
+
+FREE_TEXT = {"text", "anchor", "section", "rationale", "pattern", "benchmark", "stop_reason", "reason", "error", "lost"}
+FREE_TEXT |= {"path", "target", "optimizer", "name", "notes.init_skill", "notes.schedule"}
+FREE_LISTS = {"trajectory_ids", "persistent_failures"}
+
+
+def inject(value: Any, text: str) -> Any:
+    """The record with `text` in every place that a model, a task, an endpoint or a user writes to."""
+    if isinstance(value, list):
+        return [inject(inner, text) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    out = {key: inject(inner, text) for key, inner in value.items()}
+    for key, inner in value.items():
+        if key in FREE_TEXT and isinstance(inner, str):
+            out[key] = text
+        elif key in FREE_LISTS:
+            out[key] = [text, text]
+        elif key == "set_aside":
+            out[key] = {text: text}
+    return out
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, list[Event]]:
+    """A real run, small, and its events."""
+    events: list[Event] = []
+    result = train_sim(
+        tmp_path_factory.mktemp("report"),
+        "train.num_epochs=2",
+        "train.batch_size=6",
+        "env.options={rules: 5, train: 12, val: 8, test: 6}",
+        listeners=[events.append],
+    )
+    return RunDirectory(result.path), events
+
+
+def report_with(trained: RunDirectory, folder: Path, text: str) -> str:
+    shutil.copytree(trained.root, folder)
+    run = RunDirectory(folder)
+    for path in (run.history, run.summary, run.config_json):
+        write_json(path, inject(read_json(path), text))
+    run.best_skill.write_bytes(f"# Skill\n\n{text}\n".encode())
+    write_report(run)
+    return run.report.read_bytes().decode()
+
+
+class Tags(HTMLParser):
+    """The markup of a page without its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, list[str]]] = []
+        self.seen = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, [name for name, _ in attrs]))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append((f"/{tag}", []))
+
+    def handle_comment(self, data: str) -> None:
+        self.tags.append(("comment", []))
+
+    def handle_data(self, data: str) -> None:
+        self.seen += data
+
+
+def unprintable(text: str, allowed: str = "\n\t") -> set[str]:
+    return {c for c in text if unicodedata.category(c)[0] == "C" and c not in allowed}
+
+
+# The HTML report
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, ALL], ids=[*(f"text{n}" for n in range(len(HOSTILE))), "all"])
+def test_hostile_text_adds_no_markup_to_the_report(
+    trained: tuple[RunDirectory, list[Event]], tmp_path: Path, text: str
+) -> None:
+    clean = Tags(report_with(trained[0], tmp_path / "clean", HARMLESS))
+    page = report_with(trained[0], tmp_path / "hostile", text)
+    hostile = Tags(page)
+    assert hostile.tags == clean.tags
+    assert printable(text) in hostile.seen
+    assert not unprintable(page)
+
+
+def test_the_report_holds_no_script_and_nothing_from_elsewhere(
+    trained: tuple[RunDirectory, list[Event]], tmp_path: Path
+) -> None:
+    page = report_with(trained[0], tmp_path / "run", ALL)
+    names = {tag for tag, _ in Tags(page).tags}
+    assert not names & {"script", "img", "iframe", "object", "embed", "link", "form", "a", "base"}
+    assert not [
+        attr for _, attrs in Tags(page).tags for attr in attrs if attr.startswith("on") or attr in {"src", "href"}
+    ]
+
+
+def test_plots_are_well_formed_whatever_the_run_says(trained: tuple[RunDirectory, list[Event]], tmp_path: Path) -> None:
+    from xml.etree import ElementTree
+
+    report_with(trained[0], tmp_path / "run", ALL)
+    plots = sorted((tmp_path / "run" / "plots").glob("*.svg"))
+    assert plots
+    for plot in plots:
+        assert ElementTree.parse(plot).getroot().tag.endswith("svg")
+
+
+def test_a_report_of_an_unfinished_run_can_be_written(
+    trained: tuple[RunDirectory, list[Event]], tmp_path: Path
+) -> None:
+    shutil.copytree(trained[0].root, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    write_json(run.history, [])
+    summary = read_json(run.summary)
+    for side in ("initial", "best"):
+        summary[side]["test"] = None
+    write_json(run.summary, {**summary, "status": "stopped", "stop_reason": "interrupted"})
+    write_report(run)
+    assert "stopped (interrupted)" in Tags(run.report.read_text(encoding="utf-8")).seen
+
+
+# The console
+
+
+def told(events: list[Event], *, terminal: bool) -> str:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=400, color_system="truecolor" if terminal else None)
+    with watching(console) as listener:
+        for event in events:
+            listener(event)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, ALL], ids=[*(f"text{n}" for n in range(len(HOSTILE))), "all"])
+@pytest.mark.parametrize("terminal", [False, True], ids=["plain", "terminal"])
+def test_hostile_text_is_inert_on_the_console(
+    trained: tuple[RunDirectory, list[Event]], text: str, terminal: bool
+) -> None:
+    events = [Event(kind=e.kind, step=e.step, epoch=e.epoch, data=inject(e.data, text)) for e in trained[1]]
+    shown = told(events, terminal=terminal)
+    assert printable(text) in shown
+    assert not unprintable(shown, allowed="\n\t\r\x1b" if terminal else "\n\t")
+    if terminal:
+        for escape in ("\x1b[31mred", "\x1b[2J", "\x1b]0;", "\x1b]8;"):
+            assert escape not in shown
+
+
+def test_a_run_is_told_in_the_form_that_people_know(trained: tuple[RunDirectory, list[Event]]) -> None:
+    lines = told(trained[1], terminal=False).splitlines()
+    steps = [line for line in lines if line.startswith("[Step 1/4] ")]
+    assert steps[0] == "[Step 1/4] Rollout: 6 items, 8 workers..."
+    assert steps[1].startswith("[Step 1/4] Score: 0.")
+    assert steps[1].endswith(" → Reflect...")
+    assert re.match(r"\[Step 1/4\] \d+ edit patches generated", steps[2])
+    assert "edits (lr=4, cosine → 3.6)" in steps[3]
+    assert steps[4].startswith("[Step 1/4] Gate: ")
+
+
+def test_a_wrong_command_line_is_repeated_without_its_escapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text("train: {}")
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--config", str(tmp_path / "c.yaml"), "train.\x1b[2J[red]\u202e=1"])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "unknown key 'train.\\u001b[2J[red]\\u202e'" in said
+    assert not unprintable(said)
+
+
+def test_the_result_can_be_printed_whatever_the_items_are_called(trained: tuple[RunDirectory, list[Event]]) -> None:
+    lines = result_lines(inject(read_json(trained[0].summary), ALL))
+    assert not unprintable(printable("\n".join(lines)))
+
+
+# Text
+
+
+@given(st.text())
+def test_printable_text_hides_nothing_and_is_left_alone_the_second_time(text: str) -> None:
+    shown = printable(text)
+    assert not unprintable(shown)
+    assert printable(shown) == shown
+    if not unprintable(text):
+        assert shown == text
+
+
+def test_what_is_made_visible_can_be_told_apart() -> None:
+    assert printable("a\x1bb\u202ec\ud800\n\t\u00e9\u4e2d") == "a\\u001bb\\u202ec\\ud800\n\t\u00e9\u4e2d"
+
+
+def test_numbers_are_short() -> None:
+    assert [score(None), score(0.654), score(1)] == ["–", "0.65", "1.00"]
+    assert [dollars(None), dollars(0), dollars(0.0042), dollars(12.3)] == ["unknown", "$0.00", "$0.0042", "$12.30"]
+
+
+def test_records_keep_their_text_as_it_is(trained: tuple[RunDirectory, list[Event]], tmp_path: Path) -> None:
+    report_with(trained[0], tmp_path / "run", ALL)
+    history = json.loads((tmp_path / "run" / "history.json").read_text(encoding="utf-8"))
+    texts = [edit["text"] for record in history for edit in record["applied"]]
+    assert texts
+    assert set(texts) == {ALL}
