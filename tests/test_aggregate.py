@@ -89,21 +89,7 @@ def test_a_number_a_name_a_sign_a_negation_or_the_order_keeps_edits_apart(a: str
     assert len(pool.edits) + 2 * len(pool.conflicts) == 2
 
 
-WORDS = [
-    "multiply",
-    "the",
-    "a",
-    "code",
-    "date",
-    "for",
-    "maple",
-    "cedar",
-    "topic",
-    "7",
-    "12",
-    "-3",
-    "not",
-]
+WORDS = ["multiply", "the", "a", "code", "date", "for", "maple", "cedar", "topic", "7", "12", "-3", "not"]
 WORDS += ["x1", "Paris", "utc", "kg", "to", "in"]
 """No two of these say the same; tests/test_similarity.py has the words that do."""
 HARMLESS = {"the", "a"}

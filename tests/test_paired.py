@@ -157,6 +157,10 @@ def test_soft_scores_that_all_rise_a_little_are_accepted() -> None:
 
 def test_guidance_that_changes_nothing_is_kept_and_harmful_guidance_is_not() -> None:
     before = {f"{i:02d}": float(i % 2) for i in range(20)}
+    screens = [Screen(sorted(before), before, rule) for rule in ("keep", "strict")]
+    for screen in screens:
+        screen.known = dict(before)
+    assert [screen.lost(sorted(before)) for screen in screens] == [False, True]
     assert duel(before, before.__getitem__, rule="keep") == "accept"
     assert duel(before, lambda i: before[i] * (i > "05"), rule="keep") == "reject"
 

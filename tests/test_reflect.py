@@ -25,7 +25,7 @@ from skillopt.loop.consult import _merged
 from skillopt.loop.reflect import feedback_cause, paraphrased, shared_causes
 from skillopt.loop.select import select
 from skillopt.loop.trainer import Trainer
-from skillopt.models.base import ChatReply, ChatRequest
+from skillopt.models.base import ChatReply, ChatRequest, TransientError
 from skillopt.models.simulated_optimizer import SEALED_RULE
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
@@ -119,6 +119,16 @@ def test_an_env_authors_taxonomy_reaches_the_analysts_and_feedback_stands_in_for
     named = [pattern for patch in patches if patch["source"] == "scorer/feedback" for pattern in patch["patterns"]]
     assert [pattern["name"] for pattern in named] == ["some code of the answer is not right expected"]
     assert spy.asked("deep_reflect"), "the scorer's cause is shared by all failures"
+
+
+def test_a_step_to_which_no_analyst_replies_stops_the_run_whatever_the_scorer_says(tmp_path: Path) -> None:
+    class Down(Spy):
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            raise TransientError("503: down for today")
+
+    config = Config.load(SIM, [f"env.output_root={tmp_path}", "hardware.max_retries=0"])
+    with pytest.raises(Stopped, match=r"no reply from the optimizer.*down for today"):
+        asyncio.run(Trainer(config, env=Taxonomy(config.env), models={"optimizer": Down()}).fit())
 
 
 # Prompts

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from skillopt.config import Config
 from skillopt.dotenv import load_dotenv
 from skillopt.errors import SkillOptError, Stopped
+from skillopt.report.console import open_console
 from skillopt.report.text import printable, ranged, score
 from skillopt.version import __version__
 
@@ -56,16 +56,16 @@ def train(
 
     if resume and fresh:
         raise typer.BadParameter("--resume and --fresh exclude each other")
-    console = Console(soft_wrap=True)
+    console = open_console()
     loaded = load_config(config, overrides, target_model, optimizer_model)
     with watching(console) as listener:
         result = run_training(loaded, listeners=[listener], mode="resume" if resume else "fresh" if fresh else "auto")
     console.print()
     console.print(result_table(result.summary))
     for line in result_lines(result.summary):
-        console.print(printable(line), markup=False, highlight=False)
-    console.print(f"Best skill: {result.path / 'best_skill.md'}", markup=False, highlight=False)
-    console.print(f"Report: {result.path / 'report.html'}", markup=False, highlight=False)
+        console.print(printable(line))
+    console.print(f"Best skill: {result.path / 'best_skill.md'}")
+    console.print(f"Report: {result.path / 'report.html'}")
 
 
 @app.command("eval")
@@ -82,7 +82,7 @@ def evaluate(
     from skillopt.loop.session import read_initial
     from skillopt.report.console import watching
 
-    console = Console(soft_wrap=True)
+    console = open_console()
     loaded = load_config(config, overrides, target_model)
     with watching(console) as listener:
         work = run_evaluation(
@@ -93,10 +93,10 @@ def evaluate(
     console.print(f"{summary['metric']} with its 95 % interval: {ranged(summary['score'], summary['interval'])}")
     if always := summary["majority"]:
         line = f"Always answering {always['answer']!r}: {ranged(always['score'], always['interval'])}"
-        console.print(printable(line), markup=False, highlight=False)
+        console.print(printable(line))
     if "test_reads" in summary:
         console.print(f"The test split has been read {summary['test_reads']} times for this skill's run.")
-    console.print(f"Written: {summary['path']}", markup=False, highlight=False)
+    console.print(f"Written: {summary['path']}")
 
 
 @app.command()
@@ -162,14 +162,14 @@ def compare(
     from skillopt.report.compared import comparison_lines, comparison_table
     from skillopt.report.console import watching
 
-    console = Console(soft_wrap=True)
+    console = open_console()
     loaded = load_config(config, overrides, target_model)
     sides = [find_skill(name, loaded, run) for name in (a, b)]
     with watching(console) as listener:
         result = asyncio.run(run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[listener]))
     console.print(comparison_table(result))
     for line in [*comparison_lines(result), f"Written: {result['path']}"]:
-        console.print(printable(line), markup=False, highlight=False)
+        console.print(printable(line))
 
 
 @app.command()
@@ -186,7 +186,7 @@ def replicate(
     from skillopt.report.compared import replicate_lines, replicate_table
     from skillopt.report.console import watching
 
-    console = Console(soft_wrap=True)
+    console = open_console()
     loaded = load_config(config, overrides, target_model, optimizer_model)
     numbers = range(loaded.train.seed, loaded.train.seed + seeds)
     with watching(console) as listener:
@@ -195,7 +195,7 @@ def replicate(
     console.print()
     console.print(replicate_table(result))
     for line in [*replicate_lines(result), f"Written: {result['path']}"]:
-        console.print(printable(line), markup=False, highlight=False)
+        console.print(printable(line))
 
 
 @app.command()

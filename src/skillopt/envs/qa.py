@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,9 @@ def _read_jsonl(path: Path) -> list[tuple[str, Any]]:
 def _item(where: str, row: Any) -> Item:
     if not isinstance(row, dict):
         raise UserError(f"{where}: must be an object with id, question and answers")
+    for name, value in row.items():
+        if re.search(r"[\ud800-\udfff]", json.dumps([name, value], ensure_ascii=False)):
+            raise UserError(f"{where}: {name!a}: holds half a surrogate pair, which is no text; repair or remove it")
     row = dict(row)
     if isinstance(row.get("id"), int) and not isinstance(row["id"], bool):
         row["id"] = str(row["id"])

@@ -87,8 +87,9 @@ class Screen(Race):
         counted = self.counted(shown)
         seen = {i for i in shown if i in self.known}
         differences = [(self.known[i] if i in seen else 1.0) - self.current[i] for i in counted]
-        margin = math.fsum(differences)
-        return margin + _LENIENCE * math.sqrt(math.fsum(abs(d) for d in differences)) - 1e-9
+        by_chance = math.sqrt(math.fsum(abs(difference) for difference in differences))
+        slack = math.fsum(differences) + _LENIENCE * by_chance
+        return slack - 1e-9 if self.rule == "strict" else slack + 1e-9
 
 
 class _Trial:

@@ -30,11 +30,11 @@ async def reflect(
     ctx.emit("reflect_started", score=score, errors=len(failed(results)))
     with ctx.timed("reflect"):
         shallow = await _propose(analysts, skill, _minibatches(trajectories, ctx), memory, ctx)
+        if shallow and all(patch.unreachable for patch in shallow):
+            raise Stopped(f"reflect: no reply from the optimizer; the last error was: {shallow[-1].lost}")
         shallow += _from_feedback(trajectories, shallow, ctx)
         deep = await _propose(analysts, skill, _deep_minibatches(trajectories, shallow, ctx), memory, ctx)
     patches = shallow + deep
-    if patches and all(patch.unreachable for patch in patches):
-        raise Stopped(f"reflect: no reply from the optimizer; the last error was: {patches[-1].lost}")
     usable = [_usable(patch, number, skill, trajectories, ctx) for number, patch in enumerate(patches)]
     ctx.emit(
         "reflected",
@@ -43,14 +43,9 @@ async def reflect(
         lost=sum(bool(patch.lost) for patch in usable),
         asked_again=sum(len(patch.unusable) - bool(patch.lost and not patch.unreachable) for patch in usable),
         leaks=sum(len(patch.leaks) for patch in usable),
-        deep=[minibatch_pattern(patch) for patch in deep],
+        deep=[next((edit.pattern for edit in patch.edits), patch.id) for patch in deep],
     )
     return usable
-
-
-def minibatch_pattern(patch: Patch) -> str:
-    """What a deep patch looked into, for the log."""
-    return next((edit.pattern for edit in patch.edits), patch.id)
 
 
 async def _propose(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist, fmean, stdev
 
 Samples = tuple[Sequence[float], Sequence[float]]
@@ -111,11 +111,6 @@ def _drawn(samples: Sequence[Samples]) -> float:
         total = math.fsum(_weight(2 * math.fsum(draw.sample(pool, k)) - whole) for pool, k, whole in pools)
         hits += total >= observed - 1e-9
     return (1 + hits) / (1 + _DRAWS)
-
-
-def mean_difference(samples: Mapping[str, Samples]) -> dict[str, float]:
-    """By item: the candidate's mean minus the current skill's."""
-    return {item: fmean(after) - fmean(before) for item, (before, after) in samples.items()}
 
 
 def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:

@@ -166,7 +166,8 @@ def check_url(name: str, url: str) -> None:
 
 def answer(text: str) -> str:
     """The text without the model's thinking; thinking that was cut off leaves nothing."""
-    return _UNFINISHED.sub("", _THINKING.sub("", text))
+    whole = text.encode("utf-8", "replace").decode()  # a reply cut inside an emoji has half a character
+    return _UNFINISHED.sub("", _THINKING.sub("", whole))
 
 
 def _text(content: Any) -> str:

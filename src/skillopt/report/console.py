@@ -15,6 +15,11 @@ from skillopt.report.text import dollars, printable, ranged, score
 from skillopt.run.events import Event, Listener
 
 
+def open_console() -> Console:
+    """A console on which text is text: brackets, emoji codes and numbers in it mean nothing."""
+    return Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
+
+
 @contextmanager
 def watching(console: Console) -> Iterator[Listener]:
     """A listener that shows a run's events for as long as the block lasts."""
@@ -37,7 +42,7 @@ def watching(console: Console) -> Iterator[Listener]:
 
 def _print(console: Console, text: str | None) -> None:
     if text:
-        console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(text))
 
 
 def _advance(progress: Progress, bars: dict[str, TaskID], data: dict[str, Any]) -> None:
