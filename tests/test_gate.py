@@ -329,3 +329,8 @@ def test_a_tenth_of_the_items_and_always_one_may_be_refused(total: int, refused:
     else:
         with pytest.raises(Stopped, match=f"refuses {refused} of {total}"):
             measured(outcomes)
+
+
+def test_a_split_of_which_nothing_is_left_stops_the_run() -> None:
+    with pytest.raises(Stopped, match="refuses 1 of 1 items"):
+        under(Case({"a": "refused"}, {"a": Fraction(0)}, "hard", "strict"), ({}, 1))

@@ -73,6 +73,7 @@ async def paired_gate(
     with ctx.timed("gate"):
         shown = await run_race(candidate.skill, items, race, ctx, tag)
         prefix = race.deciding_prefix()
+        require_few({i: race.refused[i] for i in prefix if i in race.refused}, len(race.order))
         trial = _Trial(candidate.skill, skill, items, race, ctx, tag)
         trial.recorded = [shown[i] for i in prefix if i in shown]
         if race.lost(prefix):
