@@ -42,7 +42,7 @@ def watching(console: Console) -> Iterator[Listener]:
 
 def _print(console: Console, text: str | None) -> None:
     if text:
-        console.print(printable(text))
+        console.print(printable(text), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def _advance(progress: Progress, bars: dict[str, TaskID], data: dict[str, Any]) -> None:
