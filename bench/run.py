@@ -11,13 +11,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BENCHES = {
-    "rulebook": [],
-    "similarity": [],
-    "weather": [],
-    "gate": ["--trials", "100"],
-    "local": [],
-}
+BENCHES = {"rulebook": [], "similarity": [], "weather": [], "gate": ["--trials", "100"], "local": []}
 
 
 def main(names: list[str]) -> int:

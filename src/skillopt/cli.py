@@ -13,6 +13,7 @@ import typer
 from skillopt.config import Config
 from skillopt.dotenv import load_dotenv
 from skillopt.errors import SkillOptError, Stopped
+from skillopt.models_cli import fetch, models_app
 from skillopt.report.console import open_console
 from skillopt.report.text import printable, ranged, score
 from skillopt.version import __version__
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 sim_app = typer.Typer(help="The simulated world: tasks, target and optimizer without a key.", no_args_is_help=True)
 app.add_typer(sim_app, name="sim")
+app.add_typer(models_app, name="models")
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="YAML config file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Override config keys.")]
@@ -39,6 +41,16 @@ OptimizerOption = Annotated[
 def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", optimizer: str = "") -> Config:
     named = [f"models.target_model={target}"] * bool(target) + [f"models.optimizer_model={optimizer}"] * bool(optimizer)
     return Config.load(path, [*(overrides or []), *named])
+
+
+def fetch_weights(config: Config) -> None:
+    """Local models' weights before anything else, with a progress bar; silent where they are here."""
+    from skillopt.loop.session import needs_optimizer
+
+    names = [config.models.target_model] + [config.models.optimizer_model] * needs_optimizer(config)
+    for name in names:
+        if name.startswith("local:"):
+            fetch(name.removeprefix("local:"))
 
 
 @app.command()
@@ -58,6 +70,7 @@ def train(
         raise typer.BadParameter("--resume and --fresh exclude each other")
     console = open_console()
     loaded = load_config(config, overrides, target_model, optimizer_model)
+    fetch_weights(loaded)
     with watching(console) as listener:
         result = run_training(loaded, listeners=[listener], mode="resume" if resume else "fresh" if fresh else "auto")
     console.print()
@@ -84,6 +97,7 @@ def evaluate(
 
     console = open_console()
     loaded = load_config(config, overrides, target_model)
+    fetch_weights(loaded)
     with watching(console) as listener:
         work = run_evaluation(
             loaded, read_initial(str(skill)), split=split, skill_path=skill, listeners=[listener], out=out
@@ -164,6 +178,7 @@ def compare(
 
     console = open_console()
     loaded = load_config(config, overrides, target_model)
+    fetch_weights(loaded)
     sides = [find_skill(name, loaded, run) for name in (a, b)]
     with watching(console) as listener:
         result = asyncio.run(run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[listener]))
@@ -188,6 +203,7 @@ def replicate(
 
     console = open_console()
     loaded = load_config(config, overrides, target_model, optimizer_model)
+    fetch_weights(loaded)
     numbers = range(loaded.train.seed, loaded.train.seed + seeds)
     with watching(console) as listener:
         work = run_seeds(loaded, numbers, lambda own: train_async(own, listeners=[listener]))
