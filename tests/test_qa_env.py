@@ -248,4 +248,14 @@ def test_the_same_question_about_another_context_is_another_task(data: Path) -> 
 
 def test_unknown_scoring_and_options_are_refused(data: Path) -> None:
     assert "known are: exact, f1" in refusal(data, scoring="bleu")
-    assert "env.options: 'rules'" in refusal(data, options={"rules": 3})
+    assert "env.options.rules" in refusal(data, options={"rules": 3})
+    assert "unknown split 'dev'" in refusal(data, options={"limit": {"dev": 3}})
+
+
+def test_a_limit_takes_the_same_number_of_each_type_in_the_old_order() -> None:
+    from skillopt.envs.base import Item
+    from skillopt.envs.qa import take
+
+    items = [Item(id=str(n), question="q", type="ab"[n > 5]) for n in range(12)]
+    assert [item.id for item in take(items, 4)] == ["0", "1", "6", "7"]
+    assert take(items, None) == take(items, 99) == items

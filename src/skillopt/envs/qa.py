@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt.config import EnvConfig
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
@@ -17,17 +18,45 @@ from skillopt.errors import UserError
 from skillopt.skill import Skill
 
 
+class QAOptions(BaseModel):
+    """`env.options` of questions and answers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """Use at most so many items of a split, for a first try on a slice: {train: 40, val: 20}."""
+
+
+def take(items: list[Item], most: int | None) -> list[Item]:
+    """The first `most` items, the same number of each type as far as they go, in their old order."""
+    if most is None or most >= len(items):
+        return items
+    seen: Counter[str] = Counter()
+    rounds = []
+    for place, item in enumerate(items):
+        seen[item.type] += 1
+        rounds.append((seen[item.type], place))
+    kept = {place for _, place in sorted(rounds)[:most]}
+    return [item for place, item in enumerate(items) if place in kept]
+
+
 class QAEnv:
     """The skill is the system prompt, the context and question are the user's message, the reply is scored."""
 
     def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
         if config.scoring not in SCORERS:
             raise UserError(f"env.scoring: unknown '{config.scoring}'; known are: {', '.join(sorted(SCORERS))}")
-        if config.options:
-            raise UserError(f"env.options: '{next(iter(config.options))}' is not known to the qa env; remove it")
+        try:
+            options = QAOptions.model_validate(config.options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UserError(f"env.options.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        if unknown := options.limit.keys() - set(SPLITS):
+            raise UserError(f"env.options.limit: unknown split '{min(unknown)}'; known are: {', '.join(SPLITS)}")
         self.name = config.benchmark or config.name
         self._scorer = SCORERS[config.scoring]
-        self._splits = splits or load_splits(config.split_dir)
+        loaded = splits or load_splits(config.split_dir)
+        self._splits = {split: take(items, options.limit.get(split)) for split, items in loaded.items()}
 
     def items(self, split: str) -> Sequence[Item]:
         return self._splits[split]
