@@ -79,7 +79,8 @@ async def measure(workers: int, prefix_cache: bool, rollouts: int) -> Figures:
     await model.close()
     return Figures(
         rate=rollouts / (ended - loaded), cpu=used / rollouts, start=loaded - started, replies=replies,
-        memory=sum(shared for shared, _ in memory), each=max((own for _, own in memory), default=0),
+        memory=max(shared for shared, _ in memory) + sum(own for _, own in memory),
+        each=max(own for _, own in memory),
     )  # fmt: skip
 
 
@@ -92,13 +93,13 @@ def cpu_of(pid: int) -> float:
 
 
 def memory_of(pid: int) -> tuple[int, int]:
-    """Resident bytes with shared pages counted once over the workers, and those that are not the file's."""
+    """Resident bytes of the mapped weights, which all workers share, and those of the process alone."""
     rollup = Path(f"/proc/{pid}/smaps_rollup")
     if not rollup.exists():
         return 0, 0
     rows = dict(line.split(":", 1) for line in rollup.read_text().splitlines()[1:])
-    kilobytes = {name: int(value.split()[0]) for name, value in rows.items()}
-    return kilobytes["Pss"] * 1024, kilobytes["Anonymous"] * 1024
+    resident, own = (int(rows[name].split()[0]) * 1024 for name in ("Rss", "Anonymous"))
+    return resident - own, own
 
 
 def processor() -> str:
@@ -157,7 +158,7 @@ def page(best: dict[tuple[bool, int], Figures], load: float, same: bool) -> str:
     verdict = "the same" if same else "NOT the same"
     lines += [
         "",
-        "Memory counts pages that workers share, above all the weights, once.",
+        "Memory counts the weights, which all workers share, once.",
         f"The replies were {verdict} in every round and at every number of workers.",
     ]
     return "\n".join(lines)
