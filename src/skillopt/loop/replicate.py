@@ -64,7 +64,7 @@ def report(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "rows": list(rows),
         "mean": {name: fmean(values) for name, values in columns.items()},
-        "interval": {name: seeds_interval(values) for name, values in columns.items()},
+        "interval": {name: _possible(seeds_interval(values), name) for name, values in columns.items()},
         "improved": {split: sum(gain > 0 for gain in values) / len(rows) for split, values in gains.items()},
         "best_seed_by_validation": max(rows, key=lambda row: (row["best_val"], -row["seed"]))["seed"],
     }
@@ -102,3 +102,11 @@ def _folder(config: Config, seeds: Sequence[int]) -> Path:
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
     name = safe_name(config.env.benchmark or config.env.name)
     return Path(config.env.output_root) / "replicates" / name / digest[:8]
+
+
+def _possible(interval: tuple[float, float] | None, name: str) -> tuple[float, float] | None:
+    """Student's t does not know that no score is below 0 or above 1."""
+    if interval is None:
+        return None
+    low = -1.0 if "gain" in name else 0.0
+    return max(low, interval[0]), min(1.0, interval[1])
