@@ -39,7 +39,7 @@ House rules:
 - Urgency is high when money has left the customer's account or a parcel is lost, else low.
 - Two complaints in one ticket: the one that costs the customer money decides.
 """
-ROUNDS = 3
+ROUNDS = 2
 TICKETS = [
     "I was charged twice for order {n} this month, please send one of the payments back.",
     "The app shows error {n} whenever I open my basket on the phone.",
@@ -55,6 +55,8 @@ class Figures:
     rate: float
     cpu: float
     """Seconds of CPU a rollout: what a rollout costs however many share the machine."""
+    others: float
+    """The part of the machine's CPU that other processes used meanwhile."""
     start: float
     memory: int
     each: int
@@ -71,17 +73,27 @@ async def measure(workers: int, prefix_cache: bool, rollouts: int) -> Figures:
     model = LocalModel(NAME, workers=workers, prefix_cache=prefix_cache)
     started = time.perf_counter()
     await asyncio.gather(*(model.chat(request(number, "Say ok.")) for number in range(workers)))
-    loaded, used = time.perf_counter(), sum(map(cpu_of, model.pids))
+    loaded, used, busy = time.perf_counter(), sum(map(cpu_of, model.pids)), busy_cpu()
     replies = await asyncio.gather(*(model.chat(request(number, SKILL)) for number in range(rollouts)))
     ended = time.perf_counter()
-    used = sum(map(cpu_of, model.pids)) - used
+    used, busy = sum(map(cpu_of, model.pids)) - used, busy_cpu() - busy
     memory = [memory_of(pid) for pid in model.pids]
     await model.close()
     return Figures(
         rate=rollouts / (ended - loaded), cpu=used / rollouts, start=loaded - started, replies=replies,
+        others=max(0.0, busy - used) / (ended - loaded) / (os.cpu_count() or 1),
         memory=max(shared for shared, _ in memory) + sum(own for _, own in memory),
         each=max(own for _, own in memory),
     )  # fmt: skip
+
+
+def busy_cpu() -> float:
+    """Seconds that all cores together have worked since the start of the machine."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return 0.0
+    user, nice, system, _idle, _wait, irq, softirq = map(int, stat.read_text().split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_of(pid: int) -> float:
@@ -111,7 +123,6 @@ def processor() -> str:
 
 async def main() -> None:
     weights.resolve(NAME)
-    load = os.getloadavg()[0]
     settings = [(cache, workers) for cache in (True, False) for workers in (1, 2, 4)]
     best: dict[tuple[bool, int], Figures] = {}
     texts: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
@@ -123,10 +134,10 @@ async def main() -> None:
             texts[cache].add(tuple(reply.text for reply in figures.replies))
             if (cache, workers) not in best or figures.rate > best[cache, workers].rate:
                 best[cache, workers] = figures
-    print(page(best, load, all(len(seen) == 1 for seen in texts.values())))
+    print(page(best, all(len(seen) == 1 for seen in texts.values())))
 
 
-def page(best: dict[tuple[bool, int], Figures], load: float, same: bool) -> str:
+def page(best: dict[tuple[bool, int], Figures], same: bool) -> str:
     replies = best[True, 1].replies
     prompt, completion, cached = (
         sum(getattr(reply.usage, field) for reply in replies) / len(replies)
@@ -139,20 +150,21 @@ def page(best: dict[tuple[bool, int], Figures], load: float, same: bool) -> str:
         "are others.",
         "",
         f"- {NAME}, {processor()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"xllamacpp {version('xllamacpp')}; load of the machine before: {load:.1f}",
+        f"xllamacpp {version('xllamacpp')}",
         f"- support tickets: {prompt:.0f} prompt tokens, of which {cached:.0f} are the skill's, and "
         f"{completion:.1f} reply tokens on average",
         "- one thread for each worker; all requests in flight at once; the evaluation of a new skill is included",
-        f"- the best of {ROUNDS} rounds for each setting",
+        f"- the best of {ROUNDS} rounds for each setting; what other processes used of the CPU stands beside it:",
+        "  the less that is, the truer the rate",
         "",
-        "| prefix cache | workers | rollouts | rollouts a second | CPU seconds a rollout "
+        "| prefix cache | workers | rollouts | rollouts a second | CPU seconds a rollout | used by others "
         "| seconds to start | memory, all workers | of it beside the weights, each |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for (cache, workers), figures in best.items():
         lines.append(
             f"| {'on' if cache else 'off'} | {workers} | {len(figures.replies)} | {figures.rate:.2f} "
-            f"| {figures.cpu:.2f} | {figures.start:.1f} "
+            f"| {figures.cpu:.2f} | {figures.others:.0%} | {figures.start:.1f} "
             f"| {figures.memory / 1e6:,.0f} MB | {figures.each / 1e6:,.0f} MB |"
         )
     verdict = "the same" if same else "NOT the same"
