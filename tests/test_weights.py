@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from skillopt.cli.models import models_app
 from skillopt.errors import UserError
 from skillopt.models import weights, weights_fetch
 from skillopt.models.base import FatalError
-from skillopt.models_cli import models_app
 
 PART = 1 << 20
 CONTENT = random.Random(7).randbytes(2 * PART + 12345)

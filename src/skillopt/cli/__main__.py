@@ -1,0 +1,3 @@
+from skillopt.cli import main
+
+main()

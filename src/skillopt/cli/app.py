@@ -1,0 +1,89 @@
+"""What the commands share: the app, options that several take, and how an error ends a command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from skillopt.config import Config
+from skillopt.dotenv import load_dotenv
+from skillopt.errors import SkillOptError, Stopped
+from skillopt.report.text import printable
+from skillopt.version import __version__
+
+app = typer.Typer(
+    help="Train skill documents for frozen LLM agents.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="YAML config file.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Override config keys.")]
+TargetOption = Annotated[
+    str, typer.Option("--target_model", "--target-model", help="provider:model that does the tasks.")
+]
+OptimizerOption = Annotated[
+    str, typer.Option("--optimizer_model", "--optimizer-model", help="provider:model that proposes edits.")
+]
+
+
+def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", optimizer: str = "") -> Config:
+    named = [f"models.target_model={target}"] * bool(target) + [f"models.optimizer_model={optimizer}"] * bool(optimizer)
+    return Config.load(path, [*(overrides or []), *named])
+
+
+def fetch_weights(config: Config) -> None:
+    """Local models' weights before anything else, with a progress bar; silent where they are here."""
+    from skillopt.cli.models import fetch
+    from skillopt.loop.session import needs_optimizer
+
+    names = [config.models.target_model] + [config.models.optimizer_model] * needs_optimizer(config)
+    for name in names:
+        if name.startswith("local:"):
+            fetch(name.removeprefix("local:"))
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    load_dotenv(Path(".env"))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command. Exit codes: 0 done; 2 bad input or an endpoint that refuses; 3 stopped, can go on; 130 Ctrl-C."""
+    sys.exit(_guarded(lambda: app(arguments, standalone_mode=True)))
+
+
+def _guarded(command: Callable[[], Any]) -> int:
+    try:
+        command()
+    except Stopped as stopped:
+        _complain(f"stopped: {stopped}\nEverything paid for is kept; run the same command again to go on.")
+        return 130 if str(stopped) == "interrupted" else 3
+    except SkillOptError as error:
+        _complain(f"error: {error}")
+        return 2
+    except OSError as error:
+        _complain(f"error: {error.filename or ''}: {error.strerror or error}")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _complain(text: str) -> None:
+    print(printable(text), file=sys.stderr)

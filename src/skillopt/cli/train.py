@@ -1,0 +1,113 @@
+"""Training: train, replicate, and what stands before it: plan, doctor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from skillopt.cli.app import ConfigOption, OptimizerOption, Overrides, TargetOption, app, fetch_weights, load_config
+from skillopt.report.console import open_console
+from skillopt.report.text import printable
+
+
+@app.command()
+def train(
+    config: ConfigOption,
+    overrides: Overrides = None,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+    resume: Annotated[bool, typer.Option("--resume", help="Only go on with an unfinished run.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin another run, whatever is there.")] = False,
+) -> None:
+    """Train a skill. The same command again goes on where the run stands."""
+    from skillopt.api import train as run_training
+    from skillopt.report.console import result_lines, result_table, watching
+
+    if resume and fresh:
+        raise typer.BadParameter("--resume and --fresh exclude each other")
+    console = open_console()
+    loaded = load_config(config, overrides, target_model, optimizer_model)
+    fetch_weights(loaded)
+    with watching(console) as listener:
+        result = run_training(loaded, listeners=[listener], mode="resume" if resume else "fresh" if fresh else "auto")
+    console.print()
+    console.print(result_table(result.summary))
+    for line in result_lines(result.summary):
+        console.print(printable(line))
+    console.print(f"Best skill: {result.path / 'best_skill.md'}")
+    console.print(f"Report: {result.path / 'report.html'}")
+
+
+@app.command()
+def replicate(
+    config: ConfigOption,
+    overrides: Overrides = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, from train.seed on.")] = 5,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+) -> None:
+    """Train under several seeds and report mean, interval and share improved. The same command again goes on."""
+    from skillopt.api import train_async
+    from skillopt.loop.replicate import replicate as run_seeds
+    from skillopt.report.compared import replicate_lines, replicate_table
+    from skillopt.report.console import watching
+
+    console = open_console()
+    loaded = load_config(config, overrides, target_model, optimizer_model)
+    fetch_weights(loaded)
+    numbers = range(loaded.train.seed, loaded.train.seed + seeds)
+    with watching(console) as listener:
+        work = run_seeds(loaded, numbers, lambda own: train_async(own, listeners=[listener]))
+        result = asyncio.run(work)
+    console.print()
+    console.print(replicate_table(result))
+    for line in [*replicate_lines(result), f"Written: {result['path']}"]:
+        console.print(printable(line))
+
+
+@app.command()
+def plan(
+    config: ConfigOption,
+    overrides: Overrides = None,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+    target_seconds: Annotated[float | None, typer.Option(help="Seconds that a target call takes.")] = None,
+    optimizer_seconds: Annotated[float | None, typer.Option(help="Seconds that an optimizer call takes.")] = None,
+) -> None:
+    """Say what a training will take, before anything is spent."""
+    from skillopt.envs import open_env
+    from skillopt.envs.base import check_splits
+    from skillopt.loop.plan import plan_run
+    from skillopt.loop.session import read_initial
+    from skillopt.report.planned import plan_lines
+
+    loaded = load_config(config, overrides, target_model, optimizer_model)
+    env = open_env(loaded)
+    check_splits(env)
+    given = {"target": target_seconds, "optimizer": optimizer_seconds}
+    seconds = {role: (value, value) for role, value in given.items() if value is not None}
+    for line in plan_lines(plan_run(loaded, env, read_initial(loaded.train.init_skill), call_seconds=seconds)):
+        print(printable(line))
+
+
+@app.command()
+def doctor(
+    config: ConfigOption,
+    overrides: Overrides = None,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no endpoint; nothing is paid.")] = False,
+) -> None:
+    """Go through the checklist of a training: pass, warn or fail, and the fix. Exit code 1 where a check fails."""
+    from dataclasses import asdict
+
+    from skillopt.loop.doctor import examine
+    from skillopt.report.console import check_line
+
+    checks = asyncio.run(examine(load_config(config, overrides, target_model, optimizer_model), offline=offline))
+    for check in checks:
+        print(printable(check_line(asdict(check))))
+    if any(check.status == "fail" for check in checks):
+        raise typer.Exit(1)

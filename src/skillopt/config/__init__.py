@@ -1,0 +1,31 @@
+"""The config: a pydantic model for each section, YAML with `_base_`, overrides, and the refused anti-patterns."""
+
+from skillopt.config.config import Config
+from skillopt.config.sections import (
+    BudgetConfig,
+    EnvConfig,
+    EvaluationConfig,
+    GradientConfig,
+    HardwareConfig,
+    ModelsConfig,
+    NotesConfig,
+    OptimizerConfig,
+    Price,
+    RoleBudget,
+    TrainConfig,
+)
+
+__all__ = [
+    "BudgetConfig",
+    "Config",
+    "EnvConfig",
+    "EvaluationConfig",
+    "GradientConfig",
+    "HardwareConfig",
+    "ModelsConfig",
+    "NotesConfig",
+    "OptimizerConfig",
+    "Price",
+    "RoleBudget",
+    "TrainConfig",
+]

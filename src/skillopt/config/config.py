@@ -1,0 +1,134 @@
+"""The whole config: loading, errors that name the key, and the refused anti-patterns."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from skillopt.config.sections import (
+    BudgetConfig,
+    EnvConfig,
+    EvaluationConfig,
+    GradientConfig,
+    HardwareConfig,
+    ModelsConfig,
+    NotesConfig,
+    OptimizerConfig,
+    Section,
+    TrainConfig,
+)
+from skillopt.config.tree import move_keys, override, read_tree
+from skillopt.errors import UserError
+from skillopt.keys import refuse_keys
+
+_URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
+
+
+class Config(Section):
+    train: TrainConfig = TrainConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    gradient: GradientConfig = GradientConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    models: ModelsConfig = ModelsConfig()
+    env: EnvConfig = EnvConfig()
+    hardware: HardwareConfig = HardwareConfig()
+    budget: BudgetConfig = BudgetConfig()
+    notes: NotesConfig = NotesConfig()
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
+        """Read a YAML file, its `_base_` files below it and `section.key=value` overrides above it."""
+        path = Path(path)
+        tree = read_tree(path, ())
+        for text in overrides:
+            override(tree, text)
+        return cls.parse(tree, where=str(path))
+
+    @classmethod
+    def parse(cls, tree: Mapping[str, Any], where: str = "config") -> Config:
+        """A config from nested dicts; errors name the key, and the nearest right one."""
+        tree = move_keys(tree)
+        refuse_keys(tree, where)
+        _check_keys(tree, where)
+        try:
+            config = cls.model_validate(tree)
+        except ValidationError as error:
+            raise UserError("\n".join(_explain(where, e) for e in error.errors())) from None
+        config.refuse_anti_patterns(where)
+        return config
+
+    def flat(self) -> dict[str, Any]:
+        """`{"train.num_epochs": 4, …}`; free-form keys (options, prices) stay whole."""
+        tree = self.model_dump(mode="json")
+        return {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
+
+    def identity(self) -> dict[str, Any]:
+        """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
+        free = ("budget.", "notes.", "hardware.")
+        places = {"env.output_root", "env.split_dir", "train.init_skill"}
+        places |= {"gradient.analyst_workers", "gradient.prompts_dir"}
+        for role in ("target", "optimizer"):
+            places |= {f"models.{role}_{key}" for key in ("url", "key_name", "rpm", "tpm")}
+        return {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}
+
+    def refuse_anti_patterns(self, where: str = "config") -> None:
+        """The runs that cannot be trusted are refused before anything is paid."""
+        for wrong, why in self._anti_patterns():
+            if wrong:
+                raise UserError(f"{where}: {why}")
+
+    def _anti_patterns(self) -> Iterator[tuple[bool, str]]:
+        optimizer = self.optimizer
+        yield (
+            not self.evaluation.use_gate,
+            "evaluation.use_gate: a run without a gate accepts edits that make the skill worse; set it to true",
+        )
+        yield (
+            self.train.num_epochs > 1 and not optimizer.use_slow_update,
+            "optimizer.use_slow_update: a run of more than one epoch needs the slow update, or later epochs undo what "
+            "earlier ones won; set it to true, or train.num_epochs to 1",
+        )
+        yield (
+            optimizer.lr_scheduler == "constant" and optimizer.reject_decay == 1,
+            "optimizer.lr_scheduler: constant with reject_decay 1 is a learning rate that cannot change; choose cosine "
+            "or linear, or a reject_decay below 1",
+        )
+        yield (
+            optimizer.min_learning_rate > optimizer.learning_rate,
+            "optimizer.min_learning_rate: is above learning_rate; lower it",
+        )
+        yield (
+            any(_URL_WITH_PASSWORD.search(str(value)) for value in self.flat().values()),
+            "a URL in the config contains a password; keys belong in the environment (see .env.example)",
+        )
+
+
+def _check_keys(tree: Mapping[str, Any], where: str) -> None:
+    sections = Config.model_fields
+    every = [f"{name}.{key}" for name in sections for key in getattr(Config(), name).__class__.model_fields]
+    for name, keys in tree.items():
+        if name not in sections:
+            raise UserError(f"{where}: unknown section '{name}'{_nearest(str(name), list(sections))}")
+        if not isinstance(keys, Mapping):
+            raise UserError(f"{where}: {name}: is a section and needs keys, such as {name}: {{…}}")
+        own = list(getattr(Config(), name).__class__.model_fields)
+        for key in keys:
+            if key not in own:
+                elsewhere = [dotted for dotted in every if dotted.split(".")[1] == key]
+                hint = f"; did you mean '{elsewhere[0]}'?" if elsewhere else _nearest(str(key), own)
+                raise UserError(f"{where}: unknown key '{name}.{key}'{hint}")
+
+
+def _nearest(word: str, choices: list[str]) -> str:
+    near = difflib.get_close_matches(word, choices, n=1, cutoff=0.4)
+    return f"; did you mean '{near[0]}'?" if near else f"; known are: {', '.join(choices)}"
+
+
+def _explain(where: str, error: Any) -> str:
+    dotted = ".".join(str(part) for part in error["loc"])
+    return f"{where}: {dotted}: {error['msg']} (got {error['input']!r})"
