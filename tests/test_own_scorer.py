@@ -279,7 +279,7 @@ def test_another_text_of_the_scorer_is_another_run_and_another_folder_is_not(fol
 
 def test_a_noisy_scorer_and_a_judge_need_the_paired_gate() -> None:
     for env in ({"scoring": "judge"}, {"scoring": "scorer.py:fn", "scoring_options": {"noisy": True}}):
-        with pytest.raises(UserError, match="set evaluation.gate to paired"):
+        with pytest.raises(UserError, match=r"set evaluation\.gate to paired"):
             Config.parse({"env": env})
         assert Config.parse({"env": env, "evaluation": {"gate": "paired"}})
 
