@@ -132,7 +132,7 @@ def test_a_number_a_pair_a_dict_a_score_and_an_async_function_are_all_scores(fol
         Score(hard=1, soft=1),
         Score(hard=0, soft=0.25, feedback="later"),
     ]
-    assert scores(opened(folder, "whole"), "x") == [Score(hard=0, soft=0.5, feedback="as a Score")]
+    assert scores(opened(folder, "whole", timeout=60), "x") == [Score(hard=0, soft=0.5, feedback="as a Score")]
     assert scores(opened(folder, "fields"), "x") == [Score(hard=1, soft=0.7)]
     assert scores(opened(folder, "score", pass_at=0.5), "half") == [Score(hard=1, soft=0.5, feedback="only half of it")]
 
