@@ -228,7 +228,7 @@ def config_of(folder: Path, rows: list[dict[str, Any]]) -> Config:
                 "data": str(folder / "own.jsonl"),
                 "split": {"train": 1, "val": 1, "test": 1},
                 "scoring": f"{folder}/scorer.py:score",
-                "scoring_options": {"timeout": 1},
+                "scoring_options": {"timeout": 60},
                 "output_root": str(folder / "out"),
             },
         }
