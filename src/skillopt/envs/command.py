@@ -45,7 +45,7 @@ class CommandOptions(BaseModel):
     """`{model}` in the command line; for claude-code and codex, the model that they are told to use."""
     args: tuple[str, ...] = ()
     """Further arguments of claude-code or codex."""
-    skill_name: str = Field(default="task-skill", pattern=r"\A[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
+    skill_name: str = Field(default="task-skill", pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
     description: str = "House rules for the tasks of this workspace. Use for every task here."
 
 
