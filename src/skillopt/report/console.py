@@ -112,6 +112,15 @@ class Lines:
     def _gate_decided(self, data: dict[str, Any], event: Event) -> str:
         return f"Gate: {gate_line(data)}"
 
+    def _ablation_started(self, data: dict[str, Any], event: Event) -> str:
+        most = (data["units"] + 1) * data["items"] * data["repeats"]
+        parts = f"{data['units']} parts of version {data['version']}, one at a time, on {data['items']} items"
+        return f"Ablation by {data['by']}: {parts}; at most {most:,} calls (what is in the journal costs nothing)"
+
+    def _part_measured(self, data: dict[str, Any], event: Event) -> str:
+        said = " ".join(data["text"].split())[:60]
+        return f"[{data['number']}/{data['units']}] {data['worth']:+.3f}  {data['name']}: {said}"
+
     def _retrying(self, data: dict[str, Any], event: Event) -> str:
         lost = f"{data['lost']} of {data['items']} items could not be measured"
         return f"{data['stage'].replace('_', ' ').title()}: {lost} ({data['error']}); trying again..."

@@ -11,7 +11,7 @@ from skillopt.report.facts import Change, Facts, cited_ids
 from skillopt.report.failures import GENERAL, StuckItem
 from skillopt.report.funnel import step_funnel
 from skillopt.report.markup import bullets, fold, table, tag, text
-from skillopt.report.text import clipped, score
+from skillopt.report.text import clipped, counted, score
 from skillopt.report.traces import Trace
 from skillopt.skill import Entry
 
@@ -40,7 +40,7 @@ def skill(facts: Facts) -> str:
     for line in facts.lines:
         kind = f'style="--h:{hues[line.step]}"' if line.step else 'class="seed"'
         who = f"step {line.step}, edit {line.entry.edit.id}" if line.entry else "initial skill"
-        step = str(line.step) if line.step else ""
+        step = str(line.step) if line.step else "seed"
         rows.append(
             f'<div {kind} title="{text(who)}"><i>{line.number}</i><em>{step}</em><span>{text(line.text)}</span></div>'
         )
@@ -64,7 +64,7 @@ def changes(facts: Facts) -> str:
 def _change(change: Change, facts: Facts, *, opened: bool) -> str:
     first = change.first
     before, after = first.evidence["before"], first.evidence["after"]
-    what = "guidance of the slow update" if first.kind == "guidance" else f"{len(change.entries)} edits"
+    what = "guidance of the slow update" if first.kind == "guidance" else counted(len(change.entries), "edit")
     gain = f"{score(before)} → {score(after)}"
     title = f"<b>Version {first.version}</b> · step {first.step} · {text(gain)} · {text(what)}"
     proof = [
@@ -99,7 +99,7 @@ def _edit(entry: Entry, facts: Facts) -> str:
     told = [
         f"Why: {edit.rationale}" if edit.rationale else "",
         f"Proposed by {edit.source}; expected impact {edit.impact:.2f}" if edit.source else "",
-        f"Cites {cited} trajectories: {_named(edit.trajectory_ids)}",
+        f"Cites {counted(cited, 'trajectory', 'trajectories')}: {_named(edit.trajectory_ids)}",
     ]
     traces = "".join(_trace(facts.traces[i]) for i in cited_ids(entry) if i in facts.traces)
     return fold(title, bullets(line for line in told if line), traces)
@@ -122,7 +122,7 @@ def failures(facts: Facts) -> str:
         return tag("p", "None." if ended else "Counted when the run has ended.", cls="soft")
     parts = [tag("p", text(GENERAL))]
     for group in facts.failures:
-        title = f"<b>{text(group.pattern)}</b> · {len(group.items)} items"
+        title = f"<b>{text(group.pattern)}</b> · {counted(len(group.items), 'item')}"
         rows = [_stuck(item, facts) for item in group.items]
         head = ("item", "type", "skills tried", "last tried", "last answer", "expected")
         parts.append(fold(title, tag("p", text(group.advice)), table(head, rows, numbers=(2,)), opened=len(parts) <= 3))

@@ -54,6 +54,11 @@ class Facts:
     trouble: str = ""
     """Why there is no provenance; empty where there is."""
 
+    @property
+    def tokens(self) -> dict[int, int]:
+        """The length of each version."""
+        return {number: skill.tokens for number, skill in self.versions.items()}
+
 
 def read_facts(run: RunDirectory) -> Facts:
     """Works for unfinished runs, and for one whose log was altered: it then says so and shows the rest."""

@@ -11,7 +11,7 @@ from skillopt.report.funnel import dropped, funnel
 from skillopt.report.markup import bullets, fold, table, tag, text
 from skillopt.report.planned import planned_rows
 from skillopt.report.plots import heat_plot, progress_plot, rate_plot
-from skillopt.report.text import dollars, duration, ranged, score
+from skillopt.report.text import counted, dollars, duration, ranged, score
 from skillopt.run.summary import ROLES
 from skillopt.version import __version__
 
@@ -37,7 +37,7 @@ def header(facts: Facts) -> str:
                 f"seed {summary['seed']}",
                 f"target {config['models.target_model']}",
                 f"optimizer {config['models.optimizer_model']}",
-                f"{config['train.num_epochs']} epochs",
+                counted(config["train.num_epochs"], "epoch"),
             )
         ),
     ]
@@ -95,7 +95,7 @@ def _measured(summary: Mapping[str, Any]) -> str:
             cells += [text(ranged(value, bounds)), _bar(value, bounds)]
         rows.append(cells)
     head = ("", "validation", "0 to 1", "test", "0 to 1")
-    return tag("h3", "Measured, with 95 % intervals") + table(head, rows)
+    return tag("h3", "Measured, with 95 % intervals") + tag("div", table(head, rows), cls="measured")
 
 
 def _sides(summary: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -122,8 +122,8 @@ def progress(facts: Facts) -> str:
     history, summary = facts.history, facts.summary
     drawn = [
         tag("h3", "Validation score and skill length"),
-        tag("div", progress_plot(history, summary), cls="wide"),
-        tag("div", progress_plot(history, summary, 380), cls="narrow"),
+        tag("div", progress_plot(history, summary, facts.tokens), cls="wide"),
+        tag("div", progress_plot(history, summary, facts.tokens, 380), cls="narrow"),
     ]
     if history:
         drawn += [

@@ -29,7 +29,7 @@ def write_report(run: RunDirectory) -> None:
 def make_plots(facts: Facts, width: float = 960) -> dict[str, str]:
     """The drawings by name, as they stand in the page and in plots/."""
     return {
-        "progress": progress_plot(facts.history, facts.summary, width),
+        "progress": progress_plot(facts.history, facts.summary, facts.tokens, width),
         "learning_rate": rate_plot(facts.history, facts.summary, width),
         "heat_map": heat_plot(facts.heat.only("val"), "Validation items under each version"),
     }

@@ -15,10 +15,18 @@ _LEVELS = 5
 _VERDICTS = (("accept", "accepted"), ("reject", "rejected"), ("indecisive", "indecisive"), ("guidance", "guidance"))
 
 
-def progress_plot(history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], width: float = 960) -> str:
-    """Validation score and skill length over the steps, with every candidate that a gate measured."""
-    scores, lengths, marks = _course(history, summary)
+def progress_plot(
+    history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], tokens: Mapping[int, int], width: float = 960
+) -> str:
+    """Validation score and skill length over the steps, with every candidate that a gate measured.
+
+    `tokens` is the length of each version.
+    """
+    scores, lengths, marks = course(history, summary, tokens)
     last = max(float(summary["plan"]["steps"]["planned"]), scores[-1][0], 1.0)
+    tail = 0.3 + last / 50  # so that the last step has a width, too
+    scores, lengths = ([*course, (course[-1][0] + tail, course[-1][1])] for course in (scores, lengths))
+    last += tail
     tall = 340 if width > 600 else 300
     frame = Frame(width=width, height=tall, x=(0, last), y=_range([y for _, y in scores] + [m[2] for m in marks]))
     longest = max(y for _, y in lengths) * 1.25 or 1
@@ -42,8 +50,8 @@ def progress_plot(history: Sequence[Mapping[str, Any]], summary: Mapping[str, An
     )
 
 
-def _course(
-    history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
+def course(
+    history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], tokens: Mapping[int, int]
 ) -> tuple[list[Point], list[Point], list[tuple[str, float, float, str]]]:
     """The current score, the current length, and the marks `(kind, step, score, what happened)`."""
     scores = [(0.0, float(summary["initial"]["val"]))]
@@ -62,6 +70,7 @@ def _course(
         if guided.get("decision") == "accept":
             after = float(guided["evidence"]["after"])
             scores.append((step, after))
+            lengths.append((step, float(tokens.get(guided["version"], record["skill_tokens"]))))
             marks.append(("guidance", step, after, f"guidance accepted, {score(after)}"))
     return scores, lengths, marks
 

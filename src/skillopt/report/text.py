@@ -36,3 +36,8 @@ def clipped(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     return f"{text[: longest * 2 // 3]} … {text[-longest // 3 :]}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 edit`, `2 edits`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
