@@ -73,7 +73,7 @@ async def ablate(
     skill, version, units = units_of(run, by)
     env = env or open_env(config)
     check_splits(env)
-    folder = RunDirectory(run.root / "ablation")
+    folder = RunDirectory(run.ablation)
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(opened_models(config, models, roles=("target",)))
         stack.enter_context(folder.held())

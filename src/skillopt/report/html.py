@@ -22,7 +22,7 @@ def write_report(run: RunDirectory) -> None:
     facts = read_facts(run)
     for name, drawing in make_plots(facts).items():
         write_atomic(run.plots / f"{name}.svg", standalone(drawing))
-    write_atomic(run.root / "report.md", markdown(facts))
+    write_atomic(run.report_md, markdown(facts))
     write_atomic(run.report, page(facts))
 
 
