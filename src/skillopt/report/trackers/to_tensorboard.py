@@ -46,7 +46,7 @@ class TensorBoard:
 
     def _text(self, tag: str, text: str, step: int) -> None:
         metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
-        tensor = make_tensor_proto([text.encode()], dtype=object)
+        tensor = make_tensor_proto([text.encode()])
         self._add(Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)]), step, 0.0)
 
     def _add(self, summary: Any, step: int, when: float) -> None:
