@@ -15,6 +15,7 @@ from skillopt.report.runs import list_runs
 from skillopt.run.audit import audit
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
+from skillopt.run.state import State
 from skillopt.skill import Edit, PatchLog, Skill, apply_edits
 from support import train_sim
 
@@ -197,13 +198,14 @@ def test_changed_missing_and_cut_files_are_named(copy: RunDirectory) -> None:
 
 
 def test_what_an_interrupted_step_left_is_no_problem(copy: RunDirectory) -> None:
-    state = read_json(copy.state)
+    state = State.read(copy.state)
     entries = list(copy.patch_log.entries())
     last = max(entry.version for entry in entries)
     kept = [entry for entry in entries if entry.version < last]
     size = sum(len(entry.line()) for entry in kept)
-    best = {**state["best"], "version": last - 1}
-    write_json(copy.state, {**state, "version": last - 1, "current": last - 1, "patch_log_size": size, "best": best})
+    state.version = state.current = state.best.version = last - 1
+    state.patch_log_size = size
+    state.write(copy.state)
     copy.write_best(copy.read_skill(last - 1))
     with copy.patch_log.path.open("ab") as file:
         file.write(b'{"seq": 99, "torn')

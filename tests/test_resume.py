@@ -15,7 +15,8 @@ import pytest
 from skillopt.errors import Stopped, UserError
 from skillopt.models.simulated import SimOptions
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json, write_json
+from skillopt.run.files import read_json
+from skillopt.run.state import State
 from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt, train_sim
 
 WIDTH = 4 + 4  # workers and analysts
@@ -125,9 +126,9 @@ def test_a_run_does_not_go_on_under_another_version_or_other_prompts(tmp_path: P
     with pytest.raises(Stopped):
         train_sim(tmp_path, "budget.max_calls=300")
     run = only_run(tmp_path)
-    state = read_json(run.state)
-    state["pins"][pin] = "another"
-    write_json(run.state, state)
+    state = State.read(run.state)
+    state.pins[pin] = "another"
+    state.write(run.state)
     with pytest.raises(UserError, match=f"another {pin}.*--fresh"):
         train_sim(tmp_path)
 

@@ -55,13 +55,26 @@ def blame(
 
 
 @app.command()
-def verify(run: RunArgument) -> None:
-    """Check the patch log's hash chain, and that replaying it gives every version byte for byte. Exit code 1 if not."""
+def verify(
+    run: RunArgument,
+    mend: Annotated[
+        bool, typer.Option("--repair", help="Rebuild what is damaged, from the patch log and the journal.")
+    ] = False,
+) -> None:
+    """Check every file of a run against its checksum, and that the patch log gives every version byte for byte.
+
+    Exit code 1 if not. With --repair, what is damaged is rebuilt or set aside, and the command to go on is told.
+    """
     from skillopt.errors import UserError
     from skillopt.run.audit import audit
     from skillopt.run.directory import RunDirectory
+    from skillopt.run.mend import repair
 
     directory = RunDirectory(run)
+    if mend:
+        with directory.held():
+            for line in repair(directory):
+                print(printable(f"mended  {line}"))
     if not directory.snapshot(0).exists() and not directory.patch_log.path.exists():
         raise UserError(f"{run}: is not a run's folder (it has no skills/skill_v0000.md and no patch_log.jsonl)")
     found = audit(directory)

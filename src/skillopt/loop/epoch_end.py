@@ -25,6 +25,7 @@ async def end_epoch(state: State, history: list[dict[str, Any]], ctx: Context) -
         outcome["meta_skill"] = await _meta_skill(state, history, ctx)
     state.epoch_versions = [*state.epoch_versions, state.current]
     state.epoch = ctx.epoch
+    write_json(ctx.run.epoch_end(state.step), outcome)
     return outcome
 
 

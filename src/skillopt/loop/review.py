@@ -7,18 +7,19 @@ after a crash finds the same decisions.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt.errors import UserError
+from skillopt.errors import Damaged, UserError
 from skillopt.loop.aggregate import Conflict, Pool, Pooled, same_edit
 from skillopt.loop.select import REVIEW
+from skillopt.run.damage import decision_lines, sound_decision
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import append_jsonl, read_json, read_jsonl
+from skillopt.run.files import append_jsonl, digest, read_json, read_jsonl
+from skillopt.run.state import WAY_OUT
 from skillopt.skill import Edit
 from skillopt.skill.document import count_tokens
 from skillopt.skill.edit import unsafe
@@ -77,8 +78,10 @@ def decisions(run: RunDirectory) -> dict[str, Decision]:
     """By conflict. A line that is still being written does not count yet."""
     if not run.decisions.exists():
         return {}
-    *lines, _ = run.decisions.read_text(encoding="utf-8").split("\n")
-    found = [Decision.model_validate(json.loads(line)) for line in lines if line]
+    lines = [line for line in decision_lines(run) if line]
+    if any(not sound_decision(line) for line in lines):
+        raise Damaged(f"{run.decisions}: a line is not what was decided; {WAY_OUT}")
+    found = [Decision.model_validate_json(line) for line in lines]
     return {decision.conflict: decision for decision in found}
 
 
@@ -139,7 +142,8 @@ def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str
 
 
 def write_decisions(run: RunDirectory, made: Sequence[Decision]) -> None:
-    append_jsonl(run.decisions, made)
+    rows = [decision.model_dump(mode="json") for decision in made]
+    append_jsonl(run.decisions, [{**row, "check": digest(row)} for row in rows])
 
 
 def _check_text(text: str, most: int) -> None:

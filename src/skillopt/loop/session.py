@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
-
-import yaml
 
 from skillopt import prompts
 from skillopt.analysts import open_analysts
@@ -23,10 +21,12 @@ from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
 from skillopt.models.prices import price_of
+from skillopt.run.damage import config_text
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import read_text, write_atomic, write_json
 from skillopt.run.journal import Journal
+from skillopt.run.mend import mend
 from skillopt.run.open import find_run, run_name
 from skillopt.run.state import State
 from skillopt.run.summary import ROLES
@@ -141,8 +141,15 @@ async def open_session(
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
     async with opened_models(config, models) as opened, closing_env(env, opened_here):
-        with run.held(), Journal(run.journal) as journal, Events(run.events, tuple(listeners)) as events:
+        with (
+            run.held(),
+            nullcontext(mend(run)) as mended,
+            Journal(run.journal) as journal,
+            Events(run.events, tuple(listeners)) as events,
+        ):
             state = _read_state(run, config)
+            if mended:
+                events.emit("mended", files=mended)
             _write_config(run, config)
             callers, budget, switch = make_callers(config, journal, opened)
             target, optimizer = callers["target"], callers["optimizer"]
@@ -227,10 +234,7 @@ def initial_kind(path: str, skill: Skill) -> str:
 def _read_state(run: RunDirectory, config: Config) -> State | None:
     if not run.state.exists():
         return None
-    try:
-        state = State.read(run.state)
-    except ValueError as error:
-        raise UserError(f"{run.state}: cannot be read ({error}); start another run with --fresh") from None
+    state = State.read(run.state)
     for what, now in pins(config).items():
         then = state.pins.get(what)
         if then != now and state.status != "finished":
@@ -243,5 +247,5 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
 
 def _write_config(run: RunDirectory, config: Config) -> None:
     tree: dict[str, Any] = config.model_dump(mode="json")
-    write_atomic(run.config_yaml, yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
+    write_atomic(run.config_yaml, config_text(tree))
     write_json(run.config_json, config.flat())

@@ -38,6 +38,7 @@ from skillopt.loop.update import update
 from skillopt.models.base import ChatModel
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
+from skillopt.run.seals import seal
 from skillopt.run.state import State
 from skillopt.run.summary import rollouts_paid, summarise, usage
 from skillopt.skill import Skill
@@ -330,4 +331,6 @@ class Trainer:
             baselines=finals.baselines(),
         )
         write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})
+        if state.status != "stopped":  # a stop declares nothing finished
+            seal(self.run, state, self.session.journal.sync())
         state.write(self.run.state)

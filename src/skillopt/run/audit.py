@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from skillopt.errors import Damaged
+from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
 from skillopt.run.state import State
 from skillopt.skill import Entry, PatchLogError, Skill, replay
@@ -24,13 +26,21 @@ class Audit:
 
 
 def audit(run: RunDirectory) -> Audit:
-    """Reads only. What an interrupted step left behind the last finished one is no problem: a resume removes it."""
+    """The patch log with its versions, and every file's checksum. Reads only."""
+    found = _audit_log(run)
+    known = {problem.partition(": ")[0] for problem in found.problems}
+    others = tuple(str(damage) for damage in find_damage(run) if str(damage.path) not in known)
+    return replace(found, problems=(*found.problems, *others))
+
+
+def _audit_log(run: RunDirectory) -> Audit:
+    """What an interrupted step left behind the last finished one is no problem: a resume removes it."""
     entries: list[Entry] = []
     try:
         state = State.read(run.state) if run.state.exists() else None
         entries = _entries(run, state)
         versions = replay(Skill(run.snapshot(0).read_bytes().decode()), entries)
-    except PatchLogError as error:
+    except (PatchLogError, Damaged) as error:
         return Audit(entries=len(entries), versions=0, problems=(str(error),))
     except FileNotFoundError as error:
         return Audit(entries=len(entries), versions=0, problems=(f"{error.filename}: is missing",))

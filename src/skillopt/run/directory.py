@@ -23,6 +23,7 @@ class RunDirectory:
         self.config_json = root / "config.json"
         self.history = root / "history.json"
         self.state = root / "runtime_state.json"
+        self.seals = root / "seals.jsonl"
         self.summary = root / "summary.json"
         self.report = root / "report.html"
         self.report_md = root / "report.md"
@@ -43,6 +44,10 @@ class RunDirectory:
 
     def step(self, step: int) -> Path:
         return self.steps / f"step_{step:04d}"
+
+    def epoch_end(self, step: int) -> Path:
+        """What happened at the end of the epoch whose last step this was; stands in the history, too."""
+        return self.step(step) / "epoch_end.json"
 
     def slow_update(self, epoch: int) -> Path:
         return self.root / "slow_update" / f"epoch_{epoch:02d}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skillopt.run.files import plain
+from skillopt.run.files import plain, torn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,8 @@ class Events:
     def __init__(self, path: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
         self._file = path.open("a", encoding="utf-8") if path else None
         self._listeners = listeners
+        if self._file and path and torn(path):
+            self._file.write("\n")
 
     @property
     def watched(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -36,10 +37,21 @@ def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
     if not text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    if torn(path):
+        text = "\n" + text
     with path.open("a", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+def torn(path: Path) -> bool:
+    """Does a file of lines end in half a line? What is added next must not run into it."""
+    if not path.exists() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def read_json(path: Path) -> Any:
@@ -55,6 +67,29 @@ def read_jsonl(path: Path) -> list[Any]:
 def read_text(path: Path) -> str:
     """The file's text with its line ends as they are."""
     return path.read_bytes().decode("utf-8")
+
+
+def digest(value: Any) -> str:
+    """A checksum of a JSON value, whatever its layout on disk."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_digest(path: Path, size: int | None = None) -> str:
+    """The SHA-256 of a file, or of its first `size` bytes."""
+    with path.open("rb") as file:
+        if size is None:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.sha256(file.read(size)).hexdigest()
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable, so that a power cut does not take back a rename."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from skillopt.errors import UserError
+from skillopt.errors import Damaged, UserError
+from skillopt.run.state import WAY_OUT
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -38,8 +40,39 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (role, stage, model)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE reply_seals (
+        key TEXT NOT NULL, attempt INTEGER NOT NULL, seal TEXT NOT NULL, PRIMARY KEY (key, attempt)
+    ) WITHOUT ROWID;
+    CREATE TABLE total_seals (
+        role TEXT NOT NULL, stage TEXT NOT NULL, model TEXT NOT NULL, seal TEXT NOT NULL,
+        PRIMARY KEY (role, stage, model)
+    ) WITHOUT ROWID;
+    INSERT INTO reply_seals SELECT key, attempt, seal(key, attempt, role, stage, model, turn, reply,
+        prompt_tokens, completion_tokens, cached_tokens) FROM replies;
+    INSERT INTO total_seals SELECT role, stage, model, seal(role, stage, model, calls, first_turns,
+        prompt_tokens, completion_tokens, cached_tokens) FROM totals;
+    CREATE TRIGGER reply_stored AFTER INSERT ON replies BEGIN
+        INSERT INTO reply_seals VALUES (new.key, new.attempt, seal(new.key, new.attempt, new.role, new.stage,
+            new.model, new.turn, new.reply, new.prompt_tokens, new.completion_tokens, new.cached_tokens));
+    END;
+    CREATE TRIGGER total_begun AFTER INSERT ON totals BEGIN
+        INSERT INTO total_seals VALUES (new.role, new.stage, new.model, seal(new.role, new.stage, new.model,
+            new.calls, new.first_turns, new.prompt_tokens, new.completion_tokens, new.cached_tokens));
+    END;
+    CREATE TRIGGER total_grown AFTER UPDATE ON totals BEGIN
+        UPDATE total_seals SET seal=seal(new.role, new.stage, new.model, new.calls, new.first_turns,
+            new.prompt_tokens, new.completion_tokens, new.cached_tokens)
+            WHERE role=new.role AND stage=new.stage AND model=new.model;
+    END;
+    """,
 )
 """Numbered by their place; a journal knows how many it has seen."""
+
+
+def seal(*fields: object) -> str:
+    """A row's checksum, which a trigger stores beside it: SQLite itself does not notice a changed byte in a text."""
+    return hashlib.sha256(json.dumps(fields, default=repr).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +115,12 @@ class Journal:
         self.path = Path(path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.create_function("seal", -1, seal, deterministic=True)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._migrate()
         except sqlite3.DatabaseError as error:
-            raise UserError(f"{path}: the journal cannot be read ({error}); start another run with --fresh") from None
+            raise Damaged(f"{path}: the journal cannot be read ({error}); {WAY_OUT}") from None
 
     def _migrate(self) -> None:
         (seen,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -127,6 +161,12 @@ class Journal:
         rows = self._db.execute("SELECT * FROM totals ORDER BY role, stage, model").fetchall()
         names = list(Total.__dataclass_fields__)
         return [t for row in rows if keep(t := Total(**dict(zip(names, row, strict=True))))]
+
+    def sync(self) -> int:
+        """Every reply so far survives a power cut when this returns; gives how many there are."""
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        (count,) = self._db.execute("SELECT count(*) FROM replies").fetchone()
+        return int(count)
 
     def __enter__(self) -> Journal:
         return self

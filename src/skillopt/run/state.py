@@ -6,8 +6,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt.run.files import read_json, write_json
+from skillopt.errors import Damaged
+from skillopt.run.files import digest, plain, read_json, write_json
 from skillopt.skill import Edit
+
+WAY_OUT = "`skillopt verify RUN --repair` rebuilds what can be rebuilt"
 
 
 class Best(BaseModel):
@@ -50,6 +53,17 @@ class Telemetry(BaseModel):
     """Target rollouts paid when the best score was reached."""
 
 
+class Sealed(BaseModel):
+    """What was on disk when the state was written; see run/seals.py."""
+
+    size: int = 0
+    """Bytes of seals.jsonl that count."""
+    sha256: str = ""
+    """Of those bytes."""
+    replies: int = 0
+    """How many the journal held."""
+
+
 class State(BaseModel):
     """Everything that the next step needs and that is not in a step's own folder."""
 
@@ -88,11 +102,22 @@ class State(BaseModel):
     patch_log_size: int = 0
     status: str = "running"
     stop_reason: str = ""
+    sealed: Sealed = Sealed()
     telemetry: Telemetry = Telemetry()
 
     @classmethod
     def read(cls, path: Path) -> State:
-        return cls.model_validate(read_json(path))
+        """Raises Damaged where the file is not as it was written."""
+        try:
+            body = read_json(path)
+            intact = body.pop("check", "") == digest(body)
+            state = cls.model_validate(body)
+        except (ValueError, AttributeError, RecursionError):
+            raise Damaged(f"{path}: cannot be read; {WAY_OUT}") from None
+        if not intact:
+            raise Damaged(f"{path}: does not fit its checksum; {WAY_OUT}")
+        return state
 
     def write(self, path: Path) -> None:
-        write_json(path, self)
+        body = plain(self)
+        write_json(path, {**body, "check": digest(body)})
