@@ -1,12 +1,12 @@
-"""Whatever byte changes in a run's folder: it does no harm, it is mended, or it is named and nothing is trained on it."""
+"""Whatever byte changes in a run's folder does no harm, is mended, or is named, and nothing is trained on it."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from skillopt.run.state import State
 from support import differing, essence, only_run, skillopt, train_sim
 
 SHORT = ("train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6")
+CASES = int(os.environ.get("SKILLOPT_DAMAGE_CASES", "100"))
 UNREAD = ("events.jsonl", "test_reads.jsonl", "report.html", "report.md", "plots/", "run.lock", "journal.sqlite-shm")
 """What training never reads: logs for people, and pages that are written anew."""
 
@@ -42,13 +43,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunDirectory]:
 
 
 @pytest.fixture
-def copies(runs: dict[str, RunDirectory], tmp_path: Path) -> Iterator[dict[str, RunDirectory]]:
+def copies(runs: dict[str, RunDirectory], tmp_path: Path) -> dict[str, RunDirectory]:
     """Both runs, to be damaged; in folders from which the same command goes on."""
     made = {}
     for name, run in runs.items():
         shutil.copytree(run.root.parent.parent, tmp_path / name)
         made[name] = only_run(tmp_path / name)
-    yield made
+    return made
 
 
 def replies(run: RunDirectory) -> list[tuple[object, ...]]:
@@ -87,9 +88,10 @@ def test_no_flipped_bit_and_no_cut_file_is_trained_on_unseen(
     shutil.copytree(runs[name].root, whole.root)
     go_back(whole)
     sound, paid = essence(whole), replies(whole)
+    unread = (*UNREAD, "summary.json") if name == "stopped" else UNREAD  # a run that goes on writes its summary anew
     draw = random.Random(11)
     outcomes = dict.fromkeys(("harmless", "mended", "refused"), 0)
-    for number in range(150):
+    for number in range(CASES):
         copy = RunDirectory(tmp_path / f"{number}" / whole.root.name)
         shutil.copytree(runs[name].root, copy.root)
         victim = draw.choice([copy.journal] if number % 6 == 0 else files(copy))
@@ -98,27 +100,29 @@ def test_no_flipped_bit_and_no_cut_file_is_trained_on_unseen(
         relative = victim.relative_to(copy.root).as_posix()
         found = find_damage(copy)
         assert all(damage.path == victim for damage in found), (relative, found)
+        refused = ""
         try:
             go_back(copy)
         except Damaged as refusal:
-            assert str(victim) in str(refusal), relative
-            assert "verify RUN --repair" in str(refusal)
-            outcomes["refused"] += 1
-        else:
-            outcomes["mended" if found else "harmless"] += 1
-            if not relative.startswith(UNREAD):
-                left = differing(sound, essence(copy))
-                assert left == [] or victim in {copy.summary, copy.config_yaml, copy.config_json}, (relative, left)
-                assert replies(copy) == paid, relative
-            assert (
-                found or relative.startswith(UNREAD) or before == victim.read_bytes() or _says_the_same(victim, before)
-            )
+            refused = str(refusal)
+        outcomes["refused" if refused else "mended" if found else "harmless"] += 1
+        if refused:
+            assert str(victim) in refused, relative
+            assert f"skillopt verify {copy.root} --repair" in refused
+        elif not relative.startswith(unread):
+            left = differing(sound, essence(copy))
+            assert left == [] or victim in {copy.summary, copy.config_yaml, copy.config_json}, (relative, left)
+            assert replies(copy) == paid, relative
+            gone = not victim.exists()  # it was of an interrupted step
+            assert gone or found or _says_the_same(victim, before), relative
         shutil.rmtree(copy.root.parent)
     assert min(outcomes.values()) > 5, outcomes
 
 
 def _says_the_same(path: Path, before: bytes) -> bool:
     """A changed blank in JSON, or a byte of a journal's page that nothing is stored in."""
+    if path.read_bytes() == before:
+        return True
     if path.suffix == ".json":
         return bool(json.loads(before) == read_json(path))
     return path.name.startswith("journal.sqlite")
@@ -179,7 +183,7 @@ def test_a_run_that_lost_its_journal_is_refused_and_goes_on_after_repair(
     run = copies["stopped"]
     for path in run.root.glob("journal.sqlite*"):
         path.unlink()
-    with pytest.raises(Damaged, match="journal.sqlite: is missing"):
+    with pytest.raises(Damaged, match=r"journal\.sqlite: is missing"):
         train_sim(tmp_path / "stopped", *SHORT)
     assert any("0 sound replies kept" in line for line in repair(run))
     train_sim(tmp_path / "stopped", *SHORT)

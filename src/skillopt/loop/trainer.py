@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from skillopt.analysts.base import Memory, Patch
 from skillopt.config import Config
 from skillopt.envs.base import Env
-from skillopt.errors import SkillOptError, Stopped
+from skillopt.errors import SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.loop.aggregate import Pool, aggregate
 from skillopt.loop.batches import Step, plan_steps
 from skillopt.loop.commit import apply_verdict
@@ -126,6 +127,12 @@ class Trainer:
             except SkillOptError as error:
                 self._stop(error)
                 raise
+            except OSError as error:
+                if not is_disk_trouble(error):
+                    raise
+                stopped = Stopped(disk_trouble(error))
+                self._stop(stopped)
+                raise stopped from error
 
     async def _begin(self) -> None:
         """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""
@@ -173,7 +180,8 @@ class Trainer:
             state = State.read(self.run.state)
             state.status, state.stop_reason = "stopped", str(error)
             self.state = state
-            self._write_state(Finals())
+            with suppress(OSError, sqlite3.Error):  # the disk may be what stopped it; the state before it stands
+                self._write_state(Finals())
         self.base.emit("run_stopped", reason=str(error))
 
     # The parts of a step
@@ -229,6 +237,7 @@ class Trainer:
 
     def _commit(self, work: StepWork, ctx: Context) -> None:
         """Write the step down; the state comes last, and finishes it."""
+        self.run.check_held()
         ctx.emit("gate_decided", **work.verdict.brief())
         state = self.state
         state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
@@ -304,6 +313,7 @@ class Trainer:
 
     def _write_state(self, finals: Finals) -> None:
         """The summary, then the state, which makes it all count."""
+        self.run.check_held()
         state, telemetry = self.state, self.state.telemetry
         telemetry.seconds = self._earlier.seconds + time.monotonic() - self.session.started
         hits = self.base.target.from_journal + self.base.optimizer.from_journal

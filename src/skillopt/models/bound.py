@@ -9,7 +9,7 @@ from typing import Any
 
 from skillopt.errors import Stopped
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, Message, RefusedError, TransientError, Usage
-from skillopt.models.call import Caller
+from skillopt.models.call import Caller, kept
 from skillopt.run.journal import Record
 
 RETRIES = 2
@@ -61,7 +61,8 @@ class BoundChat:
                 return stored
             async with caller.whole_slots:
                 result = await self._tried(work)
-            self._store(key, result)
+            with kept(caller.switch):
+                self._store(key, result)
         return result
 
     async def _tried(self, work: Work) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import random
+import sqlite3
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -30,7 +32,7 @@ from skillopt.models.budget import Budget
 from skillopt.models.limiter import Endpoint, Limiter, Slot, Switch
 from skillopt.run.journal import Journal, Record
 
-__all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all"]
+__all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all", "kept"]
 
 T = TypeVar("T")
 
@@ -196,7 +198,8 @@ class Caller:
                 slot.turned_down(error.retry_after)
             raise
         slot.went_through(asked.stage)
-        self._store(asked, reply)
+        with kept(self.switch):
+            self._store(asked, reply)
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
         return reply
@@ -229,6 +232,17 @@ class Caller:
         if attempt and others >= 3:
             raise RefusedError(f"{tried}, while {others} others were answered: this sample always fails")
         raise TransientError(tried, reached=error.reached)
+
+
+@contextlib.contextmanager
+def kept(switch: Switch) -> Iterator[None]:
+    """A reply that cannot be written down stops everything: whatever else is asked would be paid for and lost, too."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        stopped = Stopped(f"the journal cannot be written ({error}); free some space or make the folder writable again")
+        switch.trip(stopped)
+        raise stopped from error
 
 
 def _wait(error: TransientError, attempt: int) -> float:

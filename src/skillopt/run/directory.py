@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from skillopt.errors import UserError
@@ -41,6 +43,7 @@ class RunDirectory:
         self.evaluations = root / "evaluations"
         self.test_reads = root / "test_reads.jsonl"
         self._lock_path = root / "run.lock"
+        self._lock: int | None = None
 
     def step(self, step: int) -> Path:
         return self.steps / f"step_{step:04d}"
@@ -86,23 +89,42 @@ class RunDirectory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold this run's lock; a second trainer is refused. The lock ends with the process, however it ends."""
+        """Hold this run's lock; a second trainer is refused, and told who holds it.
+
+        The kernel ends the lock with the process, however that ends: what a dead one (or one before a restart of the
+        machine) has left in the file is not looked at, so that no process number can be mistaken for another's.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
         handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                holder = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
+                holder = os.read(handle, 200).decode(errors="replace").strip() or "unknown"
                 raise UserError(
                     f"{self.root}: another trainer (process {holder}) is working on this run; wait for it, stop it, "
                     "or start a separate run with --fresh"
                 ) from None
+            since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
             os.ftruncate(handle, 0)
-            os.write(handle, str(os.getpid()).encode())
+            os.write(handle, f"{os.getpid()} on {socket.gethostname()}, since {since}".encode())
+            self._lock = handle
             yield
         finally:
+            self._lock = None
             os.close(handle)
+
+    def check_held(self) -> None:
+        """Raise where the folder that we hold is no longer there, or another has taken its place."""
+        if self._lock is None:
+            return
+        held = os.fstat(self._lock)
+        there = self._lock_path.stat() if self._lock_path.exists() else None
+        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+            raise UserError(
+                f"{self.root}: the run's folder was removed or replaced while the run was at work; put it back and run "
+                "the same command again, or start a separate run with --fresh"
+            )
 
     def busy(self) -> bool:
         """Is a process at work on this run? Only looks; the lock stays as it is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,9 @@ class Events:
     def emit(self, kind: str, *, step: int = 0, epoch: int = 0, **data: Any) -> None:
         event = Event(kind=kind, step=step, epoch=epoch, data=data, time=round(time.time(), 3))
         if self._file and kind not in FLEETING:
-            self._file.write(json.dumps(event.row(), ensure_ascii=False) + "\n")
-            self._file.flush()
+            with suppress(OSError):  # a full disk stops the run where results are written, not for its log
+                self._file.write(json.dumps(event.row(), ensure_ascii=False) + "\n")
+                self._file.flush()
         for listener in self._listeners:
             listener(event)
 
@@ -60,4 +62,5 @@ class Events:
 
     def __exit__(self, *error: object) -> None:
         if self._file:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()

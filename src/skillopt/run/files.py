@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,11 +17,17 @@ def write_atomic(path: Path, text: str) -> None:
     """Replace `path` by `text` at once; the bytes are on disk before the name is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.tmp")
-    with draft.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()  # on a full disk, half a draft takes the room that the next try needs
+        error.filename = str(path)
+        raise
 
 
 def write_json(path: Path, value: Any) -> None:

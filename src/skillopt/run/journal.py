@@ -68,6 +68,8 @@ MIGRATIONS: tuple[str, ...] = (
     """,
 )
 """Numbered by their place; a journal knows how many it has seen."""
+_DISK = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN")
+"""Errors that tell of the disk, not of the journal."""
 
 
 def seal(*fields: object) -> str:
@@ -120,6 +122,8 @@ class Journal:
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._migrate()
         except sqlite3.DatabaseError as error:
+            if str(getattr(error, "sqlite_errorname", "")).startswith(_DISK):
+                raise UserError(f"{path}: cannot be written ({error}); is the disk full, or read-only?") from None
             raise Damaged(f"{path}: the journal cannot be read ({error}); {WAY_OUT}") from None
 
     def _migrate(self) -> None:

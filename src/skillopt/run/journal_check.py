@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from skillopt.errors import SkillOptError
+from skillopt.errors import Damaged
 from skillopt.run.journal import Journal, seal
 
 _REPLIES = "key, attempt, role, stage, model, turn, reply, prompt_tokens, completion_tokens, cached_tokens"
@@ -35,7 +35,7 @@ def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one f
             (kept,) = db.execute("SELECT count(*) FROM totals").fetchone()
             if not all(sealed) or kept != len(sealed):
                 return "is damaged: its sums of what was paid do not fit their checksums"
-    except (sqlite3.DatabaseError, SkillOptError, UnicodeDecodeError) as error:
+    except (sqlite3.DatabaseError, Damaged, UnicodeDecodeError) as error:
         return f"is damaged ({str(error)[:120]})"
     if replies < least:
         return f"has lost replies: it held {least} when the last step was finished, {replies} are there"

@@ -1,0 +1,139 @@
+"""A disk that is full, read-only or gone: a clear word, the state intact, and the same command goes on."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skillopt.models.simulated import SimOptions
+from skillopt.run.damage import find_damage
+from skillopt.run.directory import RunDirectory
+from skillopt.run.state import State
+from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt, train_sim
+
+SHORT = ["train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6"]
+CONFIG = ["train", "--config", "configs/sim/default.yaml", *SHORT]
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return RunDirectory(train_sim(tmp_path_factory.mktemp("calm"), *SHORT).path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with room for part of a run."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=350k", "tmpfs", str(disk)], capture_output=True, check=False
+        ).returncode
+    )
+    if not mounted:
+        pytest.skip("needs the right to mount")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_stops_the_run_and_room_lets_it_go_on(small_disk: Path, calm: RunDirectory) -> None:
+    done = skillopt(*CONFIG, f"env.output_root={small_disk}")
+    assert done.returncode in {2, 3}, done.stderr
+    assert "space" in done.stderr
+    assert "Traceback" not in done.stderr
+    if only_run(small_disk).state.exists():
+        assert State.read(only_run(small_disk).state).status in {"running", "stopped"}
+    subprocess.run(["mount", "-o", "remount,size=40m", str(small_disk)], check=True)
+    again = skillopt(*CONFIG, f"env.output_root={small_disk}")
+    assert again.returncode == 0, again.stderr
+    assert differing(essence(calm), essence(only_run(small_disk))) == []
+
+
+def limited(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@pytest.mark.parametrize("size", [9_000, 30_000, 70_000])
+def test_a_file_size_limit_stops_the_run_and_a_higher_one_lets_it_go_on(
+    size: int, tmp_path: Path, calm: RunDirectory
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "skillopt.cli", *CONFIG, f"env.output_root={tmp_path}"],
+        capture_output=True, text=True, cwd=REPO, check=False, timeout=120, preexec_fn=lambda: limited(size),
+    )  # fmt: skip
+    assert done.returncode in {2, 3}, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "space" in done.stderr or "full" in done.stderr or "File too large" in done.stderr
+    again = train_sim(tmp_path, *SHORT)
+    assert differing(essence(calm), essence(RunDirectory(again.path))) == []
+
+
+def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path) -> None:
+    if os.geteuid() == 0:  # root may write anywhere but to a read-only mount
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(tmp_path)], check=False).returncode:
+            pytest.skip("needs the right to mount")
+    else:
+        tmp_path.chmod(0o500)
+    try:
+        done = skillopt(*CONFIG, f"env.output_root={tmp_path}")
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["umount", str(tmp_path)], check=True)
+        else:
+            tmp_path.chmod(0o700)
+    assert done.returncode == 2
+    assert str(tmp_path) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_vanishes_is_told_and_half_a_run_is_not_left_in_its_place(tmp_path: Path) -> None:
+    with sim_server(SimOptions(latency=0.02)) as (server, url):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "skillopt.cli", *CONFIG, *over_http(url), f"env.output_root={tmp_path}"],
+            cwd=REPO, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        while server.requests.total() < 15 and process.poll() is None:
+            time.sleep(0.01)
+        shutil.move(only_run(tmp_path).root, tmp_path / "aside")
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 2, told
+    assert "was removed or replaced" in told
+    assert not list((tmp_path / "sim").glob("*/runtime_state.json"))
+
+
+def test_a_second_trainer_is_refused_at_once_and_told_who_the_first_is(tmp_path: Path) -> None:
+    def command(url: str) -> list[str]:
+        return [*CONFIG, *over_http(url), f"env.output_root={tmp_path}"]
+
+    with sim_server(SimOptions(latency=60)) as (server, slow), sim_server() as (_, fast):
+        first = subprocess.Popen(
+            [sys.executable, "-m", "skillopt.cli", *command(slow)],
+            cwd=REPO, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        while not server.requests.total() and first.poll() is None:
+            time.sleep(0.01)
+        second = skillopt(*command(fast))
+        first.kill()
+        first.wait()
+        taken_over = skillopt(*command(fast))
+    assert second.returncode == 2
+    assert f"process {first.pid} on {os.uname().nodename}, since 20" in second.stderr
+    assert taken_over.returncode == 0, taken_over.stderr
+    assert find_damage(only_run(tmp_path)) == []
+
+
+def test_what_a_lock_file_says_from_before_a_restart_keeps_nobody_out(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    (tmp_path / "run.lock").write_text(f"{os.getpid()} on {os.uname().nodename}, since 1999-01-01 00:00:00 +0000")
+    assert not run.busy()
+    with run.held():
+        assert run.busy()
