@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +52,7 @@ def reflect_messages(
         block("known_patterns", "\n".join(f"- {name}: {what}" for name, what in minibatch.known_patterns.items())),
         block("memory", memory.notes),
         block("rejected", "\n".join(_rejected_line(entry.edit) for entry in memory.rejected)),
-        f"Cause to look into: {json.dumps(minibatch.pattern)}" if minibatch.pattern else "",
+        f"Cause to look into: {data_line(minibatch.pattern)}" if minibatch.pattern else "",
         block("trajectories", trajectory_lines(minibatch.trajectories, budget)),
     ]
     user = "\n\n".join(part for part in parts if part)

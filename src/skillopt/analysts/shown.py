@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +15,12 @@ LEAST = 60
 
 
 def block(tag: str, text: str) -> str:
-    return f"<{tag}>\n{text.strip(chr(10))}\n</{tag}>" if text.strip() else ""
+    """A text between tags, which nothing in it can end before its time."""
+    inner = re.sub(rf"<(?=\s*/\s*{tag}\s*>)", r"<\\", text.strip("\n"), flags=re.IGNORECASE)
+    return f"<{tag}>\n{inner}\n</{tag}>" if text.strip() else ""
 
 
-def data_line(row: dict[str, Any]) -> str:
+def data_line(row: dict[str, Any] | str) -> str:
     """One line of JSON; no text in it can end the block that it stands in."""
     return json.dumps(row, ensure_ascii=False).replace("<", "\\u003c")
 

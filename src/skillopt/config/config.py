@@ -27,7 +27,7 @@ from skillopt.config.tree import move_keys, name_command, override, read_tree
 from skillopt.errors import UserError
 from skillopt.keys import refuse_keys
 
-_LATER = ("env.scoring_options", "env.agent", "env.command", "env.agent_options")
+_LATER = ("gradient.review_risky", "env.scoring_options", "env.agent", "env.command", "env.agent_options")
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 
 

@@ -79,6 +79,9 @@ class GradientConfig(Section):
     """llm: the optimizer model orders the edits; local: support, impact, frequency and novelty do."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small) or exemplar (no LLM); several work side by side."""
+    review_risky: bool = False
+    """An edit that brings a URL, a shell command or a request for secrets waits for a person (`skillopt review`) before
+    it can reach the skill; guidance that does so is refused."""
     samples: int = Field(default=1, ge=1, le=16)
     """Replies that are asked for about each minibatch of failures; above 1 the optimizer needs a temperature."""
 

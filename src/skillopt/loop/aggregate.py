@@ -32,6 +32,11 @@ class Conflict(BaseModel):
     b: Edit
     reason: str
 
+    @property
+    def edits(self) -> int:
+        """How many edits it holds back: of a risky one (policy.py) the other side is to leave it out."""
+        return 2 if self.b.text or self.b.op == "delete" else 1
+
 
 class Pool(BaseModel):
     """The step's edits, each once."""

@@ -11,6 +11,7 @@ from skillopt import prompts
 from skillopt.analysts.shown import block, data_line, trim_middle
 from skillopt.envs.base import RolloutError, Trajectory
 from skillopt.loop.context import Context
+from skillopt.loop.policy import new_risk
 from skillopt.loop.rollout import require_most, rollout, scored
 from skillopt.models.base import Schema
 from skillopt.models.call import gather_all
@@ -122,7 +123,14 @@ async def _guidance(skill: Skill, rows: list[Row], trajectories: dict[str, Traje
     prompt = prompts.load("slow_update", ctx.config.gradient.prompts_dir)
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": user}]
     label = f"{ctx.config.train.seed}/slow_update/{ctx.epoch}"
-    return await ask(ctx.optimizer, messages, text_schema("slow_update", "guidance"), _check, label=label)
+
+    def check(value: Any) -> str:
+        guidance = _check(value)
+        if ctx.config.gradient.review_risky and (risk := new_risk(guidance, skill)):
+            raise ValueError(f"guidance holds {risk}")
+        return guidance
+
+    return await ask(ctx.optimizer, messages, text_schema("slow_update", "guidance"), check, label=label)
 
 
 _URGENCY: dict[Class, int] = {"regressed": 0, "persistent_fail": 1, "improved": 2, "stable_success": 3}

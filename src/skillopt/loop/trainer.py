@@ -27,6 +27,7 @@ from skillopt.loop.final import Finals, measure_finals
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.paired import decide
 from skillopt.loop.plan import beside, plan_run
+from skillopt.loop.policy import held_back
 from skillopt.loop.pulse import pulse
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
@@ -218,7 +219,7 @@ class Trainer:
         return pool
 
     def _reviewed(self, pool: Pool, ctx: Context) -> Reviewed:
-        return review(pool, self.run, ctx.step, self.state.reviewed)
+        return review(held_back(pool, self.skill, ctx), self.run, ctx.step, self.state.reviewed)
 
     async def _ranked(
         self, reviewed: Reviewed, patches: list[Patch], rate: float, skill: Skill, ctx: Context
