@@ -1,6 +1,6 @@
 # Two commands do all the set-up: `make quickstart` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test lint format bench clean
+.PHONY: help install quickstart test lint format chaos bench clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -33,6 +33,9 @@ lint: $(STAMP)       ## ruff, strict types, import directions
 format: $(STAMP)     ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+chaos: $(STAMP)      ## kill real trainings 200 times, cut their power and their server; all must end alike
+	$(BIN)/python tests/chaos.py
 
 bench: $(STAMP)      ## measure speed; results are ratios of one run
 	$(BIN)/python bench/run.py
