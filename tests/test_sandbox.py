@@ -216,7 +216,7 @@ def test_only_plain_files_come_back(mode: sandbox.Mode, tmp_path: Path) -> None:
 @needs_namespaces
 def test_many_programs_at_once_stay_apart() -> None:
     async def many() -> list[Outcome]:
-        box = Sandbox(TIGHT, parallel=3)
+        box = Sandbox(TIGHT)
         return await asyncio.gather(*(box.run(f"print({n})") for n in range(8)))
 
     assert [int(done.stdout) for done in asyncio.run(many())] == list(range(8))

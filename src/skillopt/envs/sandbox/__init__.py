@@ -26,6 +26,7 @@ from skillopt.errors import SkillOptError, UserError
 
 Mode = Literal["namespaces", "limits"]
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store")
+_OFFICE = ("/etc/fonts", "/etc/libreoffice", "/var/lib/libreoffice", "/opt")
 _ENDED = {"time": "stopped at the limit of {seconds} s", "memory": "stopped at the limit of {memory_mb} MB of memory"}
 _SIGNALS = {128 + 24: "stopped at the limit of {cpu_seconds} s of CPU time", 128 + 25: "wrote a file over {file_mb} MB"}
 
@@ -64,16 +65,17 @@ class Outcome:
 
 
 class Sandbox:
-    """Runs Python programs, at most `parallel` at once (0: one a core).
+    """Runs Python programs, at most one a core at once. `office` also lets them start an office program: it is shown
+    where that lies, and a /proc with its own processes alone.
 
     `limits` mode is for machines without user namespaces and must be asked for: it keeps the limits and the filter of
     system calls, but the program sees the machine's files.
     """
 
-    def __init__(self, limits: Limits | None = None, *, mode: Mode = "namespaces", parallel: int = 0) -> None:
+    def __init__(self, limits: Limits | None = None, *, mode: Mode = "namespaces", office: bool = False) -> None:
         self.limits = limits or Limits()
         self.mode = mode
-        self._parallel = parallel or os.cpu_count() or 1
+        self._office = office
         self._turns: asyncio.Semaphore | None = None
         require(mode)
 
@@ -82,10 +84,13 @@ class Sandbox:
     ) -> Outcome:
         """Run a program's text beside `files` in a folder of its own; bring back the `wanted` files."""
         if self._turns is None:
-            self._turns = asyncio.Semaphore(self._parallel)
+            self._turns = asyncio.Semaphore(os.cpu_count() or 1)
         async with self._turns:
             with tempfile.TemporaryDirectory(prefix="skillopt-sandbox-") as folder:
-                return await _run(Path(folder), program, files or {}, wanted, self.limits, self.mode)
+                command = _prepared(
+                    Path(folder), program, files or {}, wanted, self.limits, self.mode, office=self._office
+                )
+                return await _run(Path(folder), command, self.limits)
 
 
 def require(mode: Mode) -> None:
@@ -121,7 +126,14 @@ def _tried(mode: Mode) -> str:
 
 
 def _prepared(
-    folder: Path, program: str, files: Mapping[str, bytes], wanted: Sequence[str], limits: Limits, mode: Mode
+    folder: Path,
+    program: str,
+    files: Mapping[str, bytes],
+    wanted: Sequence[str],
+    limits: Limits,
+    mode: Mode,
+    *,
+    office: bool = False,
 ) -> list[str]:
     """Lay out the folder; gives the supervisor's command line."""
     for name in ("in", "out"):
@@ -133,11 +145,12 @@ def _prepared(
         (folder / "in" / name).write_bytes(content)
     spec = {
         "mode": mode,
+        "office": office,
         "folder": str(folder),
         "argv": [sys.executable, "-I", "-B", "program.py"],
         "environment": _environment(),
         "wanted": list(wanted),
-        "read_only": [*_SYSTEM, *_python_folders()],
+        "read_only": [*_SYSTEM, *(_OFFICE if office else ()), *_python_folders()],
         "limits": limits.model_dump(),
     }
     return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), json.dumps(spec)]
@@ -159,10 +172,7 @@ def _python_folders() -> list[str]:
     return sorted(path for path in paths if not home.is_relative_to(path))
 
 
-async def _run(
-    folder: Path, program: str, files: Mapping[str, bytes], wanted: Sequence[str], limits: Limits, mode: Mode
-) -> Outcome:
-    command = _prepared(folder, program, files, wanted, limits, mode)
+async def _run(folder: Path, command: list[str], limits: Limits) -> Outcome:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True

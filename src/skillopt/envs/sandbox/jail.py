@@ -114,11 +114,18 @@ def build(spec: dict[str, Any], folder: int) -> int:
     inside = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
     _copy_in(os.path.join(spec["folder"], "in"), work)
     os.chdir(root)
+    return inside
+
+
+def move_in(spec: dict[str, Any]) -> None:
+    """Make the new root, in which we stand, the only one. Its /proc shows the jail's own processes alone."""
+    if spec["office"]:
+        os.mkdir("proc")
+        libc("mount", b"proc", b"proc", b"proc", _NOSUID | _NODEV, None)
     libc("syscall", _number("pivot_root"), b".", b".")
     libc("umount2", b".", _DETACH)
     os.chdir("/")
     _set_read_only("/", recursive=False)
-    return inside
 
 
 def enter_namespaces() -> None:
@@ -202,6 +209,7 @@ def start_init(spec: dict[str, Any]) -> int:
         return pid
     try:
         libc("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        move_in(spec)
         program = start_program(spec, WORK)
         while True:
             dead, status = os.wait()
@@ -226,7 +234,7 @@ def start_program(spec: dict[str, Any], work: str) -> int:
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-        _forbid()
+        _forbid(spec["office"])
         os.execve(spec["argv"][0], spec["argv"], spec["environment"])  # noqa: S606
     except BaseException as error:
         os.write(2, f"sandbox: {error}\n".encode())
@@ -253,22 +261,25 @@ def _limit(limits: dict[str, int]) -> None:
             resource.setrlimit(kind, (min(most, hard), hard))
 
 
-def _forbid() -> None:
+def _forbid(office: bool) -> None:
     """No new privileges, and a filter of system calls, which every child inherits."""
     libc("prctl", _PR_NO_NEW_PRIVS, 1, 0, 0, 0, needed=False)
     if platform.machine() in _ARCHES and sys.platform == "linux":
-        program = filter_program(platform.machine())
+        program = filter_program(platform.machine(), office)
         code = ctypes.create_string_buffer(program, len(program))
         header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
         libc("prctl", _PR_SET_SECCOMP, 2, header, 0, 0)
 
 
-def filter_program(machine: str) -> bytes:
-    """Classic BPF: another architecture's calls and the listed ones fail, clone may not make a user namespace."""
+def filter_program(machine: str, unix_sockets: bool) -> bytes:
+    """Classic BPF: another architecture's calls and the listed ones fail, clone may not make a user namespace.
+
+    An office program speaks to itself through Unix sockets; in the jail they lead nowhere else.
+    """
     fail, nosys, allow = 0x00050000 | 1, 0x00050000 | 38, 0x7FFF0000
     load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
     numbers = _numbers(machine)
-    clone = numbers.pop("clone")
+    clone, socket = numbers.pop("clone"), numbers.pop("socket")
     code = [
         (load, 0, 0, 4),
         (equal, 1, 0, _ARCHES[machine]),
@@ -281,6 +292,8 @@ def filter_program(machine: str) -> bytes:
     ]
     for number in sorted(numbers.values()):
         code += [(equal, 0, 1, number), (give, 0, 0, fail)]
+    family = 1 if unix_sockets else 0xFFFF
+    code += [(equal, 0, 4, socket), (load, 0, 0, 16), (equal, 0, 1, family), (give, 0, 0, allow), (give, 0, 0, fail)]
     code += [(equal, 0, 3, clone), (load, 0, 0, 16), (any_bit, 0, 1, _NEWUSER), (give, 0, 0, fail), (give, 0, 0, allow)]
     return b"".join(struct.pack("HBBI", *line) for line in code)
 
