@@ -15,7 +15,16 @@ from PIL import Image, ImageDraw, ImageFont
 ROOT = Path(__file__).parent / "mini"
 FIRMS = ("Quill & Anchor Ltd", "Tamsin Glass Works", "Orsel Bicycle Company", "North Fen Dairy", "Lantern Press",
          "Brook Street Bakery", "Halden Rope and Sail", "Marrow Seeds")  # fmt: skip
-PEOPLE = ("Ines Calder", "Otto Frayn", "Mabel Quist", "Rafe Tolland", "Sunniva Berg", "Teo Marsh", "Una Pell", "Wim Daal")
+PEOPLE = (
+    "Ines Calder",
+    "Otto Frayn",
+    "Mabel Quist",
+    "Rafe Tolland",
+    "Sunniva Berg",
+    "Teo Marsh",
+    "Una Pell",
+    "Wim Daal",
+)
 WARES = ("lamp oil", "copper wire", "brown paper", "linseed", "window glass", "cork", "beeswax", "slate")
 MONTHS = ("January", "March", "May", "July", "September", "November")
 PAGES = {"train": 8, "val": 4, "test": 8}
@@ -28,8 +37,19 @@ def invoice(draw: random.Random) -> Page:
     firm, buyer, number = draw.choice(FIRMS), draw.choice(PEOPLE), f"{draw.choice('ABKT')}-{draw.randint(1000, 9999)}"
     wares = [(ware, draw.randint(2, 40), draw.randint(50, 900) / 100) for ware in draw.sample(WARES, 3)]
     total = f"{sum(count * price for _, count, price in wares):.2f}"
-    lines = ["#INVOICE", firm, "", f"Invoice no.: {number}", f"Date: {day(draw)}", f"Bill to: {buyer}", "",
-             "Item              Qty    Price", *(f"{w:<16}{c:>5}{p:>9.2f}" for w, c, p in wares), "", f"TOTAL DUE: {total}"]
+    lines = [
+        "#INVOICE",
+        firm,
+        "",
+        f"Invoice no.: {number}",
+        f"Date: {day(draw)}",
+        f"Bill to: {buyer}",
+        "",
+        "Item              Qty    Price",
+        *(f"{w:<16}{c:>5}{p:>9.2f}" for w, c, p in wares),
+        "",
+        f"TOTAL DUE: {total}",
+    ]
     return lines, [("What is the invoice number?", [number]), ("What is the total due?", [total, f"${total}"])]
 
 
@@ -54,11 +74,18 @@ def letter(draw: random.Random) -> Page:
     lines = [firm, when, "", f"Dear {reader},", "", f"thank you for your order of {count} crates of {ware}.",
              "They will leave our store within a week.", "Please let us know where to send them.", "",
              "Yours sincerely,", sender, "Head of Sales"]  # fmt: skip
-    return lines, [("Who signed the letter?", [sender]), ("How many crates were ordered?", [str(count), f"{count} crates"])]
+    return lines, [
+        ("Who signed the letter?", [sender]),
+        ("How many crates were ordered?", [str(count), f"{count} crates"]),
+    ]
 
 
 def form(draw: random.Random) -> Page:
-    name, badge, room = draw.choice(PEOPLE), str(draw.randint(10_000, 99_999)), f"{draw.randint(1, 9)}.{draw.randint(10, 40)}"
+    name, badge, room = (
+        draw.choice(PEOPLE),
+        str(draw.randint(10_000, 99_999)),
+        f"{draw.randint(1, 9)}.{draw.randint(10, 40)}",
+    )
     mark = draw.choice(("full time", "half time", "guest"))
     boxes = [f"[{'x' if kind == mark else ' '}] {kind}" for kind in ("full time", "half time", "guest")]
     lines = ["#STAFF REGISTRATION", "", f"Name:       {name}", f"Badge no.:  {badge}", f"Room:       {room}",

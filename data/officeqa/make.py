@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (one task a line)
 """Makes mini/: three invented quarterly bulletins of a harbour office, and questions about them: python make.py
 
 Written for this project in OfficeQA's form: long documents with tables, questions whose answers are numbers, dates and

@@ -1,7 +1,7 @@
 """Makes mini/{train,val,test}/items.json from the clues below, byte for byte the same each time: python make.py
 
 Each clue has one document that answers it and four of other clues' documents around it, in SearchQA's published form:
-parts divided by [DOC], a title after [TLE], a passage after [PAR]. All clues and documents were written for this project.
+parts divided by [DOC], a title after [TLE], a passage after [PAR]. All of it was written for this project.
 """
 
 from __future__ import annotations

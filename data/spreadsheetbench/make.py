@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (one task a line)
 """Makes mini/: small workbooks and what is to be done with them: python make.py (needs openpyxl)
 
 Written for this project in SpreadsheetBench's form: an instruction, the cells that count, and for each task two test

@@ -34,6 +34,9 @@ class SearchQAEnv(QAEnv):
 
     def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
         options = read_options(SearchQAOptions, config.options)
+        if not splits and config.split_dir and not (Path(config.split_dir) / "train").is_dir():
+            hint = "run `skillopt data prepare searchqa`, or take configs/searchqa/mini.yaml"
+            raise UserError(f"env.split_dir: '{config.split_dir}' has no train/ folder; {hint}")
         loaded = splits or load_splits(config.split_dir)
         cut = {
             split: [
