@@ -8,7 +8,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,8 @@ class GameEnv:
         recipe, game = field(item, "recipe"), field(item, "game")
         if bool(recipe) == bool(game):
             raise UserError(f"item '{item.id}': needs either game (a file) or recipe")
-        known = json.dumps(recipe, sort_keys=True).encode() if recipe else self.file(item).read_bytes()
-        return GameItem.model_validate({**item.model_dump(), "digest": hashlib.sha256(known).hexdigest()[:16]})
+        known = made_of(self.package, recipe).name if recipe else _hash(self.file(item).read_bytes())
+        return GameItem.model_validate({**item.model_dump(), "digest": known})
 
     def file(self, item: Item) -> Path:
         """The file that an item names."""
@@ -106,10 +106,9 @@ class GameEnv:
         recipe = field(item, "recipe")
         if not recipe:
             return self.file(item)
-        assert isinstance(item, GameItem)
-        folder = cache() / self.package / item.digest
+        folder = made_of(self.package, recipe)
         path = folder / f"game{self.suffix}"
-        async with self._making.setdefault(item.digest, asyncio.Lock()):
+        async with self._making.setdefault(folder.name, asyncio.Lock()):
             if not path.exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 facts = await self.pool.build({**recipe, "plan": False}, path)
@@ -182,10 +181,14 @@ def read_action(reply: str, commands: Sequence[str]) -> str:
     return max(inside, key=len) if inside else said[:200]
 
 
-def cache() -> Path:
-    """Where games that were made of recipes are kept."""
+def made_of(package: str, recipe: Mapping[str, Any]) -> Path:
+    """The folder in the user's cache where the game of a recipe is kept."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "skillopt" / "games"
+    return Path(root) / "skillopt" / "games" / package / _hash(json.dumps(recipe, sort_keys=True).encode())
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 class TextWorldEnv(GameEnv):

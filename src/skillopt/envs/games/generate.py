@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.envs.base import SPLITS
+from skillopt.envs.games.env import made_of
 from skillopt.envs.games.pool import GameError, GamePool
 from skillopt.envs.rows import write_splits
 from skillopt.errors import UserError
@@ -62,12 +63,11 @@ async def _one(pool: GamePool, engine: str, number: int, split: str, out: Path, 
         goal = facts["objective"].strip()
         question = f"Your task is to: {goal}." if engine == "alfworld" else goal
         row = {"id": f"{engine}-{number}", "question": question, "type": kind, "walkthrough": facts["walkthrough"]}
-        if not files:
-            return row | {"recipe": recipe}
-        place = out / _official(engine, split, facts, number)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(folder, place)
-        return row | {"game": str((place / path.name).relative_to(out))}
+        place = out / _official(engine, split, facts, number) if files else made_of(engine, recipe)
+        if not place.exists():  # a recipe's game may be there from before
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(folder, place)
+        return row | ({"game": str((place / path.name).relative_to(out))} if files else {"recipe": recipe})
     except GameError:
         return None
     finally:
