@@ -78,7 +78,9 @@ class GradientConfig(Section):
     rank: Literal["local", "llm"] = "local"
     """llm: the optimizer model orders the edits; local: support, impact, frequency and novelty do."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
-    """Who proposes edits."""
+    """Who proposes edits: llm, brief (an LLM that is small) or exemplar (no LLM); several work side by side."""
+    samples: int = Field(default=1, ge=1, le=16)
+    """Replies that are asked for about each minibatch of failures; above 1 the optimizer needs a temperature."""
 
 
 class EvaluationConfig(Section):
