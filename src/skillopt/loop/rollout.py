@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from skillopt.envs.base import Item, RolloutError, ScorerError, Trajectory, score_output
 from skillopt.errors import Stopped
 from skillopt.loop.context import Context
-from skillopt.models.base import ChatReply, Message, RefusedError, TransientError
+from skillopt.models.base import Message, RefusedError, Schema, TransientError
 from skillopt.models.bound import BoundChat
 from skillopt.models.call import gather_all
+from skillopt.models.structured import Answer, ask
 from skillopt.skill import Skill
 
 
@@ -42,8 +43,8 @@ async def roll_out_one(
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
     chat = BoundChat(ctx.target, label=label, stage=stage)
 
-    async def judge(messages: Sequence[Message]) -> ChatReply:
-        return await ctx.optimizer(messages, stage="judge", label=f"{label}/judge")
+    async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> Answer[Any]:
+        return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
 
     identity: dict[str, Any] = {"id": f"{tag}-{number:03d}", "item_id": item.id, "skill_hash": skill.hash}
     try:
