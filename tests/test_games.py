@@ -216,7 +216,7 @@ def test_bad_items_are_refused_with_their_place(tmp_path: Path) -> None:
     assert "needs either game (a file) or recipe" in refusal({"question": "Win."})
     assert "leads out of" in refusal({"question": "Win.", "game": "../../etc/passwd"})
     assert "is not in" in refusal({"question": "Win.", "game": "none.z8"})
-    assert "question: is missing or empty" in refusal({"question": ""})
+    assert "question must not be empty" in refusal({"question": ""})
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item, Score
 from skillopt.envs.qa import QAEnv
-from skillopt.envs.rows import field, read_splits
+from skillopt.envs.rows import field, read_rows
 from skillopt.envs.scoring import extract_answer
 from skillopt.errors import UserError
 
@@ -41,7 +41,7 @@ class ReasoningGymEnv(QAEnv):
 
     def __init__(self, config: EnvConfig) -> None:
         library()
-        super().__init__(config, read_splits(config.split_dir, ("family", "entry"), HOW_TO_GET))
+        super().__init__(config, read_rows(config.split_dir, ("family", "entry"), HOW_TO_GET))
 
     def score(self, item: Item, output: str) -> Score:
         return score_answer(str(field(item, "family")), field(item, "entry"), extract_answer(output))
