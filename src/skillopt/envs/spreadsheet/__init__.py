@@ -93,7 +93,7 @@ class SpreadsheetEnv(QAEnv):
         """No program: the workbook stays as it was."""
         return ""
 
-    async def score(self, item: Item, output: str) -> Score:  # type: ignore[override]
+    async def score(self, item: Item, output: str) -> Score:
         """Run the program on each workbook and compare."""
         program = program_of(output)
         problems = []
