@@ -109,6 +109,8 @@ class GameEnv:
             return self.file(item)
         folder = made_of(self.package, recipe)
         path = folder / f"game{self.suffix}"
+        if path.exists():
+            return path
         async with self._making.setdefault(folder.name, asyncio.Lock()):
             if not path.exists():
                 folder.mkdir(parents=True, exist_ok=True)
