@@ -46,6 +46,10 @@ class SimulatedPlayer(SimulatedModel):
 
     def optimizer_json(self, request: ChatRequest, key: str) -> dict[str, Any]:
         assert request.schema is not None
+        if request.schema.name == "slow_update":
+            return {"guidance": "Keep to the order of the goal's instructions."}
+        if request.schema.name == "meta_skill":
+            return {"memory": "- Games are lost where a verb has no rule."}
         if request.schema.name not in {"reflect", "deep_reflect"}:
             return super().optimizer_json(request, key)
         prompt = "\n".join(str(message["content"]) for message in request.messages)

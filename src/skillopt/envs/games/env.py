@@ -70,6 +70,7 @@ class GameEnv:
         self.require()
         self.options = checked(GameOptions, config.options, "env.options")
         self.name = config.benchmark or config.name
+        self.turns = self.options.steps
         self._root = Path(config.split_dir)
         how = f"make games with `skillopt data generate {self.package} --out FOLDER`, or take the mini config"
         read = read_rows(config.split_dir, (), how)
