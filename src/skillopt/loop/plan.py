@@ -29,9 +29,9 @@ Range = tuple[float, float]
 EDIT_TOKENS = 40
 """An edit's length, for the estimate of how the skill grows."""
 REPLY_TOKENS = {"target": 256, "optimizer": 1500}
+"""A long reply, for the estimate; a model that is told to think may use all that it may."""
 TURN_TOKENS = 60
 """What one turn of a game adds to the prompts after it."""
-"""A long reply, for the estimate; a model that is told to think may use all that it may."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
 """What one call takes where nobody says better."""
 _SAMPLE = 100
