@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ async def generate(engine: str, sizes: dict[str, int], seed: int, out: Path, *, 
     """Write a split folder of games, each proven to be winnable. `files` also leaves the games themselves there."""
     pool = GamePool(engine)
     counts = {}
+    work = tempfile.TemporaryDirectory(prefix="skillopt-games-")
     try:
         numbers = iter(range(seed * 100_000, (seed + 1) * 100_000))
         seen: set[str] = set()
@@ -37,7 +39,9 @@ async def generate(engine: str, sizes: dict[str, int], seed: int, out: Path, *, 
             rows: list[dict[str, Any]] = []
             while len(rows) < sizes[split]:
                 batch = [next(numbers) for _ in range(min(8, sizes[split] - len(rows)))]
-                made = await asyncio.gather(*(_one(pool, engine, n, split, out, files) for n in batch))
+                made = await asyncio.gather(
+                    *(_one(pool, engine, n, split, out, Path(work.name) / str(n), files) for n in batch)
+                )
                 for row in made:
                     if row and row["question"] + str(row["walkthrough"]) not in seen and len(rows) < sizes[split]:
                         seen.add(row["question"] + str(row["walkthrough"]))
@@ -48,13 +52,15 @@ async def generate(engine: str, sizes: dict[str, int], seed: int, out: Path, *, 
         raise UserError("generate: too few different games; ask for fewer") from None
     finally:
         pool.close()
+        work.cleanup()
     return counts
 
 
-async def _one(pool: GamePool, engine: str, number: int, split: str, out: Path, files: bool) -> dict[str, Any] | None:
+async def _one(
+    pool: GamePool, engine: str, number: int, split: str, out: Path, folder: Path, files: bool
+) -> dict[str, Any] | None:
     """An item, or None for a game that turned out unwinnable."""
-    folder = out / "making" / str(number)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir()
     recipe, suffix = _recipe(engine, number)
     path = folder / f"game{suffix}"
     try:
@@ -72,8 +78,6 @@ async def _one(pool: GamePool, engine: str, number: int, split: str, out: Path, 
         return None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if folder.parent.is_dir() and not any(folder.parent.iterdir()):
-            folder.parent.rmdir()
 
 
 def _recipe(engine: str, number: int) -> tuple[dict[str, Any], str]:
