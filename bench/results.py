@@ -50,7 +50,7 @@ def row(path: Path, name: str) -> str | None:
     if summary["status"] != "finished":
         return None
     config = json.loads((path.parent / "config.json").read_text())
-    sizes = "/".join(str(n) for n in _sizes(path.parent, config))
+    sizes = "/".join(str(n) for n in _sizes(config))
     baselines = summary.get("baselines") or {}
     steps = summary["steps"]
     return (
@@ -61,7 +61,7 @@ def row(path: Path, name: str) -> str | None:
     )
 
 
-def _sizes(run: Path, config: dict[str, Any]) -> list[int]:
+def _sizes(config: dict[str, Any]) -> list[int]:
     limits = (config.get("env.options") or {}).get("limit", {})
     found = []
     for split in ("train", "val", "test"):

@@ -155,6 +155,7 @@ def test_episodes_run_side_by_side_and_do_not_disturb_each_other(games: TextWorl
 
 
 @needs_textworld
+@pytest.mark.timeout(900)  # the first time, 24 games are made
 def test_a_skill_learns_the_rules_that_win_the_games(tmp_path: Path) -> None:
     config = Config.load(REPO / "configs" / "textworld" / "mini.yaml", [f"env.output_root={tmp_path}"])
     result = asyncio.run(Trainer(config).fit())
