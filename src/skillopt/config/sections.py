@@ -227,6 +227,19 @@ class BudgetConfig(Section):
     """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 
 
+class TrackersConfig(Section):
+    use: tuple[Literal["tensorboard", "mlflow", "wandb", "otel"], ...] = ()
+    """Where else a run is told, as it happens; `trackers: [mlflow]` for short. Each is an extra of its own name."""
+    project: str = Field(default="skillopt", min_length=1)
+    """What runs are filed under: the experiment of mlflow, the project of wandb, the service of otel."""
+    mlflow_uri: str = ""
+    """MLflow's tracking server; empty for files in the run's folder."""
+    wandb_mode: Literal["offline", "online"] = "offline"
+    """offline writes into the run's folder, for `wandb sync`; online sends, with the key of `wandb login`."""
+    otel_endpoint: str = ""
+    """OTLP over HTTP, such as http://127.0.0.1:4318; empty: OTEL_EXPORTER_OTLP_ENDPOINT, else a file in the run."""
+
+
 class NotesConfig(Section):
     init_skill: str = ""
     """Why this initial skill."""
