@@ -11,6 +11,7 @@ from typing import Any
 
 from skillopt.config import Config
 from skillopt.envs.base import Env
+from skillopt.loop.underway import Underway
 from skillopt.models.call import Caller
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Events
@@ -30,6 +31,10 @@ class Context:
     """How many steps the run has in all."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By stage; telemetry only."""
+    underway: Underway = field(default_factory=Underway)
+    """Work that was started beside the loop."""
+    later: bool = False
+    """Nothing waits for this work yet: its calls take the places that others leave free."""
 
     def at(self, epoch: int, step: int) -> Context:
         return replace(self, epoch=epoch, step=step, seconds={})

@@ -11,6 +11,7 @@ from skillopt.loop.baselines import majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured
 from skillopt.loop.statistics import interval, wilson
+from skillopt.models.call import gather_all
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.state import State
@@ -93,14 +94,15 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     """
     finals = Finals()
     initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
-    if not ctx.target.deterministic:
-        finals.measured["val_remeasured"] = await evaluate("val", "remeasured", best)
-    finals.measured["test_initial"] = await evaluate("test", "initial", initial)
-    changed = best.hash != initial.hash
-    finals.measured["test_best"] = await evaluate("test", "best", best) if changed else finals.measured["test_initial"]
+    wanted = [] if ctx.target.deterministic else [("val", "remeasured", best)]
+    wanted += [("test", "initial", initial)]
+    wanted += [("test", "best", best)] if best.hash != initial.hash else []
     if ctx.config.evaluation.baselines:
+        wanted += [(split, "no_skill", Skill("")) for split in ("val", "test")]
         for split in ("val", "test"):
-            finals.measured[f"{split}_no_skill"] = await evaluate(split, "no_skill", Skill(""))
             always = majority(ctx.env, split, ctx.config.evaluation.metric)
             finals.majority |= {split: always} if always else {}
+    measured = await gather_all(evaluate(*one) for one in wanted)
+    finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
+    finals.measured.setdefault("test_best", finals.measured["test_initial"])
     return finals

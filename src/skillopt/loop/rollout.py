@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from skillopt.envs.base import Item, RolloutError, Trajectory
@@ -20,18 +21,44 @@ async def rollout(
 
     `tag` names the purpose: it labels fresh samples and begins the trajectories' ids. Without it, it is the step's.
     """
-    tag = tag or f"{ctx.step:04d}"
-    done = 0
+    with ctx.timed(stage):
+        return await Rollouts(skill, items, ctx, tag=tag, stage=stage).all()
 
-    async def one(number: int, item: Item) -> Trajectory | RolloutError:
-        nonlocal done
-        result = await roll_out_one(skill, item, ctx, tag=tag, number=number, stage=stage)
-        done += 1
-        ctx.emit("progress", stage=stage, done=done, total=len(items))
+
+class Rollouts:
+    """A batch under way: its results one by one in the order of their ids as they come, or all of them at once."""
+
+    def __init__(
+        self, skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
+    ) -> None:
+        self.skill = skill
+        self.items = items
+        self.quiet = False
+        """Tells nobody of its progress: begun before it is known whether it is wanted."""
+        self._tag = tag or f"{ctx.step:04d}"
+        self._stage = stage
+        self._done = 0
+        work = (self._one(number, item, ctx) for number, item in enumerate(items))
+        self._tasks = [ctx.underway.start(one) for one in work]
+
+    async def _one(self, number: int, item: Item, ctx: Context) -> Trajectory | RolloutError:
+        result = await roll_out_one(self.skill, item, ctx, tag=self._tag, number=number, stage=self._stage)
+        self._done += 1
+        if not self.quiet:
+            ctx.emit("progress", stage=self._stage, done=self._done, total=len(self.items))
         return result
 
-    with ctx.timed(stage):
-        return await gather_all(one(number, item) for number, item in enumerate(items))
+    async def all(self) -> list[Trajectory | RolloutError]:
+        """In the order of the items."""
+        return await gather_all(self._tasks)
+
+    async def __aiter__(self) -> AsyncIterator[Trajectory | RolloutError]:
+        for number in sorted(range(len(self._tasks)), key=lambda number: trajectory_id(self._tag, number)):
+            yield await asyncio.shield(self._tasks[number])
+
+
+def trajectory_id(tag: str, number: int) -> str:
+    return f"{tag}-{number:03d}"
 
 
 async def roll_out_one(
@@ -44,9 +71,9 @@ async def roll_out_one(
     async def chat(messages: Sequence[Message]) -> ChatReply:
         nonlocal turn
         turn += 1
-        return await ctx.target(messages, stage=stage, label=f"{label}/{turn}", turn=turn)
+        return await ctx.target(messages, stage=stage, label=f"{label}/{turn}", turn=turn, later=ctx.later)
 
-    identity: dict[str, Any] = {"id": f"{tag}-{number:03d}", "item_id": item.id, "skill_hash": skill.hash}
+    identity: dict[str, Any] = {"id": trajectory_id(tag, number), "item_id": item.id, "skill_hash": skill.hash}
     try:
         episode = await ctx.env.run(item, skill, chat)
     except RefusedError as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from skillopt.loop.plan import beside, plan_run
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
 from skillopt.loop.review import Reviewed, file_conflicts, review
-from skillopt.loop.rollout import failed, require_most, rollout
+from skillopt.loop.rollout import Rollouts, failed
 from skillopt.loop.schedule import decayed_rate, scheduled_rate
 from skillopt.loop.select import Ranked, select
 from skillopt.loop.session import Mode, Session, initial_kind, open_session, pins
@@ -37,6 +38,7 @@ from skillopt.loop.update import update
 from skillopt.models.base import ChatModel
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
+from skillopt.run.history import History
 from skillopt.run.state import State
 from skillopt.run.summary import rollouts_paid, summarise, usage
 from skillopt.skill import Skill
@@ -69,6 +71,10 @@ class Trainer:
         self._models = models
         self._listeners = listeners
         self._mode = mode
+        self._baseline: asyncio.Task[Measured] | None = None
+        """The initial skill's validation, while it is under way."""
+        self._ahead: Rollouts | None = None
+        """The next step's rollouts, where they could be begun before it."""
         self.started = False
 
     async def fit(self) -> Result:
@@ -78,16 +84,17 @@ class Trainer:
             for epoch, steps in enumerate(self.plan, 1):
                 for step in self._left(steps):
                     ctx, skill, rates = self.base.at(epoch, step.number), self.skill, self._rates(step)
-                    results = await rollout(skill, self._batch(step, ctx), ctx)
-                    patches = await reflect(skill, self._checked(results), self._memory(), ctx)
+                    rollouts = self._rollouts(step, skill, ctx)
+                    patches = await reflect(skill, rollouts, self._memory(), ctx)
                     pool = await self._merged(aggregate(patches), patches, skill, ctx)
                     reviewed = self._reviewed(pool, ctx)
                     ranked = await self._ranked(reviewed, patches, rates["used"], skill, ctx)
                     candidate = update(skill, ranked, ctx)
-                    verdict = await decide(skill, candidate, self.state.val, ctx)
+                    verdict = await decide(skill, candidate, await self._val(), ctx)
                     credited = await credit(skill, candidate, verdict, self.state.val, ctx)
+                    results = self._checked(await rollouts.all())
                     work = StepWork(step, skill, rates, results, patches, reviewed, ranked, credited)
-                    self._commit(work, ctx)
+                    await self._commit(work, ctx)
                 if self.state.epoch < epoch and not self._out_of_patience():
                     await self._end_epoch(epoch)
             return await self._finish()
@@ -111,18 +118,23 @@ class Trainer:
         async with opened as session:
             self.session: Session = session
             self.plan = plan_steps(session.ctx.env.items("train"), self.config.train)
-            self.base = session.base(sum(len(steps) for steps in self.plan))
+            self._steps = [step for steps in self.plan for step in steps]
+            self.base = session.base(len(self._steps))
             self.run = session.ctx.run
             self.forecast = plan_run(self.config, session.ctx.env, session.initial_skill)
             self.state = session.state or State(pins=pins(self.config))
-            self.history: list[dict[str, Any]] = []
+            self.history = History(self.run.history)
             self.started = True
             self._earlier = self.state.telemetry.model_copy()
             try:
                 yield
             except SkillOptError as error:
+                session.switch.trip(error)
+                await self.base.underway.settle()
                 self._stop(error)
                 raise
+            finally:
+                await self.base.underway.settle()
 
     async def _begin(self) -> None:
         """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""
@@ -148,7 +160,7 @@ class Trainer:
             run.roll_back(
                 step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
             )
-            self.history = [r for r in read_json(run.history) if r["step"] <= state.step] if state.step else []
+            self.history.roll_back(state.step, run.step)
             self.skill = run.read_skill(state.current)
             return
         self.skill = self.session.initial_skill
@@ -157,14 +169,29 @@ class Trainer:
         run.write_best(self.skill)
         run.conflicts.parent.mkdir(exist_ok=True)
         write_atomic(run.conflicts, "")
-        measured = await self._evaluate("val", "initial", self.skill)
-        state.val, state.set_aside = measured.values, measured.set_aside
-        state.initial_val = state.best.val = measured.score
-        state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
-        self._save()
+        self.history.begin()
+        self._baseline = self.base.underway.start(self._evaluate("val", "initial", self.skill, later=True))
+
+    async def _val(self) -> dict[str, float]:
+        """The current skill's validation scores; the initial skill's are measured beside the first rollout."""
+        if self._baseline:
+            await self._baseline
+            self._keep_baseline()
+        return self.state.val
+
+    def _keep_baseline(self) -> None:
+        """From here on there is a run to go on from."""
+        if self._baseline and self._baseline.done() and not self._baseline.exception():
+            measured, self._baseline = self._baseline.result(), None
+            state = self.state
+            state.val, state.set_aside = measured.values, {**state.set_aside, **measured.set_aside}
+            state.initial_val = state.best.val = measured.score
+            state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
+            self._save()
 
     def _stop(self, error: SkillOptError) -> None:
         """The state of the last finished step stands; only say why the run ended."""
+        self._keep_baseline()
         if self.run.state.exists() and self.state.status != "finished":
             state = State.read(self.run.state)
             state.status, state.stop_reason = "stopped", str(error)
@@ -186,13 +213,23 @@ class Trainer:
         scheduled = scheduled_rate(step.number, self.base.steps, self.config.optimizer)
         return {"scheduled": scheduled, "used": decayed_rate(scheduled, self.state.decay, self.config.optimizer)}
 
-    def _batch(self, step: Step, ctx: Context) -> list[Any]:
+    def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
+        """The step's batch under way: begun now, unless it could be begun before."""
         items = [item for item in step.items if item.id not in self.state.set_aside]
         ctx.emit("rollout_started", items=len(items), workers=self.config.hardware.workers)
-        return items
+        begun, self._ahead = self._ahead, None
+        if begun and begun.skill.hash == skill.hash and begun.items == items:
+            return begun
+        return Rollouts(skill, items, ctx)
+
+    def _go_ahead(self, done: int, skill: Skill) -> None:
+        """Begin the rollouts of the step after `done` while the run's files are written and its notes are made."""
+        if done < self.base.steps and not self._out_of_patience():
+            following = self._steps[done]
+            items = [item for item in following.items if item.id not in self.state.set_aside]
+            self._ahead = Rollouts(skill, items, self.base.at(following.epoch, following.number))
 
     def _checked(self, results: list[Any]) -> list[Any]:
-        require_most(results, "rollout")
         refused = {error.item_id: error.error for error in failed(results) if error.refused}
         self.state.set_aside = {**self.state.set_aside, **refused}
         return results
@@ -223,7 +260,7 @@ class Trainer:
             turned_down=reviewed.turned_down,
         )
 
-    def _commit(self, work: StepWork, ctx: Context) -> None:
+    async def _commit(self, work: StepWork, ctx: Context) -> None:
         """Write the step down; the state comes last, and finishes it."""
         ctx.emit("gate_decided", **work.verdict.brief())
         state = self.state
@@ -231,19 +268,20 @@ class Trainer:
         apply_verdict(state, work.skill, work.candidate, work.verdict, ctx)
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
+        self.skill = work.candidate.skill if work.verdict.accepted else work.skill
+        if work.step is not self.plan[ctx.epoch - 1][-1]:  # at an epoch's end the slow update may change the skill
+            self._go_ahead(ctx.step, self.skill)
         record = step_record(work, state, self.config.evaluation.metric, self._telemetry(ctx))
-        write_step(self.run, work, record)
+        await asyncio.to_thread(write_step, self.run, work, record)
         file_conflicts(self.run, ctx.step, work.pool.conflicts)
         self.history.append(record)
-        self.skill = work.candidate.skill if work.verdict.accepted else work.skill
         self._save()
         ctx.emit("step_finished", record={k: v for k, v in record.items() if k != "applied"})
 
     async def _end_epoch(self, epoch: int) -> None:
         ctx = self.base.at(epoch, self.state.step)
-        outcome = await end_epoch(self.state, self.history, ctx)
-        if self.history:
-            self.history[-1] = {**self.history[-1], "epoch_end": outcome}
+        outcome = await end_epoch(self.state, self.history.epoch, ctx, self._go_ahead)
+        self.history.amend(epoch_end=outcome)
         self.skill = self.run.read_skill(self.state.current)
         self._save()
         ctx.emit("epoch_finished", outcome=outcome)
@@ -253,17 +291,17 @@ class Trainer:
         return {"seconds": ctx.seconds, "paid_so_far": paid}
 
     def _save(self) -> None:
-        write_json(self.run.history, self.history)
         self.state.status, self.state.stop_reason = "running", ""
         self._write_state(Finals())
 
     # The end
 
-    async def _evaluate(self, split: str, name: str, skill: Skill) -> Measured:
+    async def _evaluate(self, split: str, name: str, skill: Skill, *, later: bool = False) -> Measured:
         """Measure a skill on a split, and leave the items' scores in the run."""
         items = [item for item in self.base.env.items(split) if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
-        measured = await measure(skill, items, self.base, tag=f"{split}-{name}", stage="evaluate")
+        ctx = replace(self.base, later=later)
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate")
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
         write_json(self.run.evaluations / f"{split}_{name}.json", report)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -46,6 +46,7 @@ class _Asked:
     attempt: int
     stage: str
     turn: int
+    later: bool
 
 
 @dataclass(kw_only=True)
@@ -82,11 +83,13 @@ class Caller:
         schema: Schema | None = None,
         attempt: int = 1,
         turn: int = 1,
+        later: bool = False,
     ) -> ChatReply:
         """The reply, from the journal or paid for.
 
         `label` names the purpose of the sample (split, item, step, repeat). A noisy model gives a fresh sample for
-        each; a deterministic one is never asked the same twice, whatever the label.
+        each; a deterministic one is never asked the same twice, whatever the label. A call that nothing waits for yet
+        is sent `later` than those that something does.
         """
         label = "" if self.deterministic else label
         request = ChatRequest(
@@ -107,7 +110,8 @@ class Caller:
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
         self._in_flight[key, attempt] = future
         try:
-            reply = await self._paid(_Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn))
+            asked = _Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn, later=later)
+            reply = await self._paid(asked)
             future.set_result(reply)
             return reply
         except BaseException as error:
@@ -151,7 +155,8 @@ class Caller:
         first, others = 0.0, 0
         for attempt in range(self.hardware.max_retries + 1):
             estimate = self._estimate(asked.request)
-            async with self.limiter.slot(self.switch, tokens=estimate.prompt + estimate.completion) as slot:
+            tokens = estimate.prompt + estimate.completion
+            async with self.limiter.slot(self.switch, tokens=tokens, later=asked.later) as slot:
                 if not attempt:
                     first, others = slot.sent, self._replies
                 try:
@@ -235,7 +240,7 @@ def _reply_from(stored: dict[str, Any]) -> ChatReply:
     return ChatReply(**{**stored, "usage": Usage(**stored["usage"])})
 
 
-async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
     """Run all to their end, then raise the first error: what is in flight is paid for and must be kept."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
