@@ -33,6 +33,9 @@ class TrainConfig(Section):
     """Path of the Markdown file to start from (a seed, or a skill trained before); empty for an empty skill."""
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does."""
+    speculate: bool = False
+    """While the gate runs, begin the next step's rollouts on the likelier verdict: sooner done where workers are to
+    spare, and a wrong guess costs its calls. Changes no result."""
 
 
 class OptimizerConfig(Section):

@@ -10,7 +10,7 @@ from skillopt.loop.context import Context
 from skillopt.loop.meta_skill import meta_skill
 from skillopt.loop.paired import decide
 from skillopt.loop.record import gate_record
-from skillopt.loop.slow_update import Comparison, slow_update
+from skillopt.loop.slow_update import Comparison, begin_comparison, slow_update
 from skillopt.models.structured import Answer
 from skillopt.run.files import write_atomic, write_json, write_jsonl
 from skillopt.run.state import State
@@ -35,6 +35,13 @@ async def end_epoch(
     state.epoch_versions = [*state.epoch_versions, state.current]
     state.epoch = ctx.epoch
     return outcome
+
+
+def look_ahead(state: State, skill: Skill, ctx: Context) -> None:
+    """In an epoch's last step: once the epoch has changed the skill, the slow update will want the one before it."""
+    before = ctx.run.read_skill(state.epoch_versions[-1])
+    if ctx.config.optimizer.use_slow_update and ctx.epoch >= 2 and before.hash != skill.hash:
+        begin_comparison(before, ctx)
 
 
 async def _slow_update(state: State, ctx: Context) -> dict[str, Any]:

@@ -111,11 +111,14 @@ def _target_lines(config: Config, sizes: dict[str, int], batches: list[int], pro
     baseline = sizes["val"] + sizes["test"] if config.evaluation.baselines else 0
     again = 0 if known else sizes["val"]  # the winner is measured again, since its score may be luck
     measured = (sizes["val"] + sizes["test"], sizes["val"] + again + 2 * sizes["test"] + baseline)
+    guessed = sum(batches) if config.train.speculate else 0
+    least = min(least, *batches) if guessed else least
     for stage, calls, phases in (
         ("evaluate", measured, 3 + 2 * bool(baseline)),
         ("rollout", (least, sum(batches)), len(batches)),
         ("gate", (0, gates * _gate_calls(config, sizes["val"], known)), gates),
         ("slow_update", (0, later * compared), later),
+        ("speculate", (0, guessed), len(batches)),
     ):
         yield Line(role="target", stage=stage, calls=calls, phases=phases, prompt=prompt)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from skillopt.envs.base import Item, RolloutError, Trajectory
@@ -22,30 +23,60 @@ async def rollout(
     `tag` names the purpose: it labels fresh samples and begins the trajectories' ids. Without it, it is the step's.
     """
     with ctx.timed(stage):
-        return await Rollouts(skill, items, ctx, tag=tag, stage=stage).all()
+        return await begin(skill, items, ctx, tag=tag, stage=stage).all()
+
+
+def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> Rollouts:
+    """The rollouts, under way: begun now, unless the very same were begun ahead."""
+    ahead = ctx.underway.ahead.pop(tag or f"{ctx.step:04d}", None)
+    if ahead and ahead.is_of(skill, items):
+        ahead.wanted = True
+        return ahead
+    return Rollouts(skill, items, ctx, tag=tag, stage=stage)
+
+
+def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
+    """Begin what the loop will most likely come to, in the places that nothing else needs; it enters no record before
+    the loop asks for it with `begin`."""
+    tag = tag or f"{ctx.step:04d}"
+    known = ctx.underway.ahead.get(tag)
+    if not (known and known.is_of(skill, items)):
+        later = replace(ctx, later=True)
+        ctx.underway.ahead[tag] = Rollouts(skill, items, later, tag=tag, stage=stage, wanted=False)
 
 
 class Rollouts:
     """A batch under way: its results one by one in the order of their ids as they come, or all of them at once."""
 
     def __init__(
-        self, skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
+        self,
+        skill: Skill,
+        items: Sequence[Item],
+        ctx: Context,
+        *,
+        tag: str = "",
+        stage: str = "rollout",
+        wanted: bool = True,
     ) -> None:
-        self.skill = skill
-        self.items = items
-        self.quiet = False
-        """Tells nobody of its progress: begun before it is known whether it is wanted."""
-        self._tag = tag or f"{ctx.step:04d}"
+        self._skill = skill
+        self._items = items
+        self.tag = tag or f"{ctx.step:04d}"
+        self.wanted = wanted
+        """Whether the loop has come to it; before, it tells nobody of its progress."""
         self._stage = stage
         self._done = 0
         work = (self._one(number, item, ctx) for number, item in enumerate(items))
         self._tasks = [ctx.underway.start(one) for one in work]
 
+    def is_of(self, skill: Skill, items: Sequence[Item]) -> bool:
+        return self._skill.hash == skill.hash and [item.id for item in self._items] == [item.id for item in items]
+
     async def _one(self, number: int, item: Item, ctx: Context) -> Trajectory | RolloutError:
-        result = await roll_out_one(self.skill, item, ctx, tag=self._tag, number=number, stage=self._stage)
+        result = await roll_out_one(self._skill, item, ctx, tag=self.tag, number=number, stage=self._stage)
         self._done += 1
-        if not self.quiet:
-            ctx.emit("progress", stage=self._stage, done=self._done, total=len(self.items))
+        if self.wanted:
+            stage = "rollout" if self._stage == "speculate" else self._stage
+            ctx.emit("progress", stage=stage, done=self._done, total=len(self._items))
         return result
 
     async def all(self) -> list[Trajectory | RolloutError]:
@@ -53,7 +84,7 @@ class Rollouts:
         return await gather_all(self._tasks)
 
     async def __aiter__(self) -> AsyncIterator[Trajectory | RolloutError]:
-        for number in sorted(range(len(self._tasks)), key=lambda number: trajectory_id(self._tag, number)):
+        for number in sorted(range(len(self._tasks)), key=lambda number: trajectory_id(self.tag, number)):
             yield await asyncio.shield(self._tasks[number])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from skillopt.analysts.base import Memory, Patch
 from skillopt.config import Config
-from skillopt.envs.base import Env
+from skillopt.envs.base import Env, Item
 from skillopt.errors import SkillOptError, Stopped
 from skillopt.loop.aggregate import Pool, aggregate
 from skillopt.loop.batches import Step, plan_steps
@@ -22,7 +22,7 @@ from skillopt.loop.consult import merge, rank
 from skillopt.loop.context import Context
 from skillopt.loop.credit import credit
 from skillopt.loop.doctor import advice
-from skillopt.loop.epoch_end import end_epoch
+from skillopt.loop.epoch_end import end_epoch, look_ahead
 from skillopt.loop.final import Finals, measure_finals
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.paired import decide
@@ -30,7 +30,7 @@ from skillopt.loop.plan import beside, plan_run
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
 from skillopt.loop.review import Reviewed, file_conflicts, review
-from skillopt.loop.rollout import Rollouts, failed
+from skillopt.loop.rollout import Rollouts, begin, begin_ahead, failed
 from skillopt.loop.schedule import decayed_rate, scheduled_rate
 from skillopt.loop.select import Ranked, select
 from skillopt.loop.session import Mode, Session, initial_kind, open_session, pins
@@ -41,7 +41,7 @@ from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
 from skillopt.run.history import History
 from skillopt.run.state import State
 from skillopt.run.summary import rollouts_paid, summarise, usage
-from skillopt.skill import Skill
+from skillopt.skill import Applied, Skill
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,6 @@ class Trainer:
         self._mode = mode
         self._baseline: asyncio.Task[Measured] | None = None
         """The initial skill's validation, while it is under way."""
-        self._ahead: Rollouts | None = None
-        """The next step's rollouts, where they could be begun before it."""
         self.started = False
 
     async def fit(self) -> Result:
@@ -89,7 +87,7 @@ class Trainer:
                     pool = await self._merged(aggregate(patches), patches, skill, ctx)
                     reviewed = self._reviewed(pool, ctx)
                     ranked = await self._ranked(reviewed, patches, rates["used"], skill, ctx)
-                    candidate = update(skill, ranked, ctx)
+                    candidate = self._speculate(step, skill, update(skill, ranked, ctx))
                     verdict = await decide(skill, candidate, await self._val(), ctx)
                     credited = await credit(skill, candidate, verdict, self.state.val, ctx)
                     results = self._checked(await rollouts.all())
@@ -214,20 +212,33 @@ class Trainer:
         return {"scheduled": scheduled, "used": decayed_rate(scheduled, self.state.decay, self.config.optimizer)}
 
     def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
-        """The step's batch under way: begun now, unless it could be begun before."""
-        items = [item for item in step.items if item.id not in self.state.set_aside]
+        """The step's batch, under way."""
+        items = self._batch(step)
         ctx.emit("rollout_started", items=len(items), workers=self.config.hardware.workers)
-        begun, self._ahead = self._ahead, None
-        if begun and begun.skill.hash == skill.hash and begun.items == items:
-            return begun
-        return Rollouts(skill, items, ctx)
+        rollouts = begin(skill, items, ctx)
+        if self._ends_epoch(step):
+            look_ahead(self.state, skill, ctx)
+        return rollouts
 
-    def _go_ahead(self, done: int, skill: Skill) -> None:
-        """Begin the rollouts of the step after `done` while the run's files are written and its notes are made."""
+    def _batch(self, step: Step) -> list[Item]:
+        return [item for item in step.items if item.id not in self.state.set_aside]
+
+    def _ends_epoch(self, step: Step) -> bool:
+        return step is self.plan[step.epoch - 1][-1]
+
+    def _go_ahead(self, done: int, skill: Skill, stage: str = "rollout") -> None:
+        """Begin the rollouts of the step after `done`, beside the writing of files and notes."""
         if done < self.base.steps and not self._out_of_patience():
-            following = self._steps[done]
-            items = [item for item in following.items if item.id not in self.state.set_aside]
-            self._ahead = Rollouts(skill, items, self.base.at(following.epoch, following.number))
+            step = self._steps[done]
+            begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number), stage=stage)
+
+    def _speculate(self, step: Step, skill: Skill, candidate: Applied) -> Applied:
+        """Bet on the gate's verdict while it runs: most verdicts so far, or at first an accepted candidate."""
+        if self.config.train.speculate and candidate.applied and not self._ends_epoch(step):
+            counts = self.state.counts
+            guess = candidate.skill if counts.accepted * 2 >= counts.run else skill
+            self._go_ahead(step.number, guess, stage="speculate")
+        return candidate
 
     def _checked(self, results: list[Any]) -> list[Any]:
         refused = {error.item_id: error.error for error in failed(results) if error.refused}
@@ -269,7 +280,7 @@ class Trainer:
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
         self.skill = work.candidate.skill if work.verdict.accepted else work.skill
-        if work.step is not self.plan[ctx.epoch - 1][-1]:  # at an epoch's end the slow update may change the skill
+        if not self._ends_epoch(work.step):  # where it does, the slow update may change the skill
             self._go_ahead(ctx.step, self.skill)
         record = step_record(work, state, self.config.evaluation.metric, self._telemetry(ctx))
         await asyncio.to_thread(write_step, self.run, work, record)

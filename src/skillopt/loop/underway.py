@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from skillopt.loop.rollout import Rollouts
 
 T = TypeVar("T")
 
@@ -14,6 +17,8 @@ class Underway:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.ahead: dict[str, Rollouts] = {}
+        """Rollouts that were begun before the loop came to them, by their tag."""
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
