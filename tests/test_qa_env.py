@@ -247,7 +247,7 @@ def test_the_same_question_about_another_context_is_another_task(data: Path) -> 
 
 
 def test_unknown_scoring_and_options_are_refused(data: Path) -> None:
-    assert "known are: exact, f1" in refusal(data, scoring="bleu")
+    assert "known are: anls, choice, contains, exact, f1" in refusal(data, scoring="bleu")
     assert "env.options.rules" in refusal(data, options={"rules": 3})
     assert "unknown split 'dev'" in refusal(data, options={"limit": {"dev": 3}})
 

@@ -14,7 +14,7 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Trajectory, check_splits, data_hash
 from skillopt.errors import UserError
-from skillopt.loop.baselines import majority
+from skillopt.loop.baselines import do_nothing, majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.rollout import mean_score
@@ -57,7 +57,7 @@ async def evaluate(
             ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)
             paid = usage(journal.totals(), budget.cost)["target"]
             seconds = round(time.monotonic() - started, 2)
-            summary = _summary(config, env, skill, split, measured, paid, seconds, skill_path)
+            summary = await _summary(config, env, skill, split, measured, paid, seconds, skill_path)
             if split == "test":
                 summary["test_reads"] = note_read("eval", skill_path, folder, summary["items"], measured.score)
             write_jsonl(folder.root / "trajectories.jsonl", measured.trajectories)
@@ -65,7 +65,7 @@ async def evaluate(
     return summary | {"path": str(folder.root / "eval_summary.json")}
 
 
-def _summary(
+async def _summary(
     config: Config,
     env: Env,
     skill: Skill,
@@ -83,7 +83,8 @@ def _summary(
         "metric": config.evaluation.metric,
         "score": measured.score,
         "interval": interval(list(measured.values.values())),
-        "majority": majority(env, split, config.evaluation.metric),
+        "majority": await majority(env, split, config.evaluation.metric),
+        "do_nothing": await do_nothing(env, split, config.evaluation.metric),
         "hard": mean_score(trajectories, "hard"),
         "soft": mean_score(trajectories, "soft"),
         "items": len(trajectories),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skillopt.envs.base import Score
-from skillopt.loop.baselines import majority
+from skillopt.loop.baselines import do_nothing, majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured
 from skillopt.loop.statistics import interval, wilson
@@ -28,6 +28,8 @@ class Finals:
     measured: dict[str, Measured] = field(default_factory=dict)
     """By split and name: test_initial, test_best, val_remeasured, val_no_skill, test_no_skill."""
     majority: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By split."""
+    do_nothing: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By split."""
 
     def score(self, name: str) -> float | None:
@@ -76,6 +78,8 @@ class Finals:
             found["majority"] = {"answer": self.majority["val"]["answer"]}
             for split, row in self.majority.items():
                 found["majority"] |= {split: row["score"], f"{split}_interval": row["interval"]}
+        for split, row in self.do_nothing.items():
+            found.setdefault("do_nothing", {}).update({split: row["score"], f"{split}_interval": row["interval"]})
         return found
 
 
@@ -90,18 +94,20 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     """The only reading of the test split in a training: the initial and the best skill, and the empty one.
 
     The best skill's validation score is the highest of many noisy ones, so that luck has a part in it; where the
-    target is noisy it is measured once more.
+    target or scorer is noisy it is measured once more.
     """
     finals = Finals()
     initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
-    wanted = [] if ctx.target.deterministic else [("val", "remeasured", best)]
+    wanted = [("val", "remeasured", best)] if ctx.noisy else []
     wanted += [("test", "initial", initial)]
     wanted += [("test", "best", best)] if best.hash != initial.hash else []
     if ctx.config.evaluation.baselines:
         wanted += [(split, "no_skill", Skill("")) for split in ("val", "test")]
         for split in ("val", "test"):
-            always = majority(ctx.env, split, ctx.config.evaluation.metric)
+            always = await majority(ctx.env, split, ctx.config.evaluation.metric)
             finals.majority |= {split: always} if always else {}
+            idle = await do_nothing(ctx.env, split, ctx.config.evaluation.metric)
+            finals.do_nothing |= {split: idle} if idle else {}
     measured = await gather_all(evaluate(*one) for one in wanted)
     finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
     finals.measured.setdefault("test_best", finals.measured["test_initial"])
