@@ -149,8 +149,8 @@ class Caller:
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def _store(self, asked: _Asked, reply: ChatReply) -> None:
-        self.journal.put(
+    async def _store(self, asked: _Asked, reply: ChatReply) -> None:
+        await self.journal.store(
             Record(
                 key=asked.key,
                 attempt=asked.attempt,
@@ -158,7 +158,7 @@ class Caller:
                 stage=asked.stage,
                 model=self.model.name,
                 turn=asked.turn,
-                reply=asdict(reply),
+                reply={**vars(reply), "usage": vars(reply.usage)},
                 prompt_tokens=reply.usage.prompt,
                 completion_tokens=reply.usage.completion,
                 cached_tokens=reply.usage.cached,
@@ -201,7 +201,7 @@ class Caller:
                 slot.turned_down(error.retry_after)
             raise
         slot.went_through(asked.stage)
-        self._store(asked, reply)
+        await self._store(asked, reply)
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
         return reply

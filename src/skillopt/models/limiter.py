@@ -215,25 +215,21 @@ class Places:
         self._free = free
         self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque())
 
-    @asynccontextmanager
-    async def place(self, *, later: bool) -> AsyncIterator[None]:
+    async def take(self, *, later: bool) -> None:
         if self._free:
             self._free -= 1
-        else:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting[later].append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._hand_on()
-                raise
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[later].append(turn)
         try:
-            yield
-        finally:
-            self._hand_on()
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give_back()
+            raise
 
-    def _hand_on(self) -> None:
+    def give_back(self) -> None:
+        """Hands the place on to whoever waits."""
         for queue in self._waiting:
             while queue:
                 turn = queue.popleft()
@@ -294,7 +290,8 @@ class Limiter:
     @asynccontextmanager
     async def slot(self, switch: Switch, *, tokens: float = 0, later: bool = False) -> AsyncIterator[Slot]:
         """A place for one call of about so many tokens; one that can wait goes `later` than all that cannot."""
-        async with self._places.place(later=later):
+        await self._places.take(later=later)
+        try:
             level = await self.endpoint.enter()
             try:
                 while (wait := self._wait()) > 0:
@@ -308,6 +305,8 @@ class Limiter:
                     self.in_flight -= 1
             finally:
                 self.endpoint.leave()
+        finally:
+            self._places.give_back()
 
     def _wait(self) -> float:
         return max(self.endpoint.paused(), *(bucket.wait() for bucket in self._buckets.values()), 0.0)
