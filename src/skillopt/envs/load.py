@@ -55,9 +55,7 @@ def source_hash(reference: str) -> str:
 
 def _from_file(file: Path, where: str) -> Any:
     if not file.is_file():
-        raise UserError(
-            f"{where}: '{file}' does not exist; give a Python file and a name in it: file.py:fn"
-        )
+        raise UserError(f"{where}: '{file}' does not exist; give a Python file and a name in it: file.py:fn")
     folder = str(file.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)  # so that it can import what lies beside it

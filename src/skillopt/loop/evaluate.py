@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Trajectory, check_splits, data_hash
 from skillopt.errors import UserError
+from skillopt.executor import open_executor
 from skillopt.loop.baselines import do_nothing, majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured, measure
@@ -43,15 +45,19 @@ async def evaluate(
     """The skill's scores on a split, also written to `eval_summary.json`. An interrupted evaluation goes on."""
     if split not in SPLITS:
         raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
-    env = env or open_env(config)
+    own, env = env is None, env or open_env(config)
     check_splits(env)
     folder = RunDirectory(out or _folder(config, env, skill, split))
     started = time.monotonic()
-    async with opened_models(config, models, roles=("target",)) as opened:
+    async with (
+        opened_models(config, models, roles=("target",)) as opened,
+        open_executor(config, env, own=own) as executor,
+    ):
         with folder.held(), Journal(folder.journal) as journal, Events(folder.events, tuple(listeners)) as events:
             callers, budget, _ = make_callers(config, journal, opened)
             target = callers["target"]
             ctx = Context(config=config, env=env, target=target, optimizer=target, run=folder, events=events)
+            ctx = replace(ctx, executor=executor)
             ctx.emit("evaluation_started", split=split, name="skill", items=len(env.items(split)))
             measured = await measure(skill, env.items(split), ctx, tag=f"eval-{split}", stage="evaluate")
             ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)

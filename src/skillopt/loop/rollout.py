@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from skillopt.envs.base import Item, RolloutError, ScorerError, Trajectory, score_output
+from skillopt.envs.base import Item, RolloutError, ScorerError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.loop.context import Context
 from skillopt.models.base import ChatReply, Message, RefusedError, TransientError
@@ -98,15 +98,16 @@ async def roll_out_one(
 ) -> Trajectory | RolloutError:
     """One episode and its score, or the endpoint's or the scorer's failure: that is no score."""
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
-    chat = BoundChat(ctx.target, label=label, stage=stage, later=ctx.later)
+
+    def new_chat() -> BoundChat:
+        return BoundChat(ctx.target, label=label, stage=stage, later=ctx.later)
 
     async def judge(messages: Sequence[Message]) -> ChatReply:
         return await ctx.optimizer(messages, stage="judge", label=f"{label}/judge")
 
     identity: dict[str, Any] = {"id": trajectory_id(tag, number), "item_id": item.id, "skill_hash": skill.hash}
     try:
-        episode = await ctx.env.run(item, skill, chat)
-        score = episode.score or await score_output(ctx.env, item, episode.output, judge)
+        episode, score = await ctx.executor.run(ctx.env, item, skill, new_chat, judge)
     except (RefusedError, ScorerError) as error:
         return RolloutError(**identity, refused=True, error=str(error))
     except TransientError as error:

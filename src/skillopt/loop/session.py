@@ -17,6 +17,7 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, data_hash
 from skillopt.errors import UserError
+from skillopt.executor import open_executor
 from skillopt.loop.context import Context
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
@@ -112,7 +113,7 @@ async def open_session(
     mode: Mode = "auto",
 ) -> AsyncIterator[Session]:
     """Check everything that can be checked without paying, then take the run's lock."""
-    env = env or open_env(config)
+    own, env = env is None, env or open_env(config)
     check_splits(env)
     open_analysts(config.gradient.analysts)
     prompts.check_folder(config.gradient.prompts_dir)
@@ -122,7 +123,7 @@ async def open_session(
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
-    async with opened_models(config, models) as opened:
+    async with opened_models(config, models) as opened, open_executor(config, env, own=own) as executor:
         with run.held(), Journal(run.journal) as journal, Events(run.events, tuple(listeners)) as events:
             state = _read_state(run, config)
             _write_config(run, config)
@@ -130,7 +131,7 @@ async def open_session(
             target, optimizer = callers["target"], callers["optimizer"]
             ctx = Context(config=config, env=env, target=target, optimizer=optimizer, run=run, events=events)
             yield Session(
-                ctx=ctx,
+                ctx=replace(ctx, executor=executor),
                 journal=journal,
                 budget=budget,
                 switch=switch,

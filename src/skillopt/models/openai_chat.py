@@ -72,8 +72,7 @@ class OpenAIChat:
         if self._session is None:
             # The limiter bounds what is in flight; call.py's timeout bounds how long.
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75),
-                timeout=aiohttp.ClientTimeout(total=None),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75), timeout=aiohttp.ClientTimeout(total=None)
             )
             self._proxy = env_proxy(self.endpoint)
         url = f"{self.endpoint}/chat/completions"
