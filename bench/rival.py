@@ -54,12 +54,7 @@ def ours(url: str, out: str, seed: int) -> dict[str, Any]:
     started = time.monotonic()
     summary = asyncio.run(Trainer(config, listeners=[listen]).fit()).summary
     seconds = reached[0] - started if reached else time.monotonic() - started
-    return {
-        "seed": seed,
-        "rollouts": summary["rollouts_to_best"],
-        "seconds": seconds,
-        "val": summary["best"]["val"],
-    }
+    return {"seed": seed, "rollouts": summary["rollouts_to_best"], "seconds": seconds, "val": summary["best"]["val"]}
 
 
 def main() -> dict[str, Any]:
