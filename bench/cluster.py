@@ -23,6 +23,7 @@ from skillopt.envs.base import Chat, Episode, Item
 from skillopt.envs.sim import SimEnv
 from skillopt.loop.trainer import Trainer
 from skillopt.run.directory import RunDirectory
+from skillopt.run.events import Event
 from skillopt.skill import Skill
 
 TURNS = 4
@@ -51,13 +52,15 @@ def overrides(out: Path) -> tuple[str, list[str]]:
 
 
 def timed(out: Path, *more: str) -> tuple[float, Any]:
-    name, own = overrides(out)
+    _, own = overrides(out)
     config = Config.load("configs/sim/default.yaml", [*own, *more])
     started: list[float] = []
-    trainer = Trainer(
-        config, listeners=[lambda e: started.append(time.monotonic()) if e.kind == "run_started" else None]
-    )
-    result = asyncio.run(trainer.fit())
+
+    def listen(event: Event) -> None:
+        if event.kind == "run_started":  # the workers are there
+            started.append(time.monotonic())
+
+    result = asyncio.run(Trainer(config, listeners=[listen]).fit())
     run = RunDirectory(result.path)
     history = [{k: v for k, v in row.items() if k != "telemetry"} for row in json.loads(run.history.read_text())]
     return time.monotonic() - started[0], (json.dumps(history, sort_keys=True), result.best_skill.text)

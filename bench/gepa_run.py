@@ -36,9 +36,7 @@ class Adapter:
         self.pool = ThreadPoolExecutor(8)
 
     def ask(self, skill: str, question: str) -> str:
-        messages = [{"role": "system", "content": skill}] * bool(skill.strip()) + [
-            {"role": "user", "content": question}
-        ]
+        messages = [{"role": "system", "content": skill}, {"role": "user", "content": question}]
         body = json.dumps({"model": "sim", "messages": messages}).encode()
         request = urllib.request.Request(f"{self.url}/chat/completions", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
@@ -60,7 +58,7 @@ class Adapter:
             }
             for trace, score in zip(found.trajectories, found.scores, strict=True)
         ]
-        return {name: rows for name in components}
+        return dict.fromkeys(components, rows)
 
 
 def reflect(prompt: Any) -> str:

@@ -6,6 +6,7 @@ Writes bench/results/<name>.json ({rows, raw}) and, where there is something to 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import subprocess
 import sys
@@ -86,7 +87,7 @@ def growth() -> tuple[Rows, Any]:
 
     def draw(axes: Any) -> None:
         points = found["points"]
-        pairs = zip(points, points[1:], strict=False)
+        pairs = itertools.pairwise(points)
         axes.plot([p[0] for p in points[1:]], [1000 * (b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs])
         axes.set_xlabel("rollouts")
         axes.set_ylabel("ms of CPU a rollout")

@@ -24,7 +24,7 @@ READY_WITHIN = 300.0
 
 
 class RayExecutor:
-    """A pool of workers. A task goes to the worker with the fewest; if its worker is lost, it is begun again elsewhere."""
+    """A pool of workers. A task goes to the least busy one; if that is lost, the task is begun again elsewhere."""
 
     def __init__(self, ray: Any, make: Callable[[], Env], workers: int, width: int, *, started: bool) -> None:
         self._ray = ray
