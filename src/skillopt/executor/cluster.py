@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import signal
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +45,7 @@ class RayExecutor:
         ray = _import_ray()
         started = not ray.is_initialized()
         if started:
-            await asyncio.to_thread(_connect, ray, hardware.ray_address)
+            _connect(ray, hardware.ray_address)
         cpus = int(ray.cluster_resources().get("CPU", 1))
         workers = max(1, min(cpus, hardware.workers))
         executor = cls(ray, make, workers, hardware.workers, started=started)
@@ -61,7 +63,7 @@ class RayExecutor:
         for worker in list(self._loads):
             self._ray.kill(worker)
         if self._started:
-            await asyncio.to_thread(self._ray.shutdown)
+            self._ray.shutdown()
 
     async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
         for _ in range(MOST_LOSSES):
@@ -186,9 +188,13 @@ def _import_ray() -> Any:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Join the cluster at the address, or start one on this machine. In a thread of its own, where Ray cannot take over
-    SIGTERM: that and Ctrl-C end a run in good order."""
+    """Join the cluster at the address, or start one on this machine. In the main thread: workers of a Ray that was
+    opened in another never come up."""
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address or "local", include_dashboard=False if not address else None, log_to_driver=False)
     except Exception as error:  # whatever the library raises for an address that does not answer
         raise UserError(f"hardware.ray_address: cannot reach Ray at '{address or 'local'}': {error}") from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # Ray takes it; ours ends a run in good order
