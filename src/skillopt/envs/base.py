@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt.errors import SkillOptError, UserError
-from skillopt.models.base import ChatReply, Message
+from skillopt.models.base import ChatReply, Message, Schema
+from skillopt.models.structured import Answer
 from skillopt.skill import Skill
 
 SPLITS = ("train", "val", "test")
@@ -36,8 +37,8 @@ class Chat(Protocol):
         ...
 
 
-Judge = Callable[[Sequence[Message]], Awaitable[ChatReply]]
-"""The optimizer model as a judge, bound to one rollout."""
+Judge = Callable[[list[Message], Schema, Callable[[Any], Any]], Awaitable[Answer[Any]]]
+"""The optimizer model as a judge, bound to one rollout: messages, the reply's schema and its check give a value."""
 
 
 class ScorerError(SkillOptError):

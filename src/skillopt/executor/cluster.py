@@ -180,6 +180,7 @@ class _Conversation:
 def _import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # theirs is the run's own work, not something in the background
     try:
         import ray
     except ImportError:
@@ -188,8 +189,7 @@ def _import_ray() -> Any:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Join the cluster at the address, or start one on this machine. In the main thread: workers of a Ray that was
-    opened in another never come up."""
+    """Join the cluster at the address, or start one on this machine."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address or "local", include_dashboard=False if not address else None, log_to_driver=False)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import SPLITS, Env, Item, check_splits, is_noisy, score_output
+from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
 from skillopt.errors import SkillOptError
 from skillopt.loop.plan import Plan, is_deterministic, plan_run
 from skillopt.loop.session import initial_kind, make_callers, needs_optimizer, opened_models, read_initial
@@ -56,6 +56,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
     except SkillOptError as error:
         return [Check(name="data", status="fail", says=str(error), fix="see above")]
     checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env)]
+    close_env(env)
     opened = [_opens(config, role) for role in _roles(config)]
     checks += opened
     if not offline and all(check.status == "pass" for check in opened):

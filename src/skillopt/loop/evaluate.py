@@ -20,7 +20,7 @@ from skillopt.loop.baselines import do_nothing, majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.rollout import mean_score
-from skillopt.loop.session import make_callers, opened_models
+from skillopt.loop.session import closing_env, make_callers, measuring_roles, opened_models
 from skillopt.loop.statistics import interval
 from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory, safe_name
@@ -45,18 +45,21 @@ async def evaluate(
     """The skill's scores on a split, also written to `eval_summary.json`. An interrupted evaluation goes on."""
     if split not in SPLITS:
         raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
-    own, env = env is None, env or open_env(config)
+    opened_here = env is None
+    env = env or open_env(config)
     check_splits(env)
     folder = RunDirectory(out or _folder(config, env, skill, split))
     started = time.monotonic()
+    roles = measuring_roles(config)
     async with (
-        opened_models(config, models, roles=("target",)) as opened,
-        open_executor(config, env, own=own) as executor,
+        opened_models(config, models, roles=roles) as opened,
+        closing_env(env, opened_here),
+        open_executor(config, env, own=opened_here) as executor,
     ):
         with folder.held(), Journal(folder.journal) as journal, Events(folder.events, tuple(listeners)) as events:
             callers, budget, _ = make_callers(config, journal, opened)
-            target = callers["target"]
-            ctx = Context(config=config, env=env, target=target, optimizer=target, run=folder, events=events)
+            target, judge = callers["target"], callers[roles[-1]]
+            ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)
             ctx = replace(ctx, executor=executor)
             ctx.emit("evaluation_started", split=split, name="skill", items=len(env.items(split)))
             measured = await measure(skill, env.items(split), ctx, tag=f"eval-{split}", stage="evaluate")

@@ -83,6 +83,7 @@ def plan_run(config: Config, env: Env, skill: Skill, *, call_seconds: Mapping[st
         *_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)),
         *_optimizer_lines(config, batches, task, skill_tokens),
     )
+    lines = (*lines, *_judge_lines(config, lines, task))
     widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
     lasts = {role: (call_seconds or {}).get(role) or _call_seconds(config, role) for role in ROLES}
     usage = {role: _usage(config, role, [line for line in lines if line.role == role]) for role in ROLES}
@@ -137,7 +138,7 @@ def _optimizer_lines(config: Config, batches: list[int], task: float, skill: tup
     steps = len(batches)
     least = min(steps, config.train.patience) if config.train.patience else steps
     least = 1 if is_deterministic(config, "optimizer") else least
-    minibatches = sum(math.ceil(size / gradient.minibatch_size) + 1 for size in batches)
+    minibatches = sum(gradient.samples * math.ceil(size / gradient.minibatch_size) + 1 for size in batches)
     causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
     output = min(config.models.target_max_tokens, REPLY_TOKENS["target"])
     shown = gradient.minibatch_size * (task + output + 60)
@@ -155,6 +156,16 @@ def _optimizer_lines(config: Config, batches: list[int], task: float, skill: tup
         asked = count_tokens(prompts.load(stage)) if stage in prompts.STAGES else 300
         whole = (prompt[0] + asked, prompt[1] + asked)
         yield Line(role="optimizer", stage=stage, calls=calls, phases=phases, prompt=whole)
+
+
+def _judge_lines(config: Config, lines: Sequence[Line], task: float) -> Iterable[Line]:
+    """A judge scores every rollout, and may have to be asked twice."""
+    if config.env.scoring == "judge":
+        rollouts = [line for line in lines if line.role == "target"]
+        low, high = (sum(line.calls[end] for line in rollouts) for end in (0, 1))
+        prompt = (task + 200, task + 300 + min(config.models.target_max_tokens, REPLY_TOKENS["target"]))
+        phases = sum(line.phases for line in rollouts)
+        yield Line(role="optimizer", stage="judge", calls=(low, 2 * high), phases=phases, prompt=prompt)
 
 
 def _usual_skill(config: Config, skill: Skill, steps: int) -> int:
@@ -183,6 +194,8 @@ def is_deterministic(config: Config, role: str) -> bool:
     name: str = getattr(config.models, f"{role}_model")
     if declared is not None:
         return declared
+    if getattr(config.models, f"{role}_temperature"):
+        return False
     return SimulatedModel(name).deterministic if name.startswith("sim:") else name.startswith("local:")
 
 

@@ -75,7 +75,7 @@ class Reading:
         self._analysts, self._skill, self._memory, self._ctx = analysts, skill, memory, ctx
         self._open: dict[Kind, list[Trajectory]] = {"failure": [], "success": []}
         self._cut: dict[Kind, int] = {"failure": 0, "success": 0}
-        self._tasks: dict[tuple[int, Kind, int], asyncio.Task[Patch]] = {}
+        self._tasks: dict[tuple[int, Kind, int, int], asyncio.Task[Patch]] = {}
 
     def add(self, result: Trajectory | RolloutError) -> None:
         """The next result in id order."""
@@ -94,22 +94,21 @@ class Reading:
         self._open["batch"], self._cut["batch"] = scored(self.results), 0
         self._read("batch")
         place = {kind: number for number, kind in enumerate(self._cut)}
-        order = sorted(self._tasks, key=lambda key: (key[0], place[key[1]], key[2]))
+        order = sorted(self._tasks, key=lambda key: (key[0], place[key[1]], *key[2:]))
         return await gather_all(self._tasks[key] for key in order)
 
     def _read(self, kind: Kind) -> None:
         ctx, number = self._ctx, self._cut[kind]
-        minibatch = Minibatch(
-            id=f"{ctx.step:04d}-batch" if kind == "batch" else f"{ctx.step:04d}-{kind}-{number:02d}",
-            kind=kind,
-            trajectories=self._open[kind],
-            known_patterns=known_patterns(ctx) if kind == "failure" else {},
-        )
-        self._open[kind], self._cut[kind] = [], number + 1
-        for place, analyst in enumerate(self._analysts):
-            if kind in analyst.kinds:
-                work = analyst.propose(self._skill, minibatch, self._memory, ctx.optimizer, ctx.config)
-                self._tasks[place, kind, number] = ctx.underway.start(work)
+        read, self._open[kind], self._cut[kind] = self._open[kind], [], number + 1
+        name = f"{ctx.step:04d}-batch" if kind == "batch" else f"{ctx.step:04d}-{kind}-{number:02d}"
+        known = known_patterns(ctx) if kind == "failure" else {}
+        for sample in range(ctx.config.gradient.samples if kind == "failure" else 1):
+            again = f"-{sample}" * bool(sample)
+            minibatch = Minibatch(id=name + again, kind=kind, trajectories=read, known_patterns=known)
+            for place, analyst in enumerate(self._analysts):
+                if kind in analyst.kinds:
+                    work = analyst.propose(self._skill, minibatch, self._memory, ctx.optimizer, ctx.config)
+                    self._tasks[place, kind, number, sample] = ctx.underway.start(work)
 
 
 def known_patterns(ctx: Context) -> Mapping[str, str]:

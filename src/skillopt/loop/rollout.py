@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from skillopt.envs.base import Item, RolloutError, ScorerError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.loop.context import Context
-from skillopt.models.base import ChatReply, Message, RefusedError, TransientError
+from skillopt.models.base import Message, RefusedError, Schema, TransientError
 from skillopt.models.bound import BoundChat
 from skillopt.models.call import gather_all
+from skillopt.models.structured import Answer, ask
 from skillopt.skill import Skill
 
 
@@ -102,8 +103,8 @@ async def roll_out_one(
     def new_chat() -> BoundChat:
         return BoundChat(ctx.target, label=label, stage=stage, later=ctx.later)
 
-    async def judge(messages: Sequence[Message]) -> ChatReply:
-        return await ctx.optimizer(messages, stage="judge", label=f"{label}/judge")
+    async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> Answer[Any]:
+        return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
 
     identity: dict[str, Any] = {"id": trajectory_id(tag, number), "item_id": item.id, "skill_hash": skill.hash}
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,7 +16,7 @@ from skillopt import prompts
 from skillopt.analysts import open_analysts
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import Env, check_splits, data_hash
+from skillopt.envs.base import Env, check_splits, close_env, data_hash
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
 from skillopt.loop.context import Context
@@ -56,6 +57,16 @@ class Session:
 
 
 @asynccontextmanager
+async def closing_env(env: Env, wanted: bool = True) -> AsyncIterator[None]:
+    """Whoever opened an env closes it: its scorer may have processes of its own."""
+    try:
+        yield
+    finally:
+        if wanted:
+            await asyncio.to_thread(close_env, env)
+
+
+@asynccontextmanager
 async def opened_models(
     config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES
 ) -> AsyncIterator[dict[str, ChatModel]]:
@@ -79,6 +90,7 @@ def make_callers(
     callers = {}
     for role, model in models.items():
         declared: bool | None = getattr(config.models, f"{role}_deterministic")
+        temperature: float | None = getattr(config.models, f"{role}_temperature")
         if model.endpoint in endpoints:
             endpoints[model.endpoint].widen(widths[role])
         endpoint = endpoints.setdefault(model.endpoint, Endpoint(widths[role]))
@@ -95,8 +107,8 @@ def make_callers(
             budget=budget,
             switch=switch,
             hardware=config.hardware,
-            deterministic=model.deterministic if declared is None else declared,
-            temperature=getattr(config.models, f"{role}_temperature"),
+            deterministic=model.deterministic and not temperature if declared is None else declared,
+            temperature=temperature,
             max_tokens=getattr(config.models, f"{role}_max_tokens"),
             effort=getattr(config.models, f"{role}_reasoning_effort"),
         )
@@ -113,7 +125,8 @@ async def open_session(
     mode: Mode = "auto",
 ) -> AsyncIterator[Session]:
     """Check everything that can be checked without paying, then take the run's lock."""
-    own, env = env is None, env or open_env(config)
+    opened_here = env is None
+    env = env or open_env(config)
     check_splits(env)
     open_analysts(config.gradient.analysts)
     prompts.check_folder(config.gradient.prompts_dir)
@@ -123,7 +136,11 @@ async def open_session(
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
-    async with opened_models(config, models) as opened, open_executor(config, env, own=own) as executor:
+    async with (
+        opened_models(config, models) as opened,
+        closing_env(env, opened_here),
+        open_executor(config, env, own=opened_here) as executor,
+    ):
         with run.held(), Journal(run.journal) as journal, Events(run.events, tuple(listeners)) as events:
             state = _read_state(run, config)
             _write_config(run, config)
@@ -154,7 +171,17 @@ def needs_optimizer(config: Config) -> bool:
     slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
     analysts = open_analysts(config.gradient.analysts)
     consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
-    return slow_update or consulted or any(analyst.needs_optimizer for analyst in analysts)
+    return slow_update or consulted or judged(config) or any(analyst.needs_optimizer for analyst in analysts)
+
+
+def judged(config: Config) -> bool:
+    """Is the optimizer model asked for scores?"""
+    return config.env.scoring == "judge"
+
+
+def measuring_roles(config: Config) -> Sequence[str]:
+    """The models that a measurement needs, outside of a training."""
+    return ROLES if judged(config) else ("target",)
 
 
 def pins(config: Config) -> dict[str, str]:
