@@ -84,8 +84,8 @@ async def bare(url: str, bodies: list[dict[str, Any]]) -> float:
         return len(bodies) / (time.monotonic() - started)
 
 
-async def ours(url: str, items: int, folder: Path) -> float:
-    """Rollouts a second, scored and journalled."""
+async def ours(url: str, items: int, folder: Path, skill_text: str = "") -> tuple[float, float]:
+    """Rollouts a second, scored and journalled; and milliseconds of this process's CPU for one."""
     options = f"env.options={{rules: 20, train: {items}, val: 1, test: 1}}"
     config = Config.load("configs/sim/default.yaml", [options, f"hardware.workers={WORKERS}"])
     env, run = SimEnv(config.env), RunDirectory(folder)
@@ -95,13 +95,23 @@ async def ours(url: str, items: int, folder: Path) -> float:
         callers, _, _ = make_callers(config, journal, {"target": model})
         target = callers["target"]
         ctx = Context(config=config, env=env, target=target, optimizer=target, run=run, events=events)
-        skill = Skill(Path("data/sim/seed_skill.md").read_text())
-        started = time.monotonic()
+        skill = Skill(skill_text or Path("data/sim/seed_skill.md").read_text())
+        started, cpu = time.monotonic(), time.process_time()
         results = await rollout(skill, env.items("train"), ctx)
-        seconds = time.monotonic() - started
+        seconds, cpu = time.monotonic() - started, time.process_time() - cpu
         assert len(results) == items
     await model.close()
-    return items / seconds
+    return items / seconds, 1000 * cpu / items
+
+
+def by_skill_length(url: str, out: Path) -> list[tuple[int, float]]:
+    """CPU of a rollout under skills of several lengths, in tokens."""
+    rows = []
+    for lines in (0, 80, 330, 660):
+        text = "# Rules\n" + "".join(f"- For case {n}, answer with the code {n * 7919 % 9973}.\n" for n in range(lines))
+        _, cpu = asyncio.run(ours(url, 1000, out / f"skill-{lines}", text))
+        rows.append((Skill(text).tokens, cpu))
+    return rows
 
 
 def main(items: int = 3000, rounds: int = 3) -> dict[str, Any]:
@@ -120,9 +130,12 @@ def main(items: int = 3000, rounds: int = 3) -> dict[str, Any]:
     with instant_server() as url, tempfile.TemporaryDirectory() as out:
         asyncio.run(bare(url, bodies[:200]))
         for number in range(rounds):
-            rows.append((asyncio.run(bare(url, bodies)), asyncio.run(ours(url, items, Path(out) / str(number)))))
-    plain, full = (statistics.median(column) for column in zip(*rows, strict=True))
-    return {"bare": plain, "ours": full, "share": full / plain, "rounds": rows}
+            rows.append((asyncio.run(bare(url, bodies)), *asyncio.run(ours(url, items, Path(out) / str(number)))))
+        lengths = by_skill_length(url, Path(out))
+    plain, full, cpu = (statistics.median(column) for column in zip(*rows, strict=True))
+    share = statistics.median(row[1] / row[0] for row in rows)
+    found = {"bare": plain, "ours": full, "share": share, "cpu_ms": cpu, "rounds": rows}
+    return found | {"cpu_ms_by_skill_tokens": lengths}
 
 
 if __name__ == "__main__":
