@@ -168,6 +168,7 @@ class Caller:
     async def _paid(self, asked: _Asked) -> ChatReply:
         """Try until there is a reply, or no hope of one."""
         first, others = 0.0, 0
+        reply: ChatReply | None = None
         for attempt in range(self.hardware.max_retries + 1):
             estimate = self._estimate(asked.request)
             tokens = estimate.prompt + estimate.completion
@@ -175,13 +176,16 @@ class Caller:
                 if not attempt:
                     first, others = slot.sent, self._replies
                 try:
-                    return await self._once(asked, estimate, slot)
+                    reply = await self._once(asked, estimate, slot)
                 except TransientError as error:
                     wait = _wait(error, attempt)
                     self._give_up(error, attempt, time.monotonic() + wait - first, self._replies - others)
                 except (FatalError, Stopped) as error:
                     self.switch.trip(error)
                     raise
+            if reply is not None:
+                await self._store(asked, reply)
+                return reply
             self.retries += 1
             await self.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
@@ -201,7 +205,6 @@ class Caller:
                 slot.turned_down(error.retry_after)
             raise
         slot.went_through(asked.stage)
-        await self._store(asked, reply)
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
         return reply
