@@ -78,7 +78,7 @@ def plan_run(config: Config, env: Env, skill: Skill, *, call_seconds: Mapping[st
     steps = [step for epoch in epochs for step in epoch]
     skill_tokens = (skill.tokens, _usual_skill(config, skill, len(steps)))
     task = _mean(_item_tokens(env))
-    batches = [len(step.items) for step in steps]
+    batches = [step.size for step in steps]
     lines = (
         *_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)),
         *_optimizer_lines(config, batches, task, skill_tokens),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from skillopt import prompts
 from skillopt.analysts.shown import block, data_line, trim_middle
 from skillopt.envs.base import Item, RolloutError, Trajectory
+from skillopt.loop.batches import in_id_order
 from skillopt.loop.context import Context
 from skillopt.loop.rollout import begin_ahead, require_most, rollout, scored
 from skillopt.models.base import Schema
@@ -84,8 +85,10 @@ def begin_comparison(before: Skill, ctx: Context) -> None:
 
 
 def _sample(ctx: Context) -> list[Item]:
-    pool = sorted(ctx.env.items("train"), key=lambda item: item.id)
-    return ctx.rng("slow_update").sample(pool, min(len(pool), ctx.config.optimizer.slow_update_samples))
+    items = ctx.env.items("train")
+    places = in_id_order(items)
+    drawn = ctx.rng("slow_update").sample(places, min(len(places), ctx.config.optimizer.slow_update_samples))
+    return [items[place] for place in drawn]
 
 
 def _tag(name: str, ctx: Context) -> str:
