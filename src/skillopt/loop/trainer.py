@@ -131,8 +131,10 @@ class Trainer:
                 await self.base.underway.settle()
                 self._stop(error)
                 raise
-            finally:
-                await self.base.underway.settle()
+            except BaseException:  # a second Ctrl-C, or a mistake of ours: nothing is waited for
+                self.base.underway.cancel()
+                raise
+            await self.base.underway.settle()
 
     async def _begin(self) -> None:
         """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""

@@ -31,6 +31,10 @@ class Underway:
         if not task.cancelled():
             task.exception()  # whoever awaits it is told; if nobody does, the run has ended for another reason
 
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
     async def settle(self) -> None:
         while self._tasks:
             await asyncio.wait(self._tasks)
