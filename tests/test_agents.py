@@ -17,6 +17,7 @@ from skillopt.config import Config, EnvConfig
 from skillopt.envs.base import Episode, Item
 from skillopt.envs.qa import QAEnv
 from skillopt.errors import UserError
+from skillopt.loop.doctor import examine
 from skillopt.loop.evaluate import evaluate
 from skillopt.loop.session import make_callers
 from skillopt.models import open_model
@@ -293,6 +294,20 @@ def test_a_command_is_measured_like_any_target_and_the_same_again_costs_nothing(
     assert first["hard"] == again["hard"] == 1
     assert (folder / "calls").read_text().count("x") == first["items"] == first["paid"]["calls"]
 
+
+def test_the_doctor_does_not_ask_a_model_that_only_the_agent_can_ask(folder: Path) -> None:
+    config = config_of(folder, command="cat")
+    checks = {check.name: check for check in asyncio.run(examine(Config.parse({**config.model_dump(), **ALONE})))}
+    assert checks["target model"].says == "command:cat at command:cat"
+    assert "target endpoint" not in checks
+    assert not [check for check in checks.values() if check.status == "fail"]
+
+
+ALONE: dict[str, Any] = {
+    "gradient": {"analysts": ["exemplar"]},
+    "train": {"num_epochs": 1},
+    "optimizer": {"use_meta_skill": False},
+}
 
 # Coding agents, by stand-ins that write down what they were given
 

@@ -127,13 +127,13 @@ def test_columns_by_name_numbers_and_json_as_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "options", "told"),
     [
-        ("a.csv", "x,y\n1,2\n", {}, "no column looks like the question; name it with --question COLUMN (there are: x, y)"),
+        ("a.csv", "x,y\n1,2\n", {}, "looks like the question; name it with --question COLUMN (there are: x, y)"),
         ("a.csv", CSV, {"answer": "nobody"}, "--answer: "),
         ("a.csv", "question,answer\nQ?,yes\n", {}, "split would be empty: 1 different tasks"),
         ("a.csv", "", {}, "holds no items"),
         ("a.txt", "Q?", {}, "items are read from .jsonl"),
         ("a.csv", CSV, {"scoring": "bleu"}, "--scoring: unknown 'bleu'"),
-        ("a.csv", "question,answer\nQ?,\n", {}, "a.csv:2: answers: needs at least one answer"),
+        ("a.csv", "question,answer\nR?,a\nQ?,\n", {}, "a.csv:3: answers: needs at least one answer"),
     ],
 )
 def test_what_cannot_become_tasks_is_told_and_nothing_is_left(
@@ -210,12 +210,16 @@ def test_a_line_of_200_megabytes_is_refused_without_eating_memory(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("t.jsonl", b'{"id": "a", "question": "caf\xe9", "answers": ["a"]}\n', ":1: not UTF-8 at byte 27; save it as UTF-8"),
+        ("t.jsonl", b'{"id": "a", "question": "caf\xe9", "answers": ["a"]}\n', ":1: not UTF-8 at byte 28; save"),
         ("t.jsonl", b'{"id": "a", "question": 3, "answers": ["a"]}\n', ":1: question: Input should be a valid string"),
         ("t.jsonl", b'{"id": "a", "answers": ["a"]}\n', ":1: question: Field required; an item has id, question and"),
         ("t.jsonl", b'{"question": "Q"}\n', ":1: answers: needs at least one answer"),
         ("t.jsonl", b'{"question": "Q", "answer": true}\n', ":1: answers: Input should be a valid tuple"),
-        ("t.jsonl", b'{"id": 1, "question": "Q", "answer": 1}\n{"id": 1, "question": "R", "answer": 1}\n', ":1; ids must"),
+        (
+            "t.jsonl",
+            b'{"id": 1, "question": "Q", "answer": 1}\n{"id": 1, "question": "R", "answer": 1}\n',
+            ":1; ids must",
+        ),
         ("t.jsonl", b"\n\n", ": holds no items"),
         ("t.csv", b"question,answer\nQ?,a,b\n", ":2: has 3 cells where the header has 2; put cells that hold a ','"),
         ("t.csv", b'question,answer\n"Q?,a\n', "is a double quote left open?"),
@@ -251,11 +255,8 @@ def test_a_large_array_is_told_to_become_lines_and_a_folder_where_it_belongs(tmp
 def test_the_demo_runs_on_the_embedded_model(tmp_path: Path) -> None:
     """The small one, on a slice: that it runs is the promise here; what the 0.5B learns stands in docs/your_data.md."""
     write_folder(tmp_path / "demo", Wish(target="local:smollm2-135m"))
-    config = Config.load(
-        tmp_path / "demo" / "config.yaml",
-        [f"env.output_root={tmp_path / 'out'}", "env.options={limit: {train: 4, val: 4, test: 4}}", "train.batch_size=4",
-         "models.target_max_tokens=8"],
-    )  # fmt: skip
+    small = ["env.options={limit: {train: 4, val: 4, test: 4}}", "train.batch_size=4", "models.target_max_tokens=8"]
+    config = Config.load(tmp_path / "demo" / "config.yaml", [f"env.output_root={tmp_path / 'out'}", *small])
     result = asyncio.run(train_async(config))
     assert result.summary["status"] == "finished"
     assert result.summary["calls"]["target"] >= 12

@@ -11,12 +11,13 @@ import pytest
 
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.errors import Stopped
+from skillopt.envs.sim import SimEnv
+from skillopt.errors import Stopped, UserError
 from skillopt.loop.evaluate import evaluate
 from skillopt.loop.plan import plan_run
 from skillopt.loop.trainer import Trainer
 from skillopt.models.base import ChatReply, ChatRequest
-from skillopt.run.files import read_jsonl
+from skillopt.run.files import read_json, read_jsonl
 from skillopt.skill import Skill
 
 
@@ -44,7 +45,7 @@ class Optimizer:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         assert request.schema is not None
-        text = str(request.messages[-1]["content"])
+        text = str(request.messages[1]["content"])
         if request.schema.name == "judge":
             lines = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
             self.judged.append(lines)
@@ -93,8 +94,8 @@ def test_a_training_learns_from_a_judge_whose_reasons_reach_the_analysts(config:
     assert first["score"] == {"hard": 0, "soft": 0.25, "feedback": "it is not friendly enough"}
     assert summary["calls_by_stage"]["optimizer"]["judge"] == len(optimizer.judged)
     assert summary["best"]["val_remeasured"] == 1  # a noisy score is measured again
-    repeats = [step["verdict"]["repeats"] for step in json.loads((result.path / "history.json").read_text())]
-    assert max(repeats) > 0  # the paired gate took fresh samples although the target is deterministic
+    gate = read_json(result.path / "steps" / "step_0001" / "gate.json")
+    assert gate["repeats"] > 0  # the paired gate took fresh samples although the target is deterministic
 
 
 def test_an_evaluation_asks_the_judge_once_for_each_item_and_never_again(config: Config) -> None:
@@ -111,6 +112,17 @@ def test_a_judge_that_gives_no_verdict_is_no_wrong_answer(config: Config) -> Non
     models: dict[str, Any] = {"target": Target(), "optimizer": Optimizer(broken=True)}
     with pytest.raises(Stopped, match=r"5 of 5 items cannot be measured; the last reason: judge: it is not valid JSON"):
         asyncio.run(evaluate(config, Skill(""), split="test", models=models))
+
+
+def test_an_env_that_says_it_is_noisy_needs_the_paired_gate(tmp_path: Path) -> None:
+    class Dice(SimEnv):
+        noisy = True
+
+    config = Config.parse(
+        {"env": {"name": "sim", "output_root": str(tmp_path)}, "models": {"target_model": "sim:world"}}
+    )
+    with pytest.raises(UserError, match=r"its scores are noisy.*set evaluation\.gate to paired"):
+        asyncio.run(Trainer(config, env=Dice(config.env)).fit())
 
 
 def test_the_plan_counts_the_judges_calls(config: Config) -> None:

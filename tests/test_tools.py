@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from skillopt.analysts.shown import trajectory_lines
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import check_splits, nothing_done
+from skillopt.envs.base import Episode, Score, Trajectory, check_splits, nothing_done
 from skillopt.envs.tools import Tool, run_tools, start
 from skillopt.errors import UserError
 from skillopt.loop.evaluate import evaluate
@@ -48,6 +49,13 @@ def scripted(*replies: ChatReply) -> tuple[Any, list[list[Message]]]:
     return chat, seen
 
 
+def trajectory_of(episode: Episode) -> Trajectory:
+    score = Score(hard=0, soft=0)
+    return Trajectory(
+        id="t", item_id="i", skill_hash="h", input="Q", **episode.model_dump(exclude={"score"}), score=score
+    )
+
+
 def test_a_function_becomes_a_tool_with_its_docstring_and_types() -> None:
     function = Tool.of(look_up).definition()["function"]
     assert (function["name"], function["description"]) == ("look_up", "Look a word up in the book.")
@@ -66,6 +74,9 @@ def test_tools_are_called_until_a_reply_calls_none() -> None:
     episode = asyncio.run(run_tools(start(Skill("Look it up."), "What is abc?"), [Tool.of(look_up)], chat))
     assert episode.output == "<answer>cba</answer>"
     assert [m["role"] for m in episode.messages] == ["system", "user", "assistant", "tool", "tool", "assistant"]
+    shown = trajectory_lines([trajectory_of(episode)], 2000)
+    assert '[calls look_up({\\"word\\": \\"abc\\"})]' in shown
+    assert "tool: abc means cba" in shown
     results = [(m["tool_call_id"], m["content"]) for m in seen[1] if m["role"] == "tool"]
     assert results == [("c1", "abc means cba"), ("c2", "xy means yxxy means yx")]
 

@@ -109,6 +109,8 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
             idle = await do_nothing(ctx.env, split, ctx.config.evaluation.metric)
             finals.do_nothing |= {split: idle} if idle else {}
     measured = await gather_all(evaluate(*one) for one in wanted)
+    for found in measured:  # what one of them set aside counts for none
+        found.values = {item: value for item, value in found.values.items() if item not in state.set_aside}
     finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
     finals.measured.setdefault("test_best", finals.measured["test_initial"])
     return finals

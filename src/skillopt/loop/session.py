@@ -16,7 +16,7 @@ from skillopt import prompts
 from skillopt.analysts import open_analysts
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import Env, check_splits, close_env, data_hash
+from skillopt.envs.base import Env, check_splits, close_env, data_hash, is_noisy
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
 from skillopt.loop.context import Context
@@ -128,6 +128,11 @@ async def open_session(
     opened_here = env is None
     env = env or open_env(config)
     check_splits(env)
+    if is_noisy(env) and config.evaluation.gate != "paired":
+        raise UserError(
+            f"env '{env.name}': its scores are noisy, and a strict gate takes luck for progress; "
+            "set evaluation.gate to paired"
+        )
     open_analysts(config.gradient.analysts)
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)

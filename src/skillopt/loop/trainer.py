@@ -184,7 +184,7 @@ class Trainer:
         if self._baseline and self._baseline.done() and not self._baseline.exception():
             measured, self._baseline = self._baseline.result(), None
             state = self.state
-            state.val, state.set_aside = measured.values, {**state.set_aside, **measured.set_aside}
+            state.val = measured.values
             state.initial_val = state.best.val = measured.score
             state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
             self._save()
@@ -315,6 +315,7 @@ class Trainer:
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
         ctx = replace(self.base, later=later)
         measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate")
+        self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
         write_json(self.run.evaluations / f"{split}_{name}.json", report)
