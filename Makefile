@@ -1,13 +1,13 @@
 # Two commands do all the set-up: `make quickstart` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test lint format bench clean
+.PHONY: help install quickstart test test-ray lint format bench clean
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
 help:            ## show this list
-	@grep -hE '^[a-z]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("SkillOpt needs Python 3.11 or newer: make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
@@ -23,6 +23,10 @@ quickstart: $(STAMP) ## train a skill on this machine, without a key, and show w
 test: $(STAMP) lint  ## lint, types, import directions and all tests
 	@scripts/install_chromium.sh
 	$(BIN)/pytest -n auto
+
+test-ray: $(STAMP)   ## the tests that start a Ray cluster (installs the extra: large)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[ray]'
+	$(BIN)/pytest -m ray tests/test_executor.py
 
 lint: $(STAMP)       ## ruff, strict types, import directions
 	$(BIN)/ruff check .

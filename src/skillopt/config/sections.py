@@ -33,6 +33,9 @@ class TrainConfig(Section):
     """Path of the Markdown file to start from (a seed, or a skill trained before); empty for an empty skill."""
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does."""
+    speculate: bool = False
+    """While the gate runs, begin the next step's rollouts on the likelier verdict: sooner done where workers are to
+    spare, and a wrong guess costs its calls. Changes no result."""
 
 
 class OptimizerConfig(Section):
@@ -178,6 +181,11 @@ class EnvConfig(Section):
 class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
     """Target calls in flight."""
+    executor: Literal["local", "ray"] = "local"
+    """Where tasks are done and scored: in this process, or on the CPUs of a Ray cluster; model calls are always made by
+    this process."""
+    ray_address: str = ""
+    """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
     call_timeout: float = Field(default=120, gt=0)
     """Seconds until a call without an answer is given up and tried again."""
     max_retries: int = Field(default=5, ge=0)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -15,6 +16,7 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, Trajectory, check_splits, data_hash
 from skillopt.errors import UserError
+from skillopt.executor import open_executor
 from skillopt.loop.context import Context
 from skillopt.loop.evaluate import note_read
 from skillopt.loop.gate import require_few
@@ -77,12 +79,14 @@ async def compare(
         roles = measuring_roles(config)
         opened = await stack.enter_async_context(opened_models(config, models, roles=roles))
         await stack.enter_async_context(closing_env(env, opened_here))
+        executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(folder.held())
         journal = stack.enter_context(Journal(folder.journal))
         events = stack.enter_context(Events(folder.events, tuple(listeners)))
         callers, budget, _ = make_callers(config, journal, opened)
         target, judge = callers["target"], callers[roles[-1]]
         ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)
+        ctx = replace(ctx, executor=executor)
         items = env.items(split)
         trajectories, refused = await _measure(skills, items, repeats, ctx)
         result = {

@@ -11,6 +11,8 @@ from typing import Any
 
 from skillopt.config import Config
 from skillopt.envs.base import Env, is_noisy
+from skillopt.executor import Executor, LocalExecutor
+from skillopt.loop.underway import Underway
 from skillopt.models.call import Caller
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Events
@@ -30,6 +32,12 @@ class Context:
     """How many steps the run has in all."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By stage; telemetry only."""
+    executor: Executor = field(default_factory=LocalExecutor)
+    """Where tasks are done and scored."""
+    underway: Underway = field(default_factory=Underway)
+    """Work that was started beside the loop."""
+    later: bool = False
+    """Nothing waits for this work yet: its calls take the places that others leave free."""
 
     @property
     def noisy(self) -> bool:

@@ -80,7 +80,7 @@ def plan_run(config: Config, env: Env, skill: Skill, *, call_seconds: Mapping[st
     steps = [step for epoch in epochs for step in epoch]
     skill_tokens = (skill.tokens, _usual_skill(config, skill, len(steps)))
     task = _mean(_item_tokens(env))
-    batches = [len(step.items) for step in steps]
+    batches = [step.size for step in steps]
     lines = (
         *_over_turns(_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)), env),
         *_optimizer_lines(config, batches, task, skill_tokens),
@@ -114,11 +114,14 @@ def _target_lines(config: Config, sizes: dict[str, int], batches: list[int], pro
     baseline = sizes["val"] + sizes["test"] if config.evaluation.baselines else 0
     again = 0 if known else sizes["val"]  # the winner is measured again, since its score may be luck
     measured = (sizes["val"] + sizes["test"], sizes["val"] + again + 2 * sizes["test"] + baseline)
+    guessed = sum(batches) if config.train.speculate else 0
+    least = min(least, *batches) if guessed else least
     for stage, calls, phases in (
         ("evaluate", measured, 3 + 2 * bool(baseline)),
         ("rollout", (least, sum(batches)), len(batches)),
         ("gate", (0, gates * _gate_calls(config, sizes["val"], known)), gates),
         ("slow_update", (0, later * compared), later),
+        ("speculate", (0, guessed), len(batches)),
     ):
         yield Line(role="target", stage=stage, calls=calls, phases=phases, prompt=prompt)
 

@@ -18,6 +18,7 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, close_env, data_hash, is_noisy
 from skillopt.errors import UserError
+from skillopt.executor import open_executor
 from skillopt.loop.context import Context
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
@@ -140,7 +141,11 @@ async def open_session(
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
-    async with opened_models(config, models) as opened, closing_env(env, opened_here):
+    async with (
+        opened_models(config, models) as opened,
+        closing_env(env, opened_here),
+        open_executor(config, env, own=opened_here) as executor,
+    ):
         with run.held(), Journal(run.journal) as journal, Events(run.events, tuple(listeners)) as events:
             state = _read_state(run, config)
             _write_config(run, config)
@@ -148,7 +153,7 @@ async def open_session(
             target, optimizer = callers["target"], callers["optimizer"]
             ctx = Context(config=config, env=env, target=target, optimizer=optimizer, run=run, events=events)
             yield Session(
-                ctx=ctx,
+                ctx=replace(ctx, executor=executor),
                 journal=journal,
                 budget=budget,
                 switch=switch,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +81,13 @@ class Journal:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self._pending: list[Record] = []
+        self._waiting: list[asyncio.Future[None]] = []
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("PRAGMA wal_autocheckpoint=4000")  # 16 MB: fewer, longer writes to the file itself
             self._migrate()
         except sqlite3.DatabaseError as error:
             raise UserError(f"{path}: the journal cannot be read ({error}); start another run with --fresh") from None
@@ -100,22 +104,56 @@ class Journal:
         return json.loads(row[0]) if row else None
 
     def put(self, record: Record) -> None:
-        fields = asdict(record) | {"reply": json.dumps(record.reply), "first": int(record.turn == 1)}
+        """Durable when this returns."""
+        self._pending.append(record)
+        self._flush()
+
+    async def store(self, record: Record) -> None:
+        """Durable when this returns. Replies that come at the same moment share one transaction."""
+        self._pending.append(record)
+        loop = asyncio.get_running_loop()
+        flushed: asyncio.Future[None] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._flush_together)
+        self._waiting.append(flushed)
+        await flushed
+
+    def _flush_together(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        error: Exception | None = None
+        try:
+            self._flush()
+        except Exception as trouble:  # whoever waits is told
+            error = trouble
+        for flushed in waiting:
+            if flushed.done():  # cancelled; what it brought is stored all the same
+                continue
+            if error:
+                flushed.set_exception(error)
+            else:
+                flushed.set_result(None)
+
+    def _flush(self) -> None:
+        records, self._pending = self._pending, []
+        if not records:
+            return
+        totals: dict[tuple[str, str, str], list[int]] = {}
+        for r in records:
+            total = totals.setdefault((r.role, r.stage, r.model), [0] * 5)
+            for place, amount in enumerate(
+                (r.calls, int(r.turn == 1), r.prompt_tokens, r.completion_tokens, r.cached_tokens)
+            ):
+                total[place] += amount
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute(
-                "INSERT INTO replies VALUES (:key, :attempt, :role, :stage, :model, :turn, :reply,"
-                " :prompt_tokens, :completion_tokens, :cached_tokens)",
-                fields,
-            )
-            self._db.execute(
-                "INSERT INTO totals VALUES (:role, :stage, :model, :calls, :first,"
-                " :prompt_tokens, :completion_tokens, :cached_tokens)"
+            self._db.executemany("INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_row, records))
+            self._db.executemany(
+                "INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET calls=calls+excluded.calls, first_turns=first_turns+excluded.first_turns,"
                 " prompt_tokens=prompt_tokens+excluded.prompt_tokens,"
                 " completion_tokens=completion_tokens+excluded.completion_tokens,"
                 " cached_tokens=cached_tokens+excluded.cached_tokens",
-                fields,
+                [(*key, *total) for key, total in totals.items()],
             )
             self._db.execute("COMMIT")
         except BaseException:
@@ -124,6 +162,7 @@ class Journal:
 
     def totals(self, keep: Callable[[Total], bool] = lambda total: True) -> list[Total]:
         """What was paid since the run began, over all sessions."""
+        self._flush()
         rows = self._db.execute("SELECT * FROM totals ORDER BY role, stage, model").fetchall()
         names = list(Total.__dataclass_fields__)
         return [t for row in rows if keep(t := Total(**dict(zip(names, row, strict=True))))]
@@ -132,4 +171,20 @@ class Journal:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._flush()
         self._db.close()
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    return (
+        record.key,
+        record.attempt,
+        record.role,
+        record.stage,
+        record.model,
+        record.turn,
+        json.dumps(record.reply),
+        record.prompt_tokens,
+        record.completion_tokens,
+        record.cached_tokens,
+    )
