@@ -6,6 +6,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from skillopt import plugins
+
+SCHEDULERS = ("cosine", "linear", "constant")
+
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
@@ -40,8 +44,9 @@ class OptimizerConfig(Section):
     """At most this many edits a step."""
     min_learning_rate: float = Field(default=1, ge=1, le=64)
     """The rate never falls below this."""
-    lr_scheduler: Literal["cosine", "linear", "constant"] = "cosine"
-    """How the rate falls from learning_rate to min_learning_rate over the run."""
+    lr_scheduler: str = "cosine"
+    """How the rate falls from learning_rate to min_learning_rate over the run: cosine, linear, constant, or the name of
+    an entry point of the group skillopt.schedules."""
     reject_decay: float = Field(default=0.8, gt=0, le=1)
     """A rejected step multiplies the rate by this."""
     use_slow_update: bool = True
@@ -58,6 +63,14 @@ class OptimizerConfig(Section):
     """A longer edit is dropped."""
     max_skill_tokens: int = Field(default=8000, ge=100)
     """An edit that would make the skill longer than this is dropped."""
+
+    @field_validator("lr_scheduler")
+    @classmethod
+    def _known_schedule(cls, value: str) -> str:
+        known = [*SCHEDULERS, *plugins.names("schedules")] if value not in SCHEDULERS else SCHEDULERS
+        if value not in known:
+            raise ValueError(f"Input should be one of: {', '.join(known)}")
+        return value
 
 
 class GradientConfig(Section):
@@ -78,7 +91,7 @@ class GradientConfig(Section):
     rank: Literal["local", "llm"] = "local"
     """llm: the optimizer model orders the edits; local: support, impact, frequency and novelty do."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
-    """Who proposes edits."""
+    """Who proposes edits: llm, exemplar, or the names of entry points of the group skillopt.analysts."""
 
 
 class EvaluationConfig(Section):
@@ -89,6 +102,8 @@ class EvaluationConfig(Section):
     gate: Literal["strict", "paired"] = "strict"
     """strict: accept when the validation score is higher than the current skill's. paired: and when fresh samples of
     both skills on the items on which they differ bear it out; equals strict where the target is deterministic."""
+    gates: tuple[str, ...] = ()
+    """Gates of your own that a candidate must pass as well: names of entry points of the group skillopt.gates."""
     credit_gates: int = Field(default=0, ge=0, le=16)
     """Gates that a rejected step may spend on the halves of its edits; 0 tries none."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from skillopt.analysts import open_analysts
 from skillopt.analysts.base import Analyst, Dropped, Kind, Memory, Minibatch, Patch, Pattern
 from skillopt.analysts.leaks import find_leaks
 from skillopt.envs.base import RolloutError, Trajectory
@@ -24,7 +23,7 @@ async def reflect(
     skill: Skill, results: Sequence[Trajectory | RolloutError], memory: Memory, ctx: Context
 ) -> list[Patch]:
     """Patches of all analysts on all minibatches, in a fixed order; then deep reflection where one cause prevails."""
-    analysts = open_analysts(ctx.config.gradient.analysts)
+    analysts = ctx.chosen.analysts
     trajectories = sorted(scored(results), key=lambda trajectory: trajectory.id)
     score = mean_score(trajectories, ctx.config.evaluation.metric)
     ctx.emit("reflect_started", score=score, errors=len(failed(results)))
@@ -49,7 +48,7 @@ async def reflect(
 
 
 async def _propose(
-    analysts: list[Analyst], skill: Skill, minibatches: list[Minibatch], memory: Memory, ctx: Context
+    analysts: Sequence[Analyst], skill: Skill, minibatches: list[Minibatch], memory: Memory, ctx: Context
 ) -> list[Patch]:
     return await gather_all(
         analyst.propose(skill, minibatch, memory, ctx.optimizer, ctx.config)

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import yaml
 
 from skillopt import prompts
-from skillopt.analysts import open_analysts
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, data_hash
 from skillopt.errors import UserError
 from skillopt.loop.context import Context
+from skillopt.loop.parts import Parts, resolve
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
@@ -56,13 +56,13 @@ class Session:
 
 @asynccontextmanager
 async def opened_models(
-    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES
+    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES, parts: Parts | None = None
 ) -> AsyncIterator[dict[str, ChatModel]]:
     """The roles' models, closed at the end. Nothing is called, but names, URLs and keys are checked."""
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
         for role in roles:
-            unused = role == "optimizer" and not needs_optimizer(config)
+            unused = role == "optimizer" and not needs_optimizer(config, parts)
             models[role] = (given or {}).get(role) or (NoModel() if unused else open_model(role, config))
             stack.push_async_callback(models[role].close)
         yield models
@@ -110,25 +110,31 @@ async def open_session(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
     mode: Mode = "auto",
+    parts: Parts | None = None,
+    shared_journal: Path | None = None,
 ) -> AsyncIterator[Session]:
     """Check everything that can be checked without paying, then take the run's lock."""
     env = env or open_env(config)
     check_splits(env)
-    open_analysts(config.gradient.analysts)
+    parts = parts or resolve(config)
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
     skill = read_initial(config.train.init_skill)
-    run = run_of(config, env, skill, fresh=mode == "fresh")
+    run = run_of(config, env, skill, fresh=mode == "fresh", parts=parts)
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
-    async with opened_models(config, models) as opened:
-        with run.held(), Journal(run.journal) as journal, Events(run.events, tuple(listeners)) as events:
+    async with opened_models(config, models, parts=parts) as opened, AsyncExitStack() as stack:
+        stack.enter_context(run.held())
+        journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
+        with Events(run.events, tuple(listeners)) as events:
             state = _read_state(run, config)
             _write_config(run, config)
             callers, budget, switch = make_callers(config, journal, opened)
             target, optimizer = callers["target"], callers["optimizer"]
-            ctx = Context(config=config, env=env, target=target, optimizer=optimizer, run=run, events=events)
+            ctx = Context(
+                config=config, env=env, target=target, optimizer=optimizer, run=run, events=events, parts=parts
+            )
             yield Session(
                 ctx=ctx,
                 journal=journal,
@@ -140,18 +146,24 @@ async def open_session(
             )
 
 
-def run_of(config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False) -> RunDirectory:
+def run_of(
+    config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, parts: Parts | None = None
+) -> RunDirectory:
     """The run that this config, data and initial skill make; there may be nothing in it yet."""
     identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": initial_skill.hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
+    if parts and parts.passed_in:
+        identity["parts"] = dict(parts.passed_in)
+    if own := getattr(env, "fingerprint", ""):
+        identity["env"] = own
     return find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=fresh)
 
 
-def needs_optimizer(config: Config) -> bool:
+def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
     """Analysts may do without an LLM; notes and guidance are always written by one."""
     slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
-    analysts = open_analysts(config.gradient.analysts)
+    analysts = (parts or resolve(config)).analysts
     consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
     return slow_update or consulted or any(analyst.needs_optimizer for analyst in analysts)
 
