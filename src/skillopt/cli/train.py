@@ -22,7 +22,8 @@ def train(
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin another run, whatever is there.")] = False,
 ) -> None:
     """Train a skill. The same command again goes on where the run stands."""
-    from skillopt.api import train as run_training
+    from skillopt.api import train_config
+    from skillopt.loop.session import Mode
     from skillopt.report.console import result_lines, result_table, watching
 
     if resume and fresh:
@@ -31,7 +32,8 @@ def train(
     loaded = load_config(config, overrides, target_model, optimizer_model)
     fetch_weights(loaded)
     with watching(console) as listener:
-        result = run_training(loaded, listeners=[listener], mode="resume" if resume else "fresh" if fresh else "auto")
+        mode: Mode = "resume" if resume else "fresh" if fresh else "auto"
+        result = asyncio.run(train_config(loaded, listeners=[listener], mode=mode))
     console.print()
     console.print(result_table(result.summary))
     for line in result_lines(result.summary):
@@ -49,7 +51,7 @@ def replicate(
     target_model: TargetOption = "",
 ) -> None:
     """Train under several seeds and report mean, interval and share improved. The same command again goes on."""
-    from skillopt.api import train_async
+    from skillopt.api import train_config
     from skillopt.loop.replicate import replicate as run_seeds
     from skillopt.report.compared import replicate_lines, replicate_table
     from skillopt.report.console import watching
@@ -59,7 +61,7 @@ def replicate(
     fetch_weights(loaded)
     numbers = range(loaded.train.seed, loaded.train.seed + seeds)
     with watching(console) as listener:
-        work = run_seeds(loaded, numbers, lambda own: train_async(own, listeners=[listener]))
+        work = run_seeds(loaded, numbers, lambda own: train_config(own, listeners=[listener]))
         result = asyncio.run(work)
     console.print()
     console.print(replicate_table(result))

@@ -94,7 +94,7 @@ def _load_split(folder: Path) -> list[Item]:
         raise UserError(f"{folder}: has neither items.json nor items.jsonl")
     if not rows:
         raise UserError(f"{json_file if json_file.is_file() else jsonl_file}: holds no items; every split needs some")
-    items = [_item(where, row) for where, row in rows]
+    items = [read_item(where, row) for where, row in rows]
     seen: set[str] = set()
     for (where, _), item in zip(rows, items, strict=True):
         if item.id in seen:
@@ -133,7 +133,8 @@ def _read_jsonl(path: Path) -> list[tuple[str, Any]]:
     return rows
 
 
-def _item(where: str, row: Any) -> Item:
+def read_item(where: str, row: Any, *, answers_needed: bool = True) -> Item:
+    """A task from a dict; `where` names its place for the message."""
     if not isinstance(row, dict):
         raise UserError(f"{where}: must be an object with id, question and answers")
     for name, value in row.items():
@@ -150,7 +151,7 @@ def _item(where: str, row: Any) -> Item:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise UserError(f"{where}: {field}: {first['msg']}; an item has id, question and answers") from None
-    if not item.answers or not all(answer.strip() for answer in item.answers):
+    if (answers_needed and not item.answers) or not all(answer.strip() for answer in item.answers):
         raise UserError(f"{where}: answers: needs at least one answer, and none may be empty")
     if not item.id.strip() or not item.question.strip():
         raise UserError(f"{where}: id and question must not be empty")

@@ -112,6 +112,7 @@ async def open_session(
     mode: Mode = "auto",
     parts: Parts | None = None,
     shared_journal: Path | None = None,
+    initial_skill: Skill | None = None,
 ) -> AsyncIterator[Session]:
     """Check everything that can be checked without paying, then take the run's lock."""
     env = env or open_env(config)
@@ -119,7 +120,7 @@ async def open_session(
     parts = parts or resolve(config)
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
-    skill = read_initial(config.train.init_skill)
+    skill = initial_skill or read_initial(config.train.init_skill)
     run = run_of(config, env, skill, fresh=mode == "fresh", parts=parts)
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")

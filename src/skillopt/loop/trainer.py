@@ -82,6 +82,7 @@ class Trainer:
         parts: Parts | None = None,
         shared_journal: Path | None = None,
         read_test: bool = True,
+        initial_skill: Skill | None = None,
     ) -> None:
         """`read_test` false leaves the test split sealed: the run stops before its end and can be finished later."""
         self.config = config
@@ -92,6 +93,7 @@ class Trainer:
         self._parts = parts or resolve(config)
         self._shared_journal = shared_journal
         self._read_test = read_test
+        self._initial_skill = initial_skill
         self.started = False
 
     async def fit(self) -> Result:
@@ -136,6 +138,7 @@ class Trainer:
             mode=self._mode,
             parts=self._parts,
             shared_journal=self._shared_journal,
+            initial_skill=self._initial_skill,
         )
         async with opened as session:
             self.session: Session = session
