@@ -88,6 +88,7 @@ class Trainer:
             analysts = ()
         chosen = [as_analyst(a) if not isinstance(a, str) else open_analysts([a])[0] for a in analysts]
         self.config, self.env = _tasks_of(configure(config, keys), env, tasks, scorer)
+        parts = resolve(self.config, analysts=chosen, gates=gates, schedule=schedule)
         self._callbacks: list[tuple[type[Event], Callback]] = [(Event, callback) for callback in callbacks]
         self._progress = progress
         self._running: asyncio.AbstractEventLoop | None = None
@@ -97,7 +98,7 @@ class Trainer:
             models=models,
             listeners=listeners,
             mode=mode,
-            parts=resolve(self.config, analysts=chosen, gates=gates, schedule=schedule),
+            parts=parts,
             initial_skill=skill if isinstance(skill, Skill) else None,
         )
 
