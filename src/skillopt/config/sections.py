@@ -160,7 +160,7 @@ class ModelsConfig(Section):
 
 class EnvConfig(Section):
     name: str = "qa"
-    """The tasks' kind: qa (questions with answers) or sim (the simulated world)."""
+    """The tasks' kind: qa (questions with answers), sim (the simulated world), trigger (is the skill picked)."""
     benchmark: str = ""
     """The folder of its runs below output_root; empty for the env's name."""
     split_dir: str = ""

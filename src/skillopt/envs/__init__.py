@@ -8,7 +8,7 @@ from skillopt.config import Config
 from skillopt.envs.base import Env
 from skillopt.errors import UserError
 
-KNOWN = ("qa", "sim")
+KNOWN = ("qa", "sim", "trigger")
 
 
 def open_env(config: Config) -> Env:
@@ -22,5 +22,9 @@ def open_env(config: Config) -> Env:
         from skillopt.envs.sim import SimEnv
 
         return SimEnv(config.env)
+    if name == "trigger":
+        from skillopt.envs.trigger import TriggerEnv
+
+        return TriggerEnv(config.env)
     near = difflib.get_close_matches(name, KNOWN, n=1, cutoff=0)
     raise UserError(f"env.name: unknown '{name}'; did you mean '{near[0]}'? Known are: {', '.join(KNOWN)}")

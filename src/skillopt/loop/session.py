@@ -24,9 +24,10 @@ from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
 from skillopt.models.prices import price_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Events, Listener
-from skillopt.run.files import read_text, write_atomic, write_json
+from skillopt.run.files import write_atomic, write_json
 from skillopt.run.journal import Journal
 from skillopt.run.open import find_run, run_name
+from skillopt.run.package import keep_package, open_package, package_file, package_hash, read_skill
 from skillopt.run.state import State
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
@@ -120,7 +121,7 @@ async def open_session(
     parts = parts or resolve(config)
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
-    skill = initial_skill or read_initial(config.train.init_skill)
+    skill = initial_skill or initial_of(config)
     run = run_of(config, env, skill, fresh=mode == "fresh", parts=parts)
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
@@ -131,6 +132,7 @@ async def open_session(
         with Events(run.events, tuple(listeners)) as events:
             state = _read_state(run, config)
             _write_config(run, config)
+            keep_package(config.train.init_skill, run)
             callers, budget, switch = make_callers(config, journal, opened)
             target, optimizer = callers["target"], callers["optimizer"]
             ctx = Context(
@@ -156,6 +158,8 @@ def run_of(
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
     if parts and parts.passed_in:
         identity["parts"] = dict(parts.passed_in)
+    if package := package_hash(config.train.init_skill):
+        identity["package"] = package
     if own := getattr(env, "fingerprint", ""):
         identity["env"] = own
     return find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=fresh)
@@ -187,15 +191,26 @@ def check_prices(config: Config) -> None:
             )
 
 
+def initial_of(config: Config) -> Skill:
+    """The skill that a training starts from: the file's, or where the trigger is trained, its package's description."""
+    skill = read_initial(config.train.init_skill)
+    file = package_file(config.train.init_skill) if config.train.init_skill else None
+    if config.env.name != "trigger":
+        return skill
+    if file is None:
+        raise UserError("train.init_skill: a description is trained in its package; name the package's SKILL.md")
+    return Skill(open_package(file).description)
+
+
 def read_initial(path: str) -> Skill:
     """The skill to start from; an empty path or an empty file is an empty skill."""
     if not path:
         return Skill("")
     file = Path(path)
-    if not file.is_file():
+    if not file.is_file() and package_file(file) is None:
         raise UserError(f"train.init_skill: '{path}' does not exist; give an existing file, or leave it empty")
     try:
-        return Skill(read_text(file))
+        return read_skill(file)
     except UnicodeDecodeError:
         raise UserError(f"train.init_skill: '{path}' is not UTF-8 text") from None
 
