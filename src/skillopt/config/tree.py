@@ -9,12 +9,14 @@ from typing import Any
 import yaml
 
 from skillopt.errors import UserError
+from skillopt.shipped import shipped
 
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir")
 
 
 def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    path = shipped(path)
     if path.resolve() in above:
         raise UserError(f"{path}: _base_ leads back to this file; remove the circle")
     if not path.is_file():
@@ -37,12 +39,13 @@ def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A relative path that exists beside the config means that file; otherwise the working folder's."""
+    """A relative path that exists beside the config means that file; else the working folder's or the package's."""
     for dotted in _PATHS:
         section, key = dotted.split(".")
         value = tree.get(section, {}).get(key)
-        if isinstance(value, str) and value and (folder / value).exists():
-            tree[section][key] = str(folder / value)
+        if isinstance(value, str) and value:
+            beside = folder / value
+            tree[section][key] = str(beside if beside.exists() else shipped(value))
     return tree
 
 
@@ -69,6 +72,8 @@ def override(tree: dict[str, Any], text: str) -> None:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
             raise UserError(f"'{text}': '{key}' has no keys below it")
+    if ".".join(keys) in _PATHS and isinstance(value, str) and value:
+        value = str(shipped(value))
     place[keys[-1]] = "" if raw == "" else value
 
 

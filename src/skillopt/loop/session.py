@@ -30,6 +30,7 @@ from skillopt.run.open import find_run, run_name
 from skillopt.run.package import keep_package, open_package, package_file, package_hash, read_skill
 from skillopt.run.state import State
 from skillopt.run.summary import ROLES
+from skillopt.shipped import shipped
 from skillopt.skill import Skill
 from skillopt.version import __version__
 
@@ -206,7 +207,7 @@ def read_initial(path: str) -> Skill:
     """The skill to start from; an empty path or an empty file is an empty skill."""
     if not path:
         return Skill("")
-    file = Path(path)
+    file = shipped(path)
     if not file.is_file() and package_file(file) is None:
         raise UserError(f"train.init_skill: '{path}' does not exist; give an existing file, or leave it empty")
     try:
