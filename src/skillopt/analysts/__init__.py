@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from skillopt import plugins
 from skillopt.analysts.base import Analyst
+from skillopt.analysts.brief import BriefAnalyst
 from skillopt.analysts.custom import as_analyst
 from skillopt.analysts.exemplar import ExemplarAnalyst
 from skillopt.analysts.llm import LLMAnalyst
 
-ANALYSTS: dict[str, type[Analyst]] = {"exemplar": ExemplarAnalyst, "llm": LLMAnalyst}
+ANALYSTS: dict[str, type[Analyst]] = {"brief": BriefAnalyst, "exemplar": ExemplarAnalyst, "llm": LLMAnalyst}
 
 
 def open_analysts(names: Sequence[str]) -> list[Analyst]:

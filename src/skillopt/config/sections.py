@@ -91,7 +91,10 @@ class GradientConfig(Section):
     rank: Literal["local", "llm"] = "local"
     """llm: the optimizer model orders the edits; local: support, impact, frequency and novelty do."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
-    """Who proposes edits: llm, exemplar, or the names of entry points of the group skillopt.analysts."""
+    """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
+    group skillopt.analysts; several work side by side."""
+    samples: int = Field(default=1, ge=1, le=16)
+    """Replies that are asked for about each minibatch of failures; above 1 the optimizer needs a temperature."""
 
 
 class EvaluationConfig(Section):

@@ -80,6 +80,7 @@ def make_callers(
     callers = {}
     for role, model in models.items():
         declared: bool | None = getattr(config.models, f"{role}_deterministic")
+        temperature: float | None = getattr(config.models, f"{role}_temperature")
         if model.endpoint in endpoints:
             endpoints[model.endpoint].widen(widths[role])
         endpoint = endpoints.setdefault(model.endpoint, Endpoint(widths[role]))
@@ -96,8 +97,8 @@ def make_callers(
             budget=budget,
             switch=switch,
             hardware=config.hardware,
-            deterministic=model.deterministic if declared is None else declared,
-            temperature=getattr(config.models, f"{role}_temperature"),
+            deterministic=model.deterministic and not temperature if declared is None else declared,
+            temperature=temperature,
             max_tokens=getattr(config.models, f"{role}_max_tokens"),
             effort=getattr(config.models, f"{role}_reasoning_effort"),
         )
