@@ -34,7 +34,7 @@ def test_ten_lines_train_a_skill_on_a_list_of_dicts(tmp_path: Path) -> None:
     )
     assert result.scores == {"initial_val": 0, "best_val": 1, "initial_test": 0, "best_test": 1}
     assert "- For maple, answer " in result.best_skill.text
-    assert [record["step"] for record in result.history] == list(range(1, 9))
+    assert [record["step"] for record in result.history][:3] == [1, 2, 3]
     assert (result.path / "report.html").exists()
 
 
@@ -45,7 +45,7 @@ def test_the_same_call_again_goes_on_and_asks_nothing(tmp_path: Path) -> None:
     assert again.path == first.path
     (started,) = [event for event in seen if isinstance(event, events.RunStarted)]
     assert started.resumed
-    assert started.done == 2
+    assert started.done == started.steps
 
 
 def test_commands_work_on_a_run_that_code_began(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_config_may_be_a_file_a_dict_or_a_config_and_keywords_stand_above_it(c
         ({"use_gate": False}, "a run without a gate"),
         ({"tasks": TASKS[:3]}, "3 different tasks are too few"),
         ({"tasks": [{"question": "Why?"}] * 9}, "needs at least one answer"),
-        ({"tasks": ["Why?"] * 9}, "must be a dict"),
+        ({"tasks": ["Why?"] * 9}, "must be an object"),
         ({"tasks": {"train": TASKS, "val": []}}, "give train, val and test"),
         ({"analysts": ["oracle"]}, "gradient.analysts: unknown 'oracle'"),
         ({"analysts": [3]}, "must be a function"),
@@ -183,14 +183,14 @@ def test_a_schedule_of_ones_own_sets_the_rates(tmp_path: Path) -> None:
         skillopt.train(**small(tmp_path, schedule=lambda progress: 1.0, reject_decay=1))
 
 
-def generous(item: skillopt.Item, output: str) -> tuple[float, str]:
+def generous(item: Any, output: str) -> tuple[float, str]:
     wanted = item.answers[0]
     return (1.0, "") if wanted in output else (0.25, f'expected "{wanted}", as the house says')
 
 
-async def generous_later(item: skillopt.Item, output: str) -> bool:
+async def later(item: Any, output: str) -> bool:
     await asyncio.sleep(0)
-    return item.answers[0] in output
+    return bool(item["answers"][0] in output)
 
 
 def test_a_scorer_of_ones_own_gives_soft_scores_and_its_feedback_reaches_the_trajectories(tmp_path: Path) -> None:
@@ -205,11 +205,12 @@ def test_another_scorer_makes_another_run(tmp_path: Path) -> None:
     b = skillopt.train(**small(tmp_path, scorer=lambda item, output: item.answers[0] in output))
     c = skillopt.train(**small(tmp_path, scorer=generous))
     assert a.path == c.path != b.path
+    assert skillopt.train(**small(tmp_path, scorer=later)).scores == b.scores
 
 
 @pytest.mark.parametrize("wrong", [lambda item, output: 3, lambda item, output: 1 / 0])
 def test_a_scorer_that_fails_is_named_with_the_task(wrong: Any, tmp_path: Path) -> None:
-    with pytest.raises(skillopt.UserError, match=r"scorer .*task '[0-9a-f]{10}'"):
+    with pytest.raises(skillopt.SkillOptError, match=r"scorer .*task '[0-9a-f]{16}'"):
         skillopt.train(**small(tmp_path, scorer=wrong))
 
 
@@ -239,6 +240,7 @@ def always(skill, trajectories):
              "trajectory_ids": [t.id for t in trajectories]}]
 def stern(before, after): return "never"
 def halves(progress): return 0.5
+def lenient(item, output): return 1.0 if item.answers[0] in output else 0.5
 """
 ENTRY_POINTS = """[skillopt.analysts]
 always = house:always
@@ -246,6 +248,8 @@ always = house:always
 stern = house:stern
 [skillopt.schedules]
 halves = house:halves
+[skillopt.scorers]
+lenient = house:lenient
 """
 
 
@@ -260,10 +264,13 @@ def test_parts_that_a_package_registers_are_used_by_name(tmp_path: Path, monkeyp
         skillopt.Trainer(**small(tmp_path, lr_scheduler="halves"))
     monkeypatch.syspath_prepend(str(site))
     keys: dict[str, Any] = {"lr_scheduler": "halves", "analysts": ["always"]}
-    result = skillopt.train(**small(tmp_path, **keys, evaluation={"gates": ["stern"]}, learning_rate=5))
+    result = skillopt.train(
+        **small(tmp_path, **keys, evaluation={"gates": ["stern"]}, learning_rate=5, metric="soft", scoring="lenient")
+    )
     first = result.history[0]
     assert first["learning_rate"]["scheduled"] == 3
     assert first["evidence"]["reason"] == "never"
+    assert result.scores["initial_val"] == 0.5
     assert "NX-42" in (result.path / "steps/step_0001/candidate_skill.md").read_text()
 
 

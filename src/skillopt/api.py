@@ -269,12 +269,12 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], None] = lambd
 def _tasks_of(config: Config, env: Env | None, tasks: Tasks | None, scorer: Scorer | None) -> tuple[Config, Env | None]:
     """The env that is meant, and the config that names its data."""
     if tasks is not None:
-        rows = read_tasks(tasks, scored=scorer is not None)
+        splits = read_tasks(tasks, answers=scorer is None)
         name = config.env.benchmark or "tasks"
-        folder = save_tasks(rows, config.env.output_root, name)
-        own = config.env.model_copy(update={"name": "qa", "benchmark": name, "split_dir": str(folder)})
+        folder = save_tasks(splits, config.env.output_root, name)
+        own = config.env.model_copy(update={"name": "qa", "benchmark": name, "data": "", "split_dir": str(folder)})
         config = config.model_copy(update={"env": own})
-        env = MemoryEnv(own, rows)
+        env = MemoryEnv(own, splits)
     if scorer is not None:
         env = ScoredEnv(env or open_env(config), scorer)
     return config, env

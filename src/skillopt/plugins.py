@@ -16,14 +16,20 @@ GROUPS = {
     "analysts": "skillopt.analysts",
     "gates": "skillopt.gates",
     "schedules": "skillopt.schedules",
+    "scorers": "skillopt.scorers",
     "trackers": "skillopt.trackers",
 }
-"""What can be registered, and the entry-point group of each. Envs and scorers have theirs in `envs/`."""
+"""What can be registered, and the entry-point group of each. Envs have theirs in `envs/`."""
 
 
 def names(kind: str) -> list[str]:
     """Every name that installed packages have registered."""
     return sorted({point.name for point in entry_points(group=GROUPS[kind])})
+
+
+def reference(kind: str, name: str) -> str:
+    """`module:name` of what a package has registered; empty where none has."""
+    return next((point.value for point in entry_points(group=GROUPS[kind], name=name)), "")
 
 
 def load(kind: str, name: str, *, key: str, known: Iterable[str]) -> Any:

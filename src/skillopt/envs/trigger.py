@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import ClassVar
 from xml.sax.saxutils import escape
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Chat, Episode, Item, Score
-from skillopt.envs.qa import load_splits
+from skillopt.envs.qa import load_items
+from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
 from skillopt.run.package import checked_package
 from skillopt.skill import Skill
@@ -49,16 +50,12 @@ class TriggerEnv:
     }
 
     def __init__(self, config: EnvConfig) -> None:
-        try:
-            options = TriggerOptions.model_validate(config.options)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise UserError(f"env.options.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        options = checked(TriggerOptions, config.options, "env.options")
         self.name = config.benchmark or config.name
         self._own = checked_package(Path(options.package)).name
         self._others = _others(options.others, self._own)
         self.fingerprint = repr(sorted(self._others.items()))
-        loaded = load_splits(config.split_dir)
+        loaded = load_items(config)
         self._splits = {split: [_request(item, split) for item in items] for split, items in loaded.items()}
 
     def items(self, split: str) -> Sequence[Item]:

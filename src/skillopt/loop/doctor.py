@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import SPLITS, Env, Item, check_splits
+from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
 from skillopt.errors import SkillOptError
 from skillopt.loop.plan import Plan, is_deterministic, plan_run
 from skillopt.loop.session import initial_kind, initial_of, make_callers, needs_optimizer, opened_models
@@ -55,7 +55,8 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
         skill = initial_of(config)
     except SkillOptError as error:
         return [Check(name="data", status="fail", says=str(error), fix="see above")]
-    checks = [*cheap(config, env, skill, plan_run(config, env, skill)), scorer(env)]
+    checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env)]
+    close_env(env)
     opened = [_opens(config, role) for role in _roles(config)]
     checks += opened
     if not offline and all(check.status == "pass" for check in opened):
@@ -207,21 +208,24 @@ def _sum(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
     return sum(low for low, _ in both), sum(high for _, high in both)
 
 
-def scorer(env: Env) -> Check:
+async def scorer(env: Env) -> Check:
     """Scores the same outputs twice; the items' own answers must be right."""
+    if is_noisy(env):
+        says = "a judge, or declared noisy: the same output may get another score; the paired gate allows for it"
+        return passed("scorer", says)
     unsure = []
     items = [item for split in SPLITS for item in env.items(split)[:_SCORED]]
     for item in items:
         for output in _outputs(item):
             try:
-                first, second = env.score(item, output), env.score(item, output)
+                first, second = await score_output(env, item, output), await score_output(env, item, output)
             except Exception as error:  # whatever a scorer raises is the finding
                 says = f"raises {type(error).__name__} on item '{item.id}' for the output {output[:30]!r}: {error}"
                 return Check(name="scorer", status="fail", says=says, fix="a scorer returns a Score for any text")
             if first != second:
                 says = f"gives item '{item.id}' two different scores for one output"
                 return Check(name="scorer", status="fail", says=says, fix="make it depend on the item and output alone")
-        if item.answers and env.score(item, item.answers[0]).hard < 1:
+        if item.answers and (await score_output(env, item, item.answers[0])).hard < 1:
             unsure.append(item.id)
     if unsure:
         says = f"the item's own answer does not score 1: {', '.join(unsure[:5])}"

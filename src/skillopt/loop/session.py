@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +15,7 @@ import yaml
 from skillopt import prompts
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import Env, check_splits, data_hash
+from skillopt.envs.base import Env, check_splits, close_env, data_hash
 from skillopt.errors import UserError
 from skillopt.loop.context import Context
 from skillopt.loop.parts import Parts, resolve
@@ -54,6 +55,16 @@ class Session:
     def base(self, steps: int) -> Context:
         """The context outside of any step, for a run of so many steps."""
         return replace(self.ctx, steps=steps)
+
+
+@asynccontextmanager
+async def closing_env(env: Env, wanted: bool = True) -> AsyncIterator[None]:
+    """Whoever opened an env closes it: its scorer may have processes of its own."""
+    try:
+        yield
+    finally:
+        if wanted:
+            await asyncio.to_thread(close_env, env)
 
 
 @asynccontextmanager
@@ -118,6 +129,7 @@ async def open_session(
     initial_skill: Skill | None = None,
 ) -> AsyncIterator[Session]:
     """Check everything that can be checked without paying, then take the run's lock."""
+    opened_here = env is None
     env = env or open_env(config)
     check_splits(env)
     parts = parts or resolve(config)
@@ -128,7 +140,11 @@ async def open_session(
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
-    async with opened_models(config, models, parts=parts) as opened, AsyncExitStack() as stack:
+    async with (
+        opened_models(config, models, parts=parts) as opened,
+        closing_env(env, opened_here),
+        AsyncExitStack() as stack,
+    ):
         stack.enter_context(run.held())
         journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
         with Events(run.events, tuple(listeners)) as events:
@@ -162,8 +178,6 @@ def run_of(
         identity["parts"] = dict(parts.passed_in)
     if package := package_hash(config.train.init_skill):
         identity["package"] = package
-    if own := getattr(env, "fingerprint", ""):
-        identity["env"] = own
     return find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=fresh)
 
 
@@ -172,7 +186,17 @@ def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
     slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
     analysts = (parts or resolve(config)).analysts
     consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
-    return slow_update or consulted or any(analyst.needs_optimizer for analyst in analysts)
+    return slow_update or consulted or judged(config) or any(analyst.needs_optimizer for analyst in analysts)
+
+
+def judged(config: Config) -> bool:
+    """Is the optimizer model asked for scores?"""
+    return config.env.scoring == "judge"
+
+
+def measuring_roles(config: Config) -> Sequence[str]:
+    """The models that a measurement needs, outside of a training."""
+    return ROLES if judged(config) else ("target",)
 
 
 def pins(config: Config) -> dict[str, str]:
