@@ -237,6 +237,37 @@ def test_a_list_of_tasks_is_split_the_same_under_every_seed(tmp_path: Path) -> N
     assert 10 <= len(sets[0]) <= 14
 
 
+class Diary:
+    """A tracker in a few lines."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def begin(self, about: Any) -> str:
+        self.told.append(about.name)
+        return ""
+
+    def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
+        self.told.append((step, scalars["score/validation"]))
+
+    def skill(self, version: int, step: int, text: str) -> None:
+        self.told.append(version)
+
+    def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
+        self.told.append((status, figures["final/test"]))
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+
+def test_a_tracker_of_ones_own_is_told_the_run(tmp_path: Path) -> None:
+    diary = Diary()
+    result = skillopt.train(**small(tmp_path, trackers=[diary]))
+    assert diary.told[0] == f"tasks/{result.path.name}"
+    assert [row[0] for row in diary.told if isinstance(row, tuple)] == [1, 2, "finished"]
+    assert diary.told[-2:] == [("finished", result.scores["best_test"]), "closed"]
+
+
 PLUGIN = """
 def always(skill, trajectories):
     return [{"op": "add", "section": "Rules", "text": "- For amber, answer NX-42.",

@@ -32,6 +32,7 @@ from skillopt.loop.trainer import Result
 from skillopt.models.base import ChatModel
 from skillopt.report.console import open_console, watching
 from skillopt.report.html import write_report
+from skillopt.report.trackers import Tracker, tracking
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Listener
 from skillopt.skill import Skill
@@ -40,7 +41,7 @@ E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 Callback = Callable[[Any], None]
 AnyAnalyst = str | Analyst | Propose | type[Analyst]
-_PASSED_ON = ("skill", "models", "analysts", "gates", "schedule", "callbacks", "mode", "progress")
+_PASSED_ON = ("skill", "models", "analysts", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
 SkillLike = Skill | str | Path
 """A skill; the path of its file; or `initial` or `best`, of the run that the config makes."""
 
@@ -58,7 +59,8 @@ class Trainer:
     - `analysts`: names, Analysts, or functions of (skill, trajectories) to edits;
     - `gates`: functions of (before, after), scores by item, that may turn down what the config's gate accepts;
     - `schedule`: a function of the run's progress to the learning rate's share, both from 0 to 1;
-    - `callbacks`: functions of an event; `on` takes those for one type of event.
+    - `callbacks`: functions of an event; `on` takes those for one type of event;
+    - `trackers`: names, or objects with begin, step, skill, finish and close; one that fails never hurts the run.
 
     `progress` shows the run as the command line does.
     """
@@ -76,6 +78,7 @@ class Trainer:
         gates: Sequence[Gate] = (),
         schedule: Shape | None = None,
         callbacks: Sequence[Callback] = (),
+        trackers: Sequence[Any] = (),
         mode: Mode = "auto",
         progress: bool = False,
         **keys: Any,
@@ -83,6 +86,10 @@ class Trainer:
         if skill is not None:
             path = "" if isinstance(skill, Skill) else str(skill)
             keys["train"] = {**keys.get("train", {}), "init_skill": path}
+        if trackers and all(isinstance(tracker, str) for tracker in trackers):
+            keys["trackers"] = {"use": list(trackers)}
+            trackers = ()
+        self._trackers = tuple(trackers)
         if analysts and all(isinstance(analyst, str) for analyst in analysts):
             keys["gradient"] = {**keys.get("gradient", {}), "analysts": list(analysts)}
             analysts = ()
@@ -121,8 +128,11 @@ class Trainer:
         """As `fit`, for code that is async."""
         self._running = asyncio.get_running_loop()
         with self._listeners() as listeners:
-            self._trainer = self._make(listeners)
-            return await fit_and_report(self._trainer)
+            return await fit_and_report(self._make_and_keep, self.config, listeners, self._trackers)
+
+    def _make_and_keep(self, listeners: Sequence[Listener]) -> loop.Trainer:
+        self._trainer = self._make(listeners)
+        return self._trainer
 
     def interrupt(self) -> None:
         """Stop in good order, as Ctrl-C does; from a callback or from another thread. `fit` then raises Stopped."""
@@ -223,19 +233,28 @@ async def train_config(
     config: Config, *, listeners: Sequence[Listener] = (), mode: Mode = "auto", **how: Any
 ) -> Result:
     """What the commands call: a config, listeners and nothing passed in."""
-    return await fit_and_report(loop.Trainer(config, listeners=listeners, mode=mode, **how))
+    return await fit_and_report(lambda told: loop.Trainer(config, listeners=told, mode=mode, **how), config, listeners)
 
 
-async def fit_and_report(trainer: loop.Trainer) -> Result:
+async def fit_and_report(
+    make: Callable[[Sequence[Listener]], loop.Trainer],
+    config: Config,
+    listeners: Sequence[Listener],
+    trackers: Sequence[Tracker] = (),
+) -> Result:
     """Ctrl-C stops with everything paid for kept; again, it leaves at once. The report is written in either case."""
-    with _interruptible(trainer):
-        try:
-            result = await trainer.fit()
-        except SkillOptError:
-            if trainer.started and trainer.run.summary.exists():
-                write_report(trainer.run)
-            raise
-    write_report(RunDirectory(result.path))
+    async with tracking(config, tuple(listeners), trackers) as tracker:
+        trainer = make([*listeners, tracker])
+        with _interruptible(trainer):
+            try:
+                result = await trainer.fit()
+            except SkillOptError:
+                if trainer.started and trainer.run.summary.exists():
+                    write_report(trainer.run)
+                    tracker.finish(trainer.run)
+                raise
+        write_report(RunDirectory(result.path))
+        tracker.finish(RunDirectory(result.path))
     return result
 
 

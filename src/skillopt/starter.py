@@ -24,30 +24,8 @@ LOCAL = "local:qwen2.5-coder-0.5b"
 OPTIMIZER = "openai:gpt-4o"
 _NAMES = {
     "id": ("id", "uid", "key"),
-    "question": (
-        "question",
-        "prompt",
-        "input",
-        "query",
-        "text",
-        "instruction",
-        "task",
-        "message",
-        "problem",
-        "sentence",
-    ),
-    "answers": (
-        "answers",
-        "answer",
-        "label",
-        "target",
-        "expected",
-        "gold",
-        "output",
-        "completion",
-        "response",
-        "solution",
-    ),
+    "question": ("question", "prompt", "input", "query", "text", "instruction", "task", "message", "problem"),
+    "answers": ("answers", "answer", "label", "target", "expected", "gold", "output", "completion", "solution"),
     "context": ("context", "passage", "document", "background"),
     "type": ("type", "topic", "category", "kind"),
 }
@@ -122,11 +100,8 @@ def _write_config(inside: Path, folder: Path, wish: Wish, split: dict[str, list[
         longest = max(len(answer) for item in split["train"] for answer in item.answers or ("x" * 400,))
         models.append(f"  target_max_tokens: {20 if longest <= 20 else min(512, 40 + longest // 2)}")
     models += [f"  optimizer_model: {json.dumps(optimizer)}"] * llm
-    about = (
-        "# The 0.5B model runs on your own CPU; the analyst (exemplar) needs no LLM."
-        if not llm
-        else ("# The analyst is an LLM; keys come from the environment or .env.")
-    )
+    free = "# The 0.5B model runs on your own CPU; the analyst (exemplar) needs no LLM."
+    about = "# The analyst is an LLM; keys come from the environment or .env." if llm else free
     ratios = RATIOS if wish.source else dict.fromkeys(SPLITS, 1)
     text = _template("demo", "config.yaml").format(
         folder=folder,
@@ -147,17 +122,10 @@ def _write_config(inside: Path, folder: Path, wish: Wish, split: dict[str, list[
 
 
 def _write_readme(inside: Path, folder: Path, wish: Wish, items: int, scoring: str) -> None:
-    scorer = (
-        "| `scorer.py` | how an answer becomes a score, with feedback |\n" if scoring.startswith("scorer.py") else ""
-    )
-    about = (
-        ""
-        if wish.source
-        else (
-            "\nThe demo: tenants' messages go to one of four teams, named after trees. Nothing in a tree's name says what its "
-            "team does, so\nthe skill has to learn it.\n"
-        )
-    )
+    own = scoring.startswith("scorer.py")
+    scorer = "| `scorer.py` | how an answer becomes a score, with feedback |\n" if own else ""
+    demo = "\nThe demo: tenants' messages go to one of four teams, each named after a tree; it learns which.\n"
+    about = "" if wish.source else demo
     text = _template("demo", "README.md").format(
         name=_name(folder), folder=folder, data="tasks.jsonl", items=items, scorer_row=scorer, about_demo=about
     )

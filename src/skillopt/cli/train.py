@@ -25,23 +25,26 @@ def train(
     target_model: TargetOption = "",
     resume: Annotated[bool, typer.Option("--resume", help="Only go on with an unfinished run.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin another run, whatever is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Each event as a line of JSON, as in events.jsonl.")] = False,
 ) -> None:
     """Train a skill. The same command again goes on where the run stands."""
     if resume and fresh:
         raise typer.BadParameter("--resume and --fresh exclude each other")
     mode: Mode = "resume" if resume else "fresh" if fresh else "auto"
-    run_and_show(load_config(config, overrides, target_model, optimizer_model), mode)
+    run_and_show(load_config(config, overrides, target_model, optimizer_model), mode, as_json=as_json)
 
 
-def run_and_show(config: Config, mode: Mode = "auto") -> Result:
+def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) -> Result:
     """Train, with the run on the terminal as it goes and its result at the end."""
     from skillopt.api import train_config
     from skillopt.report.console import result_lines, result_table, watching
 
     console = open_console()
     fetch_weights(config)
-    with watching(console) as listener:
+    with watching(console, as_json=as_json) as listener:
         result = asyncio.run(train_config(config, listeners=[listener], mode=mode))
+    if as_json:
+        return result
     console.print()
     console.print(result_table(result.summary))
     for line in result_lines(result.summary):

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from skillopt import plugins
 
 SCHEDULERS = ("cosine", "linear", "constant")
+TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
 class Section(BaseModel):
@@ -241,6 +242,29 @@ class BudgetConfig(Section):
     """Limits of the optimizer alone, such as {max_usd: 3}."""
     prices: dict[str, Price] = {}
     """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
+
+
+class TrackersConfig(Section):
+    use: tuple[str, ...] = ()
+    """Where else a run is told, as it happens: tensorboard, mlflow, wandb, otel (each an extra of its own name), or the
+    names of entry points of the group skillopt.trackers. `trackers: [mlflow]` for short."""
+    project: str = Field(default="skillopt", min_length=1)
+    """What runs are filed under: the experiment of mlflow, the project of wandb, the service of otel."""
+    mlflow_uri: str = ""
+    """MLflow's tracking server; empty for files in the run's folder."""
+    wandb_mode: Literal["offline", "online"] = "offline"
+    """offline writes into the run's folder, for `wandb sync`; online sends, with the key of `wandb login`."""
+    otel_endpoint: str = ""
+    """OTLP over HTTP, such as http://127.0.0.1:4318; empty: OTEL_EXPORTER_OTLP_ENDPOINT, else a file in the run."""
+
+    @field_validator("use")
+    @classmethod
+    def _known_trackers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        known = [*TRACKERS, *plugins.names("trackers")] if set(value) - set(TRACKERS) else TRACKERS
+        for name in value:
+            if name not in known:
+                raise ValueError(f"Input should be one of: {', '.join(known)}")
+        return value
 
 
 class NotesConfig(Section):

@@ -25,6 +25,9 @@ class RunDirectory:
         self.state = root / "runtime_state.json"
         self.summary = root / "summary.json"
         self.report = root / "report.html"
+        self.report_md = root / "report.md"
+        self.trackers = root / "trackers"
+        self.ablation = root / "ablation"
         self.plots = root / "plots"
         self.best_skill = root / "best_skill.md"
         self.package = root / "package"
@@ -96,6 +99,17 @@ class RunDirectory:
             yield
         finally:
             os.close(handle)
+
+    def busy(self) -> bool:
+        """Is a process at work on this run? Only looks; the lock stays as it is."""
+        if not self._lock_path.exists():
+            return False
+        with self._lock_path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
 
 
 def safe_name(name: str) -> str:
