@@ -72,9 +72,7 @@ def split(
     file: Annotated[Path, typer.Argument(help="A file with tasks: .jsonl, .json, .csv or .tsv.")],
     ratios: Annotated[str, typer.Option(help="Shares of train, val and test.")] = "2:1:1",
     seed: Annotated[int, typer.Option(help="Another seed gives another division.")] = 0,
-    extend: Annotated[
-        bool, typer.Option("--extend", help="Deal out new tasks; all others stay where they are.")
-    ] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="Deal out new tasks; all others stay.")] = False,
     renew: Annotated[bool, typer.Option("--renew", help="Divide everything anew.")] = False,
 ) -> None:
     """Divide a file into train, val and test, and write the split down beside it; shows it where there is one."""

@@ -79,24 +79,28 @@ def divide(
     """
     found = dict(kept or {})
     strata = stratum_of(items)
-    sizes, total = Counter(strata.values()), len(items)
-    dealt: Counter[tuple[str, str]] = Counter()
+    sizes, dealt = Counter(strata.values()), Counter[tuple[str, str]]()
     for item in items:
         if (split := found.get(content_hash(item))) is not None:
             dealt[strata[item.id], split] += 1
+    over = dict.fromkeys(SPLITS, 0.0)  # what the strata before were short of: the next give it back
+    lack = dict.fromkeys(SPLITS, 0.0)
+    reached: str | None = None
     for group in _in_order(_groups(items), strata, seed):
-        if all(content_hash(item) in found for item in group):
-            continue
+        stratum = strata[group[0].id]
+        if stratum != reached:
+            over = {split: over[split] + lack[split] for split in SPLITS}
+            lack = {split: ratios[split] * sizes[stratum] - dealt[stratum, split] for split in SPLITS}
+            reached = stratum
+        new = [item for item in group if content_hash(item) not in found]
         together = next((found[content_hash(item)] for item in group if content_hash(item) in found), "")
-        split = together or _neediest(strata[group[0].id], sizes, total, ratios, dealt)
-        for item in group:
-            if content_hash(item) not in found:
-                found[content_hash(item)] = split
-                dealt[strata[item.id], split] += 1
+        split = together or max(SPLITS, key=lambda name: (round(2 * lack[name] + over[name], 9), ratios[name]))
+        found |= {content_hash(item): split for item in new}
+        lack[split] -= len(new)
     for name in SPLITS:
         if name not in found.values():
             raise UserError(
-                f"the {name} split would be empty: {total} different tasks are too few to divide by "
+                f"the {name} split would be empty: {len(items)} different tasks are too few to divide by "
                 f"{', '.join(f'{split} {ratios[split]:g}' for split in SPLITS)}; add tasks, or change env.split"
             )
     return found
@@ -108,18 +112,6 @@ def stratum_of(items: Sequence[Item]) -> dict[str, str]:
         return {item.id: item.type for item in items}
     closed = bool(closed_set(items))
     return {item.id: item.answers[0] if closed else "" for item in items}
-
-
-def _neediest(
-    stratum: str, sizes: Mapping[str, int], total: int, ratios: Mapping[str, float], dealt: Counter[tuple[str, str]]
-) -> str:
-    """The split that lacks most, in this stratum and in all."""
-
-    def lack(split: str) -> float:
-        here = ratios[split] * sizes[stratum] - dealt[stratum, split]
-        return here + ratios[split] * total - sum(count for (_, name), count in dealt.items() if name == split)
-
-    return max(SPLITS, key=lambda split: (round(lack(split), 9), ratios[split]))
 
 
 def _groups(items: Sequence[Item]) -> list[list[Item]]:
