@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import urllib.request
 import venv
 import zipfile
 from pathlib import Path
@@ -74,6 +76,29 @@ def test_the_mini_data_and_seed_skills_are_inside(place: Path) -> None:
     skill = ["--skill", "data/quickstart/seed_skill.md", "--split", "val"]
     told = run(place, "skillopt", "eval", "--config", "configs/sim/default.yaml", *skill, *overrides)
     assert "on 60 val items" in told
+
+
+def test_init_writes_a_folder_that_trains(place: Path) -> None:
+    run(place, "skillopt", "init", "my-task", "--target_model", "sim:world")
+    told = run(place, "skillopt", "train", "--config", "my-task/config.yaml", "env.options={limit: {train: 8, val: 4}}")
+    assert "Best skill: " in told
+
+
+@pytest.mark.skipif(not (REPO / "src" / "skillopt_webui").is_dir(), reason="this version has no web page")
+def test_the_web_page_starts_and_answers(place: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    command = [str(place / "venv" / "bin" / "skillopt"), "ui", "--port", "0"]
+    page = subprocess.Popen(command, cwd=place / "work", stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert page.stdout
+        line = next(line for line in page.stdout if "http://" in line)
+        (url,) = re.findall(r"http://\S+", line)
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            assert answer.status == 200
+            assert "SkillOpt" in answer.read().decode()
+    finally:
+        page.terminate()
+        page.wait(30)
 
 
 def test_every_shipped_config_loads(place: Path) -> None:
