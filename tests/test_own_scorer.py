@@ -132,7 +132,7 @@ def test_a_number_a_pair_a_dict_a_score_and_an_async_function_are_all_scores(fol
         Score(hard=1, soft=1),
         Score(hard=0, soft=0.25, feedback="later"),
     ]
-    assert scores(opened(folder, "whole"), "x") == [Score(hard=0, soft=0.5, feedback="as a Score")]
+    assert scores(opened(folder, "whole", timeout=60), "x") == [Score(hard=0, soft=0.5, feedback="as a Score")]
     assert scores(opened(folder, "fields"), "x") == [Score(hard=1, soft=0.7)]
     assert scores(opened(folder, "score", pass_at=0.5), "half") == [Score(hard=1, soft=0.5, feedback="only half of it")]
 
@@ -279,7 +279,7 @@ def test_another_text_of_the_scorer_is_another_run_and_another_folder_is_not(fol
 
 def test_a_noisy_scorer_and_a_judge_need_the_paired_gate() -> None:
     for env in ({"scoring": "judge"}, {"scoring": "scorer.py:fn", "scoring_options": {"noisy": True}}):
-        with pytest.raises(UserError, match="set evaluation.gate to paired"):
+        with pytest.raises(UserError, match=r"set evaluation\.gate to paired"):
             Config.parse({"env": env})
         assert Config.parse({"env": env, "evaluation": {"gate": "paired"}})
 

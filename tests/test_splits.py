@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt.cli import main
 from skillopt.config import EnvConfig
 from skillopt.envs.base import SPLITS, Item, check_splits
 from skillopt.envs.data import content_hash
 from skillopt.envs.qa import QAEnv
 from skillopt.envs.splits import RATIOS, divide, load_split, split_path
 from skillopt.errors import UserError
-from skillopt.cli import main
 
 ROWS: list[dict[str, Any]] = [
     {"id": f"q{n:02d}", "question": f"Question {n}?", "answer": ("yes", "no")[n % 2], "type": "abc"[n % 3]}

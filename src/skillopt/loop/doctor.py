@@ -31,6 +31,8 @@ from skillopt.skill import Skill
 Status = Literal["pass", "warn", "fail"]
 NOISE = 0.1
 """The share of flipped outcomes for which the smallest improvement that a gate can see is told."""
+_NOT_ASKED = ("local:", "command:", "agent:")
+"""A local model would have to be fetched and loaded first; an agent's own model is not ours to ask."""
 _SCORED = 10
 """Items of each split that the scorer is tried on."""
 
@@ -257,14 +259,11 @@ def _opens(config: Config, role: str) -> Check:
 
 
 async def endpoints(config: Config) -> list[Check]:
-    """One short question to each role's model: reachable, key valid, model there; the optimizer's with a schema.
-
-    A local model is not asked: it would have to be fetched and loaded first.
-    """
+    """One short question to each role's model: reachable, key valid, model there; the optimizer's with a schema."""
     tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema}
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
     checks = []
-    roles = [role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith("local:")]
+    roles = [role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith(_NOT_ASKED)]
     async with opened_models(quick, roles=roles) as models:
         for role in models:
             with Journal(":memory:") as journal:

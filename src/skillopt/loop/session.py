@@ -15,7 +15,7 @@ import yaml
 from skillopt import prompts
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import Env, check_splits, close_env, data_hash
+from skillopt.envs.base import Env, check_splits, close_env, data_hash, is_noisy
 from skillopt.errors import UserError
 from skillopt.loop.context import Context
 from skillopt.loop.parts import Parts, resolve
@@ -133,6 +133,11 @@ async def open_session(
     env = env or open_env(config)
     check_splits(env)
     parts = parts or resolve(config)
+    if is_noisy(env) and config.evaluation.gate != "paired":
+        raise UserError(
+            f"env '{env.name}': its scores are noisy, and a strict gate takes luck for progress; "
+            "set evaluation.gate to paired"
+        )
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
     skill = initial_skill or initial_of(config)
