@@ -66,6 +66,9 @@ def place(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     for name in ("configs", "data"):
         (work / name).symlink_to(REPO / name)
     shutil.copytree(REPO / "examples", work / "examples")
+    shutil.copy(REPO / "examples" / "own_tasks" / "tasks.jsonl", work)
+    questions = [f"What is {n} and {n}?,{2 * n}" for n in range(24)]
+    (work / "questions.csv").write_text("\n".join(["question,answer", *questions]) + "\n")
     (work / ".venv").mkdir()
     (work / ".venv" / "bin").symlink_to(tools)
     scripts = {
