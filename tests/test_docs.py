@@ -22,10 +22,17 @@ COMMAND = re.compile(r"(?:\.venv/bin/)?(?:skillopt|make|pip|python) ")
 FENCE = re.compile(
     r"(?:<!-- run with: (?P<extra>.*?) -->\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-PLACEHOLDER = re.compile(
-    r"…|\bRUN|\bDIR\b|--config C\b|\[section|\[--|NAME|sim serve|bench/|data (?:prepare|generate) "
+FORMS = {
+    r" \[[^\]]*\]…?": "",
+    r"\bRUN(?![\w@])|outputs/sim/seed42-(?:[0-9a-f]{8}|…)": "outputs/sim/seed42-*",
+    r"--config C\b": "--config configs/sim/default.yaml",
+    r" --open\b": "",
+}
+"""What stands for a reader's own run or config, and what is used in its place."""
+SKIPPED = re.compile(
+    r"…|RUN[_@]|\bDIR\b|NAME|sim serve|bench/|data (?:prepare|generate) |--choose|--write|--interactive"
 )
-"""A form of a command rather than a command; one that serves until it is stopped; one that fetches or measures."""
+"""Commands that need what only the reader has, serve until they are stopped, or fetch and measure for long."""
 
 
 def nav_pages() -> list[str]:
@@ -52,9 +59,16 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
     outside = FENCE.sub(lambda m: "\n" * m[0].count("\n"), text)
     for block in re.finditer(r"(?:^ {4}.*\n?)+", outside, re.MULTILINE):
         for line in re.findall(r"^ {4}((?:.*\\\n)*.*)$", block[0], re.MULTILINE):
-            if COMMAND.match(line.strip()) and not PLACEHOLDER.search(line):
+            if COMMAND.match(line.strip()) and not SKIPPED.search(with_own(line)):
                 found.append((block.start(), "bash", line.replace("\n    ", "\n"), ""))
-    return [(kind, text, extra) for _, kind, text, extra in sorted(found) if kind in {"bash", "python"}]
+    return [(kind, with_own(text), extra) for _, kind, text, extra in sorted(found) if kind in {"bash", "python"}]
+
+
+def with_own(text: str) -> str:
+    """A form of a command as a command, where it speaks of a run or a config in general."""
+    for form, own in FORMS.items():
+        text = re.sub(form, own, text) if COMMAND.match(text.strip()) else text
+    return text
 
 
 @pytest.fixture
@@ -73,7 +87,7 @@ def place(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     (work / ".venv" / "bin").symlink_to(tools)
     scripts = {
         "skillopt": f'eval "set -- \\"\\$@\\" $EXTRA"; exec {sys.executable} -m skillopt.cli "$@"',
-        "python": f'exec {sys.executable} "$@"',
+        "python": f'eval "set -- \\"\\$@\\" $EXTRA"; exec {sys.executable} "$@"',
         "pip": f'exec {sys.executable} {__file__} "$@"',
         "make": f'exec /usr/bin/make -n -C {REPO} "$@"',
     }
@@ -87,7 +101,6 @@ def place(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
 
 def run(kind: str, text: str, extra: str, work: Path, environment: dict[str, str]) -> None:
     text = re.sub(r"http://127\.0\.0\.1:80\d\d/v1", environment["SIM"], text)
-    text = re.sub(r"seed42-[0-9a-f]{8}", "seed42-*", text).replace(" --open", "")
     program = ["bash", "-euo", "pipefail", "-c", text] if kind == "bash" else [sys.executable, "-c", text]
     quoted = shlex.join(shlex.split(extra))
     done = subprocess.run(
@@ -107,7 +120,8 @@ def run(kind: str, text: str, extra: str, work: Path, environment: dict[str, str
 def test_what_a_page_tells_to_run_runs(page: str, place: tuple[Path, dict[str, str]]) -> None:
     work, environment = place
     found = blocks(page)
-    if found and re.search(r"outputs/sim/seed42", found[0][1]) and "skillopt train" not in found[0][1]:
+    told = "\n".join(text for _, text, _ in found)
+    if "outputs/sim/seed42" in told.partition("configs/sim/default.yaml")[0]:
         run("bash", "skillopt train --config configs/sim/default.yaml train.num_epochs=2", "", work, environment)
     for kind, text, extra in found:
         run(kind, text, extra, work, environment)
