@@ -32,7 +32,9 @@ class StandIn:
         return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
 
     def _target(self, body: dict[str, Any]) -> dict[str, Any]:
-        skill, task, *rest = (str(message.get("content") or "") for message in body["messages"])
+        said = [(message["role"], str(message.get("content") or "")) for message in body["messages"]]
+        skill = "".join(text for role, text in said if role == "system")
+        task, *rest = (text for role, text in said if role != "system")
         if "tools" in body:
             return self._shop(skill, task, rest)
         if task.startswith("Part of the program"):
