@@ -14,8 +14,8 @@ from typing import Any
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item, Score
 from skillopt.envs.qa import QAEnv
-from skillopt.envs.rows import field, read_splits
-from skillopt.envs.scoring import choice, normalise
+from skillopt.envs.rows import field, read_rows
+from skillopt.envs.scoring import choice, extract_answer
 from skillopt.errors import UserError
 
 HOW_TO_GET = "run `skillopt data prepare livemathematicianbench`, or take configs/livemathematicianbench/mini.yaml"
@@ -29,14 +29,25 @@ class ChoiceEnv(QAEnv):
     """
 
     def __init__(self, config: EnvConfig) -> None:
-        published = read_splits(config.split_dir, ("choices", "label"), HOW_TO_GET)
+        published = read_rows(config.split_dir, ("choices", "label"), HOW_TO_GET)
         self.warnings = giveaways([item for items in published.values() for item in items])
         """What makes a score mean less than it seems; `skillopt doctor` and a run's advice show it."""
         shuffled = {split: [shuffle(item) for item in items] for split, items in published.items()}
         super().__init__(config, shuffled)
 
     def score(self, item: Item, output: str) -> Score:
-        return choice(output, item.answers, choices=field(item, "choices"))
+        """By letter, or by a choice's whole text; `-1` and `1` are two choices, and `e` may be a number."""
+        texts: dict[str, str] = field(item, "choices")
+        said = _plain(extract_answer(output))
+        named = [letter for letter, text in texts.items() if _plain(text) == said]
+        if len(named) == 1 and said.upper() not in texts:
+            output = named[0]
+        return choice(output, item.answers, choices=dict.fromkeys(texts, ""))
+
+
+def _plain(text: str) -> str:
+    """Signs and brackets mean something in mathematics; case and space do not tell choices apart."""
+    return " ".join(text.casefold().split()).rstrip(".")
 
 
 def right_choice(item: Item) -> int:
@@ -44,7 +55,7 @@ def right_choice(item: Item) -> int:
     choices: list[str] = [str(text) for text in field(item, "choices")]
     label = str(field(item, "label")).strip()
     letter = label.strip("().").upper()
-    by_text = [place for place, text in enumerate(choices) if normalise(text) == normalise(label)]
+    by_text = [place for place, text in enumerate(choices) if _plain(text) == _plain(label)]
     if len(letter) == 1 and letter in string.ascii_uppercase[: len(choices)]:
         return string.ascii_uppercase.index(letter)
     if len(by_text) == 1:
@@ -58,7 +69,7 @@ def shuffle(item: Item) -> Item:
     """The item as it is asked: lettered choices below the question, in the order that its id gives them."""
     choices = [str(text) for text in field(item, "choices")]
     right = right_choice(item)
-    if len(choices) < 2 or len({normalise(text) for text in choices}) < len(choices):
+    if len(choices) < 2 or len({_plain(text) for text in choices}) < len(choices):
         raise UserError(f"item '{item.id}': choices: needs at least two, all different")
     order = list(range(len(choices)))
     random.Random(f"choices/{item.id}").shuffle(order)  # noqa: S311
@@ -72,7 +83,7 @@ def shuffle(item: Item) -> Item:
 
 def giveaways(items: Sequence[Item]) -> list[str]:
     """Rules that look at position or length alone and do better than chance, by more than luck explains."""
-    rules: dict[str, list[bool]] = {}
+    rules: dict[str, list[float]] = {}
     chances = []
     for item in items:
         lengths = [len(str(text)) for text in field(item, "choices")]
@@ -81,13 +92,14 @@ def giveaways(items: Sequence[Item]) -> list[str]:
         for place in range(max(len(lengths), 2)):
             name = f"choice {string.ascii_uppercase[place]} as published"
             rules.setdefault(name, []).append(right == place)
-        rules.setdefault("the longest choice", []).append(lengths[right] == max(lengths))
-        rules.setdefault("the shortest choice", []).append(lengths[right] == min(lengths))
+        for name, extreme in {"the longest choice": max(lengths), "the shortest choice": min(lengths)}.items():
+            hit = lengths[right] == extreme
+            rules.setdefault(name, []).append(hit / lengths.count(extreme))  # of several as long, one is taken
     found = []
     for name, hits in rules.items():
         chance = sum(chances) / len(chances)
         share = sum(hits) / len(items)
-        if share > chance + 0.1 and _tail(sum(hits), len(items), chance) < 0.001:
+        if share > chance + 0.1 and _tail(round(sum(hits)), len(items), chance) < 0.001:
             cure = "choices are shuffled, so this does not help" if "published" in name else "a skill may learn that"
             found.append(f"always taking {name} is right in {share:.0%} of items, by chance {chance:.0%}: {cure}")
     return found

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Chat, Episode, Item, Score
 from skillopt.envs.qa import QAEnv
-from skillopt.envs.rows import field, read_options, read_splits, safe_file
+from skillopt.envs.rows import field, read_rows, safe_file
+from skillopt.envs.scorers import checked
 from skillopt.envs.scoring import anls
 from skillopt.errors import UserError
 from skillopt.skill import Skill
@@ -39,10 +40,10 @@ class DocVQAEnv(QAEnv):
     """
 
     def __init__(self, config: EnvConfig) -> None:
-        options = read_options(DocVQAOptions, config.options)
+        options = checked(DocVQAOptions, config.options, "env.options")
         self._see = options.pages == "image"
         self._root = Path(config.split_dir)
-        read = read_splits(config.split_dir, ("answers", "image"), HOW_TO_GET)
+        read = read_rows(config.split_dir, ("answers", "image"), HOW_TO_GET)
         splits = {split: [self._checked(item) for item in items] for split, items in read.items()}
         super().__init__(config.model_copy(update={"options": options.model_extra or {}}), splits)
 

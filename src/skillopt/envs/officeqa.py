@@ -20,7 +20,8 @@ from skillopt.config import EnvConfig
 from skillopt.envs.base import Item, Score
 from skillopt.envs.numbers import quantities
 from skillopt.envs.qa import QAEnv
-from skillopt.envs.rows import field, read_options, read_splits, safe_file
+from skillopt.envs.rows import field, read_rows, safe_file
+from skillopt.envs.scorers import checked
 from skillopt.envs.scoring import exact, extract_answer, number
 from skillopt.errors import UserError
 from skillopt.skill.document import count_tokens
@@ -46,8 +47,8 @@ class OfficeQAEnv(QAEnv):
     """Items have `documents`: file names below `<split_dir>/documents`."""
 
     def __init__(self, config: EnvConfig) -> None:
-        self.options = read_options(OfficeQAOptions, config.options)
-        read = read_splits(config.split_dir, ("answers", "documents"), HOW_TO_GET)
+        self.options = checked(OfficeQAOptions, config.options, "env.options")
+        read = read_rows(config.split_dir, ("answers", "documents"), HOW_TO_GET)
         folder = Path(config.split_dir) / "documents"
         texts: dict[str, str] = {}
         splits = {

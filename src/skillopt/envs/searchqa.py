@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item
-from skillopt.envs.qa import QAEnv, load_splits
-from skillopt.envs.rows import read_options
+from skillopt.envs.qa import QAEnv, load_items
+from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
 from skillopt.skill.document import count_tokens
 
@@ -33,11 +33,11 @@ class SearchQAEnv(QAEnv):
     """The search results and the question are the user's message; the answer may stand in `<answer>` tags."""
 
     def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
-        options = read_options(SearchQAOptions, config.options)
+        options = checked(SearchQAOptions, config.options, "env.options")
         if not splits and config.split_dir and not (Path(config.split_dir) / "train").is_dir():
             hint = "run `skillopt data prepare searchqa`, or take configs/searchqa/mini.yaml"
             raise UserError(f"env.split_dir: '{config.split_dir}' has no train/ folder; {hint}")
-        loaded = splits or load_splits(config.split_dir)
+        loaded = splits or load_items(config)
         cut = {
             split: [
                 item.model_copy(update={"context": cut_context(item.context, options.context_tokens)}) for item in items

@@ -18,18 +18,19 @@ _RULE = re.compile(r'Use "(\w+)" when')
 _POSSIBLE = re.compile(r"Possible actions: (.*)\nReply with one action\.\Z", re.DOTALL)
 _WAY = re.compile(r"a way to win: (.+)")
 _SPOKEN = {
+    "unlock": "unlock unlocked",
+    "lock": "lock locked",
     "go": "go venture travel head move trip walk journey run",
-    "take": "take pick retrieve recover grab get lift",
-    "open": "open ajar",
-    "unlock": "unlock",
-    "close": "close shut",
-    "lock": "lock",
+    "take": "take pick pick-up retrieve recover grab get lift",
+    "open": "open opened ajar",
+    "close": "close closed shut",
+    "eat": "eat devour consume chomp",
+    "drop": "drop ditch floor ground",
     "put": "put place rest sit",
     "insert": "insert put place rest sit deposit",
-    "drop": "floor drop ground",
-    "eat": "eat devour consume chomp",
 }
-_SMALL = {"from", "with", "on", "into", "in", "to"}
+"""How the goals of TextWorld's games speak of each verb; of two that fit, the first is meant."""
+_BETWEEN = re.compile(r" (?:from|with|into|on|in) ")
 
 
 class SimulatedPlayer(SimulatedModel):
@@ -45,6 +46,10 @@ class SimulatedPlayer(SimulatedModel):
 
     def optimizer_json(self, request: ChatRequest, key: str) -> dict[str, Any]:
         assert request.schema is not None
+        if request.schema.name == "slow_update":
+            return {"guidance": "Keep to the order of the goal's instructions."}
+        if request.schema.name == "meta_skill":
+            return {"memory": "- Games are lost where a verb has no rule."}
         if request.schema.name not in {"reflect", "deep_reflect"}:
             return super().optimizer_json(request, key)
         prompt = "\n".join(str(message["content"]) for message in request.messages)
@@ -67,22 +72,29 @@ def next_action(goal: str, done: list[str], possible: list[str], verbs: set[str]
     """The action of the first instruction that is not carried out yet, if it is possible and its verb is known."""
     left = [part.lower() for part in re.split(r"[.;!?]", goal) if part.strip()]
     for action in done:
-        match = next((n for n, part in enumerate(left) if _carries_out(action, part)), None)
+        match = next((n for n, part in enumerate(left) if _fit(action, part)), None)
         left = left if match is None else left[match + 1 :]
     for part in left:
-        fitting = [action for action in possible if _carries_out(action, part)]
+        fitting = [action for action in possible if _fit(action, part)]
         if fitting:
-            best = max(fitting, key=lambda action: (len(action.split()), action))
+            best = max(fitting, key=lambda action: (_fit(action, part), action))
             return best if best.split()[0] in verbs else "look"
     return "look"
 
 
-def _carries_out(action: str, instruction: str) -> bool:
-    """Is this what the instruction asks for? Its verb is spoken of, and so is every thing that it touches."""
-    verb, *things = action.lower().split()
+def _fit(action: str, instruction: str) -> tuple[int, ...]:
+    """How well an action is what the instruction asks for; empty where it is not.
+
+    Its verb must be spoken of, and so must the thing that it is done to; what it is done with or where may be left out.
+    """
+    verb, _, rest = action.lower().partition(" ")
     words = set(re.findall(r"[\w-]+", instruction))
-    spoken = set(_SPOKEN.get(verb, verb).split()) & words
-    return bool(spoken) and all(thing in words for thing in things if thing not in _SMALL)
+    spoken = _SPOKEN.get(verb, "").split()
+    thing, *others = [part.split() for part in _BETWEEN.split(rest)]
+    if not thing or not words & set(spoken) or not words >= set(thing):
+        return ()
+    named = len(thing) + sum(len(other) for other in others if words >= set(other))
+    return named, -list(_SPOKEN).index(verb)
 
 
 def _edit(verb: str, ids: list[str]) -> dict[str, Any]:

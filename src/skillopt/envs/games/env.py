@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt.config import EnvConfig
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
 from skillopt.envs.games.pool import GamePool
-from skillopt.envs.rows import field, read_options, read_splits, safe_file
+from skillopt.envs.rows import field, read_rows, safe_file
+from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
 from skillopt.skill import Skill
 
@@ -67,11 +68,12 @@ class GameEnv:
 
     def __init__(self, config: EnvConfig) -> None:
         self.require()
-        self.options = read_options(GameOptions, config.options)
+        self.options = checked(GameOptions, config.options, "env.options")
         self.name = config.benchmark or config.name
+        self.turns = self.options.steps
         self._root = Path(config.split_dir)
         how = f"make games with `skillopt data generate {self.package} --out FOLDER`, or take the mini config"
-        read = read_splits(config.split_dir, (), how)
+        read = read_rows(config.split_dir, (), how)
         if unknown := self.options.limit.keys() - set(SPLITS):
             raise UserError(f"env.options.limit: unknown split '{min(unknown)}'; known are: {', '.join(SPLITS)}")
         self._splits = {
@@ -108,6 +110,8 @@ class GameEnv:
             return self.file(item)
         folder = made_of(self.package, recipe)
         path = folder / f"game{self.suffix}"
+        if path.exists():
+            return path
         async with self._making.setdefault(folder.name, asyncio.Lock()):
             if not path.exists():
                 folder.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -112,7 +113,7 @@ class Game:
 
     async def __aexit__(self, *error: object) -> None:
         self._worker.open_games -= 1
-        if self._worker.alive:
+        with contextlib.suppress(GameError):  # a process that has ended holds no game
             await self._worker.ask(do="close", game=self._number)
 
 

@@ -76,16 +76,17 @@ class Sandbox:
         self.limits = limits or Limits()
         self.mode = mode
         self._office = office
-        self._turns: asyncio.Semaphore | None = None
+        self._turns: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
         require(mode)
 
     async def run(
         self, program: str, *, files: Mapping[str, bytes] | None = None, wanted: Sequence[str] = ()
     ) -> Outcome:
         """Run a program's text beside `files` in a folder of its own; bring back the `wanted` files."""
-        if self._turns is None:
-            self._turns = asyncio.Semaphore(os.cpu_count() or 1)
-        async with self._turns:
+        loop = asyncio.get_running_loop()
+        if loop not in self._turns:  # a semaphore belongs to one loop
+            self._turns = {loop: asyncio.Semaphore(os.cpu_count() or 1)}
+        async with self._turns[loop]:
             with tempfile.TemporaryDirectory(prefix="skillopt-sandbox-") as folder:
                 command = _prepared(
                     Path(folder), program, files or {}, wanted, self.limits, self.mode, office=self._office

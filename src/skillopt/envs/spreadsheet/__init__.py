@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item, Score, ScorerError
 from skillopt.envs.qa import QAEnv
-from skillopt.envs.rows import field, read_options, read_splits, safe_file
+from skillopt.envs.rows import field, read_rows, safe_file
 from skillopt.envs.sandbox import Limits, Mode, Sandbox
+from skillopt.envs.scorers import checked
 from skillopt.errors import SkillOptError, UserError
 
 HOW_TO_GET = "run `skillopt data prepare spreadsheetbench`, or take configs/spreadsheetbench/mini.yaml"
@@ -67,14 +68,14 @@ class SpreadsheetEnv(QAEnv):
 
     def __init__(self, config: EnvConfig) -> None:
         _openpyxl()
-        options = read_options(SpreadsheetOptions, config.options)
+        options = checked(SpreadsheetOptions, config.options, "env.options")
         self._root = Path(config.split_dir)
         self.sandbox = Sandbox(options.limits, mode=options.sandbox)
         self._soffice = shutil.which("soffice") or shutil.which("libreoffice") if options.recalculate else None
-        self.fingerprint = f"formulas are {'' if self._soffice else 'not '}computed"
-        read = read_splits(config.split_dir, ("workbooks", "answer_position"), HOW_TO_GET)
+        read = read_rows(config.split_dir, ("workbooks", "answer_position"), HOW_TO_GET)
         splits = {split: [self._asked(item, options.preview_rows) for item in items] for split, items in read.items()}
         super().__init__(config.model_copy(update={"options": options.model_extra or {}}), splits)
+        self.fingerprint += f"formulas are {'' if self._soffice else 'not '}computed"
 
     def _asked(self, item: Item, rows: int) -> Item:
         for pair in field(item, "workbooks"):
@@ -92,7 +93,7 @@ class SpreadsheetEnv(QAEnv):
         """No program: the workbook stays as it was."""
         return ""
 
-    async def score(self, item: Item, output: str) -> Score:  # type: ignore[override]
+    async def score(self, item: Item, output: str) -> Score:
         """Run the program on each workbook and compare."""
         program = program_of(output)
         problems = []
