@@ -45,7 +45,7 @@ class CommandOptions(BaseModel):
     """`{model}` in the command line; for claude-code and codex, the model that they are told to use."""
     args: tuple[str, ...] = ()
     """Further arguments of claude-code or codex."""
-    skill_name: str = "task-skill"
+    skill_name: str = Field(default="task-skill", pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
     description: str = "House rules for the tasks of this workspace. Use for every task here."
 
 
@@ -70,7 +70,7 @@ class CommandAgent:
             raise UserError(f"env.command: '{self._argv[0]}' is not a program that can be found on PATH{hint}")
         if self._options.workspace and not Path(self._options.workspace).is_dir():
             raise UserError(f"env.agent_options.workspace: '{self._options.workspace}' is not a folder")
-        self.fingerprint = _fingerprint([*self._argv, self._options.workspace])
+        self.fingerprint = _fingerprint(self._argv, self._options.workspace)
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
@@ -148,7 +148,10 @@ def _prepare(root: Path, item: Item, skill: Skill, template: str) -> Place:
     place.item.write_text(
         json.dumps(item.model_dump(mode="json", exclude=hidden), ensure_ascii=False), encoding="utf-8"
     )
-    for name, text in ((item.model_extra or {}).get("files") or {}).items():
+    given = (item.model_extra or {}).get("files") or {}
+    if not isinstance(given, dict):
+        raise FatalError(f"item '{item.id}': files: must be an object, path → text")
+    for name, text in given.items():
         file = place.workspace / name
         if not file.resolve().is_relative_to(place.workspace.resolve()):
             raise FatalError(f"item '{item.id}': files: '{name}' leads out of the workspace; use a relative path")
@@ -174,10 +177,11 @@ def _words(command: str | Sequence[str]) -> list[str]:
     return [str(Path(word).resolve()) if Path(word).is_file() else word for word in words]
 
 
-def _fingerprint(words: Sequence[str]) -> str:
-    """The text of the user's own scripts among the words: another text of them makes another run."""
+def _fingerprint(words: Sequence[str], workspace: str) -> str:
+    """The user's own scripts among the words, and the files of the workspace: another text of them is another run."""
     scripts = [Path(word) for word in words if word.endswith((".py", ".sh", ".js", ".ts", ".mjs", ".rb"))]
-    texts = [script.read_bytes() for script in scripts if script.is_file()]
+    inside = sorted(path for path in Path(workspace).rglob("*")) if workspace else []
+    texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *inside] if path.is_file()]
     return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
 
 

@@ -44,6 +44,8 @@ def take(items: list[Item], most: int | None) -> list[Item]:
 class QAEnv:
     """Tasks from `env.data` or `env.split_dir`, done by the target, an agent or a command, scored by `env.scoring`."""
 
+    noisy = False
+
     def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
         options = checked(QAOptions, config.options, "env.options")
         if unknown := options.limit.keys() - set(SPLITS):
@@ -51,7 +53,7 @@ class QAEnv:
         self.name = config.benchmark or config.name
         self._agent = open_agent(config)
         self._scorer = open_scorer(config.scoring, config.scoring_options)
-        self.noisy = self._scorer.noisy
+        self.noisy = self.noisy or self._scorer.noisy
         self.fingerprint = self._agent.fingerprint + self._scorer.fingerprint
         if isinstance(self._scorer, JudgeScorer):
             self.judge = self._scorer.judge
