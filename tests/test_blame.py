@@ -205,6 +205,8 @@ def test_what_an_interrupted_step_left_is_no_problem(copy: RunDirectory) -> None
     best = {**state["best"], "version": last - 1}
     write_json(copy.state, {**state, "version": last - 1, "current": last - 1, "patch_log_size": size, "best": best})
     copy.write_best(copy.read_skill(last - 1))
+    with copy.patch_log.path.open("ab") as file:
+        file.write(b'{"seq": 99, "torn')
     assert audit(copy).sound
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from skillopt.cli import main
 from skillopt.report.console import result_lines, watching
 from skillopt.report.html import write_report
+from skillopt.report.markdown import fenced, plain
 from skillopt.report.text import dollars, printable, score
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Event
@@ -192,6 +193,44 @@ def test_a_report_of_an_unfinished_run_can_be_written(
     write_json(run.summary, {**summary, "status": "stopped", "stop_reason": "interrupted"})
     write_report(run)
     assert "stopped (interrupted)" in Tags(run.report.read_text(encoding="utf-8")).seen
+
+
+def test_a_report_of_an_altered_run_says_so_and_shows_the_rest(
+    trained: tuple[RunDirectory, list[Event]], tmp_path: Path
+) -> None:
+    shutil.copytree(trained[0].root, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    log = bytearray(run.patch_log.path.read_bytes())
+    log[len(log) // 2] ^= 1
+    run.patch_log.path.write_bytes(log)
+    write_report(run)
+    seen = Tags(run.report.read_text(encoding="utf-8")).seen
+    assert "No provenance" in seen
+    assert "All steps" in seen
+
+
+def test_the_report_holds_the_required_figures(trained: tuple[RunDirectory, list[Event]], tmp_path: Path) -> None:
+    shutil.copytree(trained[0].root, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    write_report(run)
+    summary = read_json(run.summary)
+    best, stuck = summary["best"], summary["persistent_failures"]
+    for text in (Tags(run.report.read_text(encoding="utf-8")).seen, run.report_md.read_text(encoding="utf-8")):
+        for figure in (score(best["val"]), score(best["test"]), str(best["tokens"])):
+            assert figure in text
+        assert f"{summary['edit_acceptance_rate']:.0%}" in text
+        assert all(item in text.replace("\\", "") for item in stuck)
+
+
+def test_markdown_in_texts_stays_text_in_the_markdown_report(
+    trained: tuple[RunDirectory, list[Event]], tmp_path: Path
+) -> None:
+    tricks = "**bold** [link](http://x) | cell | `code` <b>tag</b> # head ![i](x) ~~gone~~ $x$"
+    report_with(trained[0], tmp_path / "run", tricks)
+    said = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    assert plain(tricks) in said
+    assert tricks not in said
+    assert fenced("a\n````\nb").startswith("`````\n")
 
 
 # The console

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from skillopt.report.text import counted, printable, score
 
-_SAYS = {"earns": "earns", "harmful": "HARMFUL", "nothing": "nothing measurable", "mixed": "wins and loses alike"}
+VERDICTS = {"earns": "earns", "harmful": "HARMFUL", "nothing": "nothing measurable", "mixed": "wins and loses alike"}
 
 
 def ablation_table(result: Mapping[str, Any]) -> Table:
@@ -25,7 +25,7 @@ def ablation_table(result: Mapping[str, Any]) -> Table:
             f"{row['worth']:+.3f}",
             f"[{low:+.3f} to {high:+.3f}]",
             str(row["tokens"]),
-            _SAYS[row["verdict"]],
+            VERDICTS[row["verdict"]],
             row["name"],
             f"{said[:56]}{'…' if len(said) > 56 else ''}{note}",
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from skillopt.report.ablated import VERDICTS
 from skillopt.report.blame import spread
 from skillopt.report.console import gate_line
 from skillopt.report.diffs import DiffLine, diff_skills
@@ -45,7 +47,23 @@ def skill(facts: Facts) -> str:
             f'<div {kind} title="{text(who)}"><i>{line.number}</i><em>{step}</em><span>{text(line.text)}</span></div>'
         )
     told = tag("p", text(f"Version {facts.shown}; lines by step:"), cls="soft")
-    return told + tag("div", key) + tag("div", *rows, cls="code")
+    return told + tag("div", key) + tag("div", *rows, cls="code") + "".join(map(_ablation, facts.ablations))
+
+
+def _ablation(result: Mapping[str, Any]) -> str:
+    """What each part is worth, where that was measured."""
+    rows = []
+    for row in result["rows"]:
+        low, high = row["interval"] or (0.0, 0.0)
+        cells = (f"{row['worth']:+.3f}", f"{low:+.3f} to {high:+.3f}", str(row["tokens"]))
+        said = tag("span", text(VERDICTS[row["verdict"]]), cls=_VERDICT_CLASS.get(row["verdict"], ""))
+        rows.append([*(text(cell) for cell in cells), said, text(row["name"]), text(clipped(row["text"], 160))])
+    head = ("worth", "95 %", "tokens", "verdict", result["by"], "")
+    title = f"What each {result['by']} is worth: the validation score with it minus the score without it"
+    return fold(text(title), table(head, rows, numbers=(0, 1, 2)))
+
+
+_VERDICT_CLASS = {"earns": "accept", "harmful": "reject", "nothing": "skipped"}
 
 
 def _hues(steps: Sequence[int]) -> dict[int, int]:
@@ -146,7 +164,7 @@ def steps(facts: Facts) -> str:
     for record in facts.history:
         counts = step_funnel(record)
         flow = " → ".join(str(counts[stage]) for stage in ("proposed", "distinct", "selected", "applied", "accepted"))
-        verdict = record["verdict"] if record["verdict"] in _VERDICTS else ""
+        verdict = record["verdict"] if record["verdict"] in _DECISIONS else ""
         rows.append(
             [
                 str(record["step"]),
@@ -162,4 +180,4 @@ def steps(facts: Facts) -> str:
     return shown if len(rows) <= 24 else fold(f"{len(rows)} steps", shown)
 
 
-_VERDICTS = {"accept", "reject", "indecisive", "skipped"}
+_DECISIONS = {"accept", "reject", "indecisive", "skipped"}

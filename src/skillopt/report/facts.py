@@ -51,6 +51,8 @@ class Facts:
     traces: dict[str, Trace] = field(default_factory=dict)
     """Some of the trajectories that the accepted edits cite, by id."""
     test_reads: list[dict[str, Any]] = field(default_factory=list)
+    ablations: tuple[dict[str, Any], ...] = ()
+    """What `skillopt ablate` found of the version shown."""
     trouble: str = ""
     """Why there is no provenance; empty where there is."""
 
@@ -81,6 +83,7 @@ def read_facts(run: RunDirectory) -> Facts:
         failures=tuple(failure_groups(run)) if done else (),
         traces=_cited(run, entries),
         test_reads=read_jsonl(run.test_reads),
+        ablations=tuple(read_json(path) for path in sorted(run.ablation.glob(f"*_v{shown:04d}.json"))),
         trouble=trouble,
     )
 

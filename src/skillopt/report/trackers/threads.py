@@ -24,12 +24,7 @@ from skillopt.run.files import read_json, write_json
 PATIENCE = 30.0
 """Seconds that a tracker has at the end of a run to send what it still holds."""
 
-_NEEDS = {
-    "tensorboard": "tensorboard.summary.writer.event_file_writer",
-    "mlflow": "mlflow",
-    "wandb": "wandb",
-    "otel": "opentelemetry.sdk.trace",
-}
+_NEEDS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb", "otel": "opentelemetry.sdk"}
 """What must be there to import."""
 
 
@@ -38,15 +33,14 @@ def check_trackers(settings: TrackersConfig) -> None:
     for name in settings.use:
         if name not in _NEEDS:  # another package's, which is installed, or its name would not have been accepted
             continue
-        root = _NEEDS[name].partition(".")[0]
-        if importlib.util.find_spec(root) is None or (name == "otel" and not _importable(_NEEDS[name])):
+        if not _importable(_NEEDS[name]):
             raise UserError(f"trackers.use: '{name}' needs a package that is not here: pip install 'skillopt[{name}]'")
 
 
 def _importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
+    except ModuleNotFoundError:  # the package above it is not here either
         return False
 
 
@@ -168,8 +162,6 @@ class _Worker:
         )
         about.folder.mkdir(parents=True, exist_ok=True)
         self._note(id=self._tracker.begin(about))
-        if "version" not in done and self._run.snapshot(0).exists():
-            self._skill(0, 0)
         for record in read_json(self._run.history) if self._run.history.exists() else []:
             self._step(record, 0.0, 0.0)
             self._guidance(record.get("epoch_end", {}), record["step"])
@@ -178,12 +170,16 @@ class _Worker:
         if record["step"] <= self._mark().get("step", 0):
             return
         assert self._tracker
-        if "version" not in self._mark():
-            self._skill(0, 0)
+        self._initial()
         self._tracker.step(record["step"], step_scalars(record), began, ended)
         if record["verdict"] == "accept":
             self._skill(record["version"], record["step"])
         self._note(step=record["step"])
+
+    def _initial(self) -> None:
+        """The initial skill; when a run starts it is not written yet."""
+        if "version" not in self._mark():
+            self._skill(0, 0)
 
     def _guidance(self, outcome: Mapping[str, Any], step: int) -> None:
         guided = outcome.get("slow_update", {})
@@ -199,6 +195,7 @@ class _Worker:
     def _finish(self, run: RunDirectory) -> None:
         if self._tracker is None:
             return
+        self._initial()
         summary = read_json(run.summary)
         files = [path for path in (run.report, run.report_md, run.best_skill, run.summary) if path.exists()]
         self._tracker.finish(summary["status"], final_figures(summary), files)
