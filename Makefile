@@ -1,6 +1,6 @@
 # Two commands do all the set-up: `make quickstart` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-ray lint format bench clean
+.PHONY: help install quickstart test test-ray lint format docs bench clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -37,6 +37,10 @@ lint: $(STAMP)       ## ruff, strict types, import directions
 format: $(STAMP)     ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(STAMP)       ## write the references from the code and build the site into site/, offline
+	$(BIN)/python scripts/make_reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(STAMP)      ## measure speed; results are ratios of one run
 	$(BIN)/python bench/run.py

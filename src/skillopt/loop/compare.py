@@ -21,7 +21,15 @@ from skillopt.loop.context import Context
 from skillopt.loop.evaluate import note_read
 from skillopt.loop.gate import require_few
 from skillopt.loop.rollout import roll_out_one
-from skillopt.loop.session import closing_env, make_callers, measuring_roles, opened_models, read_initial, run_of
+from skillopt.loop.session import (
+    closing_env,
+    initial_of,
+    make_callers,
+    measuring_roles,
+    opened_models,
+    read_initial,
+    run_of,
+)
 from skillopt.loop.statistics import bootstrap, evidence, interval
 from skillopt.loop.verify import all_measured
 from skillopt.models.base import ChatModel
@@ -45,7 +53,7 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
         return read_initial(name), path
     if run is None:
         env = env or open_env(config)
-        run = run_of(config, env, read_initial(config.train.init_skill)).root
+        run = run_of(config, env, initial_of(config)).root
     directory = RunDirectory(run)
     path = directory.snapshot(0) if name == "initial" else directory.best_skill
     if not path.is_file():

@@ -12,6 +12,7 @@ from typing import Any
 from skillopt.config import Config
 from skillopt.envs.base import Env, is_noisy
 from skillopt.executor import Executor, LocalExecutor
+from skillopt.loop.parts import Parts, resolve
 from skillopt.loop.underway import Underway
 from skillopt.models.call import Caller
 from skillopt.run.directory import RunDirectory
@@ -26,6 +27,8 @@ class Context:
     optimizer: Caller
     run: RunDirectory
     events: Events
+    parts: Parts | None = None
+    """Parts that were passed in; without them, those that the config names."""
     epoch: int = 0
     step: int = 0
     steps: int = 0
@@ -48,6 +51,11 @@ class Context:
 
     def at(self, epoch: int, step: int) -> Context:
         return replace(self, epoch=epoch, step=step, seconds={})
+
+    @property
+    def chosen(self) -> Parts:
+        """This run's analysts, gates and schedule."""
+        return self.parts or resolve(self.config)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 
-from skillopt.analysts import open_analysts
 from skillopt.analysts.base import Analyst, Dropped, Kind, Memory, Minibatch, Patch, Pattern
 from skillopt.analysts.leaks import find_leaks
 from skillopt.envs.base import RolloutError, Trajectory
@@ -27,7 +26,7 @@ async def reflect(skill: Skill, rollouts: Rollouts, memory: Memory, ctx: Context
     A minibatch is read as soon as its trajectories are there. They are cut in id order, so that arrival cannot change
     them.
     """
-    analysts = open_analysts(ctx.config.gradient.analysts)
+    analysts = ctx.chosen.analysts
     reading = Reading(analysts, skill, memory, ctx)
     with ctx.timed("rollout"):
         async for result in rollouts:
@@ -57,7 +56,7 @@ async def reflect(skill: Skill, rollouts: Rollouts, memory: Memory, ctx: Context
 
 
 async def _propose(
-    analysts: list[Analyst], skill: Skill, minibatches: list[Minibatch], memory: Memory, ctx: Context
+    analysts: Sequence[Analyst], skill: Skill, minibatches: list[Minibatch], memory: Memory, ctx: Context
 ) -> list[Patch]:
     return await gather_all(
         analyst.propose(skill, minibatch, memory, ctx.optimizer, ctx.config)
@@ -70,7 +69,7 @@ async def _propose(
 class Reading:
     """Minibatches of failures and of successes; each is read from the moment that it is full."""
 
-    def __init__(self, analysts: list[Analyst], skill: Skill, memory: Memory, ctx: Context) -> None:
+    def __init__(self, analysts: Sequence[Analyst], skill: Skill, memory: Memory, ctx: Context) -> None:
         self.results: list[Trajectory | RolloutError] = []
         self._analysts, self._skill, self._memory, self._ctx = analysts, skill, memory, ctx
         self._open: dict[Kind, list[Trajectory]] = {"failure": [], "success": []}

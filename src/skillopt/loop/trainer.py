@@ -26,6 +26,7 @@ from skillopt.loop.epoch_end import end_epoch, look_ahead
 from skillopt.loop.final import Finals, measure_finals
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.paired import decide
+from skillopt.loop.parts import Parts, resolve
 from skillopt.loop.plan import beside, plan_run
 from skillopt.loop.pulse import pulse
 from skillopt.loop.record import StepWork, step_record, write_step
@@ -37,12 +38,15 @@ from skillopt.loop.select import Ranked, select
 from skillopt.loop.session import Mode, Session, initial_kind, open_session, pins
 from skillopt.loop.update import update
 from skillopt.models.base import ChatModel
+from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
 from skillopt.run.history import History
 from skillopt.run.state import State
 from skillopt.run.summary import rollouts_paid, summarise, usage
 from skillopt.skill import Applied, Skill
+
+_SKILLS = ("initial", "best")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,18 @@ class Result:
     """The run's folder."""
     best_skill: Skill
     summary: dict[str, Any]
+    """As `summary.json` has it."""
+
+    @property
+    def scores(self) -> dict[str, float | None]:
+        """initial_val, best_val, initial_test and best_test; a test score is None while the split is sealed."""
+        return {f"{skill}_{split}": self.summary[skill][split] for split in ("val", "test") for skill in _SKILLS}
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One record a step, as `history.json` has it."""
+        rows: list[dict[str, Any]] = read_json(RunDirectory(self.path).history)
+        return rows
 
 
 class Trainer:
@@ -66,7 +82,12 @@ class Trainer:
         models: dict[str, ChatModel] | None = None,
         listeners: Sequence[Listener] = (),
         mode: Mode = "auto",
+        parts: Parts | None = None,
+        shared_journal: Path | None = None,
+        read_test: bool = True,
+        initial_skill: Skill | None = None,
     ) -> None:
+        """`read_test` false leaves the test split sealed: the run stops before its end and can be finished later."""
         self.config = config
         self._env = env
         self._models = models
@@ -74,6 +95,10 @@ class Trainer:
         self._mode = mode
         self._baseline: asyncio.Task[Measured] | None = None
         """The initial skill's validation, while it is under way."""
+        self._parts = parts or resolve(config)
+        self._shared_journal = shared_journal
+        self._read_test = read_test
+        self._initial_skill = initial_skill
         self.started = False
 
     async def fit(self) -> Result:
@@ -112,7 +137,14 @@ class Trainer:
     async def _opened(self) -> AsyncIterator[None]:
         """Everything that the loop needs, closed again whatever happens; a stop leaves a state to go on from."""
         opened = open_session(
-            self.config, env=self._env, models=self._models, listeners=self._listeners, mode=self._mode
+            self.config,
+            env=self._env,
+            models=self._models,
+            listeners=self._listeners,
+            mode=self._mode,
+            parts=self._parts,
+            shared_journal=self._shared_journal,
+            initial_skill=self._initial_skill,
         )
         async with opened as session:
             self.session: Session = session
@@ -120,7 +152,7 @@ class Trainer:
             self._steps = [step for steps in self.plan for step in steps]
             self.base = session.base(len(self._steps))
             self.run = session.ctx.run
-            self.forecast = plan_run(self.config, session.ctx.env, session.initial_skill)
+            self.forecast = plan_run(self.config, session.ctx.env, session.initial_skill, parts=self._parts)
             self.state = session.state or State(pins=pins(self.config))
             self.history = History(self.run.history)
             self.started = True
@@ -156,7 +188,7 @@ class Trainer:
             workers=config.hardware.workers,
             epochs=config.train.num_epochs,
             learning_rate=config.optimizer.learning_rate,
-            scheduler=config.optimizer.lr_scheduler,
+            scheduler=self._parts.scheduler,
         )
         if resumed:
             run.roll_back(
@@ -213,7 +245,7 @@ class Trainer:
         return 0 < self.config.train.patience <= self.state.stale_steps
 
     def _rates(self, step: Step) -> dict[str, float]:
-        scheduled = scheduled_rate(step.number, self.base.steps, self.config.optimizer)
+        scheduled = scheduled_rate(step.number, self.base.steps, self.config.optimizer, self._parts.schedule)
         return {"scheduled": scheduled, "used": decayed_rate(scheduled, self.state.decay, self.config.optimizer)}
 
     def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
@@ -338,7 +370,11 @@ class Trainer:
         """The test split is read here, once."""
         state = self.state
         best = self.run.read_skill(state.best.version)
-        if state.status != "finished":
+        if not self._read_test and state.status != "finished":
+            self.run.write_best(best)
+            state.status, state.stop_reason = "stopped", "trained; the test split is left sealed"
+            self._write_state(Finals())
+        elif state.status != "finished":
             self.run.write_best(best)
             read = {"who": "train", "when": datetime.now(UTC).isoformat(), "items": len(self.base.env.items("test"))}
             finals = await measure_finals(state, self.base, self._evaluate)

@@ -79,10 +79,12 @@ class Total:
 class Journal:
     """One SQLite file in WAL mode. A reply is durable before anything is made of it."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, shared: Path | None = None) -> None:
+        """With `shared`, a journal of several runs: what one of them has paid for, the others take from there."""
         self.path = Path(path)
         self._pending: list[Record] = []
         self._waiting: list[asyncio.Future[None]] = []
+        self._shared = Journal(shared) if shared else None
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -101,7 +103,16 @@ class Journal:
 
     def get(self, key: str, attempt: int) -> dict[str, Any] | None:
         row = self._db.execute("SELECT reply FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
-        return json.loads(row[0]) if row else None
+        if row:
+            return dict(json.loads(row[0]))
+        return self._borrow(key, attempt, self._shared) if self._shared else None
+
+    def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
+        """Take over a reply that another run paid for. It enters no total of ours."""
+        row = shared._db.execute("SELECT * FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
+        if row:
+            self._db.execute("INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        return shared.get(key, attempt)
 
     def put(self, record: Record) -> None:
         """Durable when this returns."""
@@ -159,6 +170,13 @@ class Journal:
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
+        if self._shared:
+            self._shared.take(records)
+
+    def take(self, records: list[Record]) -> None:
+        """Keep what another journal has, unless it is here already."""
+        self._pending += [record for record in records if self.get(record.key, record.attempt) is None]
+        self._flush()
 
     def totals(self, keep: Callable[[Total], bool] = lambda total: True) -> list[Total]:
         """What was paid since the run began, over all sessions."""
@@ -173,6 +191,8 @@ class Journal:
     def __exit__(self, *error: object) -> None:
         self._flush()
         self._db.close()
+        if self._shared:
+            self._shared.__exit__()
 
 
 def _row(record: Record) -> tuple[object, ...]:
