@@ -18,6 +18,7 @@ from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, data_hash
 from skillopt.errors import UserError
 from skillopt.loop.context import Context
+from skillopt.loop.pulse import beating
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
@@ -129,15 +130,16 @@ async def open_session(
             callers, budget, switch = make_callers(config, journal, opened)
             target, optimizer = callers["target"], callers["optimizer"]
             ctx = Context(config=config, env=env, target=target, optimizer=optimizer, run=run, events=events)
-            yield Session(
-                ctx=ctx,
-                journal=journal,
-                budget=budget,
-                switch=switch,
-                initial_skill=skill,
-                state=state,
-                started=started,
-            )
+            async with beating(run, events, callers, budget):
+                yield Session(
+                    ctx=ctx,
+                    journal=journal,
+                    budget=budget,
+                    switch=switch,
+                    initial_skill=skill,
+                    state=state,
+                    started=started,
+                )
 
 
 def run_of(config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False) -> RunDirectory:

@@ -30,6 +30,10 @@ class Events:
     def __init__(self, path: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
         self._file = path.open("a", encoding="utf-8") if path else None
         self._listeners = listeners
+        self.last: Event | None = None
+        """The newest event, whatever its kind."""
+        self.progress: dict[str, Any] = {}
+        """How far the work under way is: stage, done, total."""
 
     def emit(self, kind: str, *, step: int = 0, epoch: int = 0, **data: Any) -> None:
         event = Event(kind=kind, step=step, epoch=epoch, data=data)
@@ -37,6 +41,8 @@ class Events:
             row = {"time": round(time.time(), 3), "kind": kind, "step": step, "epoch": epoch, **plain(data)}
             self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
             self._file.flush()
+        self.progress = data if kind == "progress" else {}
+        self.last = event
         for listener in self._listeners:
             listener(event)
 

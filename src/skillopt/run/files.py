@@ -22,6 +22,13 @@ def write_atomic(path: Path, text: str) -> None:
     draft.replace(path)
 
 
+def write_brief(path: Path, value: Any) -> None:
+    """Replace a file that only tells of the moment: readers never see half of it, and nobody waits for the disk."""
+    draft = path.with_name(f".{path.name}.tmp")
+    draft.write_text(json.dumps(plain(value), ensure_ascii=False), encoding="utf-8")
+    draft.replace(path)
+
+
 def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
 
