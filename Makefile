@@ -21,6 +21,7 @@ quickstart: $(STAMP) ## train a skill on this machine, without a key, and show w
 	@$(BIN)/skillopt train --config configs/quickstart/default.yaml
 
 test: $(STAMP) lint  ## lint, types, import directions and all tests
+	@scripts/install_chromium.sh
 	$(BIN)/pytest -n auto
 
 lint: $(STAMP)       ## ruff, strict types, import directions

@@ -161,6 +161,7 @@ class Trainer:
         state.val, state.set_aside = measured.values, measured.set_aside
         state.initial_val = state.best.val = measured.score
         state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
+        self._counted(self.base)
         self._save()
 
     def _stop(self, error: SkillOptError) -> None:
@@ -245,12 +246,21 @@ class Trainer:
         if self.history:
             self.history[-1] = {**self.history[-1], "epoch_end": outcome}
         self.skill = self.run.read_skill(self.state.current)
+        self._counted(ctx)
         self._save()
         ctx.emit("epoch_finished", outcome=outcome)
 
     def _telemetry(self, ctx: Context) -> dict[str, Any]:
         paid = usage(self.session.journal.totals(), self.session.budget.cost)
-        return {"seconds": ctx.seconds, "paid_so_far": paid}
+        return {"seconds": self._counted(ctx), "paid_so_far": paid}
+
+    def _counted(self, ctx: Context) -> dict[str, float]:
+        """Seconds by stage since the last count, which go into the run's sum."""
+        seconds, stages = dict(ctx.seconds), self.state.telemetry.stages
+        for stage, taken in seconds.items():
+            stages[stage] = stages.get(stage, 0.0) + taken
+        ctx.seconds.clear()
+        return seconds
 
     def _save(self) -> None:
         write_json(self.run.history, self.history)
@@ -278,6 +288,7 @@ class Trainer:
             self.run.write_best(best)
             read = {"who": "train", "when": datetime.now(UTC).isoformat(), "items": len(self.base.env.items("test"))}
             finals = await measure_finals(state, self.base, self._evaluate)
+            self._counted(self.base)
             scores = {name: finals.score(f"test_{name}") for name in ("initial", "best")}
             append_jsonl(self.run.test_reads, [read | {"scores": scores}])
             state.status = "finished"

@@ -97,6 +97,17 @@ class RunDirectory:
         finally:
             os.close(handle)
 
+    def busy(self) -> bool:
+        """Is a process at work on this run? Only looks; the lock stays as it is."""
+        if not self._lock_path.exists():
+            return False
+        with self._lock_path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
 
 def safe_name(name: str) -> str:
     """A benchmark's name as one folder's name: whatever it says, it stays below the output folder."""

@@ -43,6 +43,8 @@ class Telemetry(BaseModel):
     """Over all sessions."""
     from_journal: int = 0
     """Replies that were there already, over all sessions."""
+    stages: dict[str, float] = {}
+    """Seconds by stage, over all sessions; of steps that were finished."""
     gate_calls_saved: int = 0
     rollouts_to_best: int = 0
     """Target rollouts paid when the best score was reached."""

@@ -27,6 +27,14 @@ def usage(totals: list[Total], cost: Callable[[Total], float | None]) -> dict[st
             "usd": None if None in costs else sum(c for c in costs if c is not None),
             "by_stage": {total.stage: total.calls for total in own},
             "usd_by_stage": {total.stage: cost(total) for total in own},
+            "tokens_by_stage": {
+                total.stage: {
+                    "prompt": total.prompt_tokens,
+                    "completion": total.completion_tokens,
+                    "cached": total.cached_tokens,
+                }
+                for total in own
+            },
         }
     return out
 
@@ -37,13 +45,19 @@ def rollouts_paid(totals: Iterable[Total]) -> int:
 
 def persistent_failures(run: RunDirectory) -> list[str]:
     """Items that failed under every skill they were measured with: at least three, or all where there were fewer."""
-    outcomes: dict[str, dict[str, bool]] = {}
+    measured = outcomes(run)
+    enough = min(3, max((len(seen) for seen in measured.values()), default=0))
+    return sorted(i for i, seen in measured.items() if len(seen) >= enough and not any(seen.values()))
+
+
+def outcomes(run: RunDirectory) -> dict[str, dict[str, bool]]:
+    """For each item, the skills (by hash) that it was measured with in training, and whether it was solved."""
+    found: dict[str, dict[str, bool]] = {}
     for skill_hash, items in _measurements(run):
         for item_id, hard in items.items():
-            seen = outcomes.setdefault(item_id, {})
+            seen = found.setdefault(item_id, {})
             seen[skill_hash] = seen.get(skill_hash, False) or hard >= 1
-    enough = min(3, max((len(seen) for seen in outcomes.values()), default=0))
-    return sorted(i for i, seen in outcomes.items() if len(seen) >= enough and not any(seen.values()))
+    return found
 
 
 def _measurements(run: RunDirectory) -> Iterable[tuple[str, dict[str, float]]]:
@@ -86,6 +100,8 @@ def summarise(
         "cost_usd": {role: paid[role]["usd"] for role in ROLES},
         "calls_by_stage": {role: paid[role]["by_stage"] for role in ROLES},
         "cost_usd_by_stage": {role: paid[role]["usd_by_stage"] for role in ROLES},
+        "tokens_by_stage": {role: paid[role]["tokens_by_stage"] for role in ROLES},
+        "seconds_by_stage": {stage: round(s, 2) for stage, s in sorted(state.telemetry.stages.items())},
         "rollouts_to_best": state.telemetry.rollouts_to_best,
         "edit_acceptance_rate": state.edits_accepted / state.edits_proposed if state.edits_proposed else None,
         "edits": {"proposed": state.edits_proposed, "accepted": state.edits_accepted},

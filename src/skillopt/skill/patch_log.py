@@ -138,12 +138,17 @@ def replay(initial: Skill, entries: Sequence[Entry]) -> dict[int, Skill]:
         group = [entry for entry in entries if entry.version == version]
         if group[0].skill_before != skill.hash:
             raise PatchLogError(f"version {version}: the log starts from another document")
-        if group[0].kind == "guidance":
-            skill = skill.with_guidance(group[0].edit.text)
-        else:
-            unlimited = Limits(max_edit_tokens=1 << 40, max_skill_tokens=1 << 40)
-            skill = apply_edits(skill, [entry.edit for entry in group], unlimited).skill
+        skill = applied_in_order(skill, group)[-1]
         if skill.hash != group[0].skill_after:
             raise PatchLogError(f"version {version}: replaying the log gives another document")
         versions[version] = skill
     return versions
+
+
+def applied_in_order(before: Skill, group: Sequence[Entry]) -> list[Skill]:
+    """The document after the first edit of one version, after the first two, and so on; the last is the version."""
+    if group[0].kind == "guidance":
+        return [before.with_guidance(group[0].edit.text)]
+    unlimited = Limits(max_edit_tokens=1 << 40, max_skill_tokens=1 << 40)
+    edits = [entry.edit for entry in group]
+    return [apply_edits(before, edits[:count], unlimited).skill for count in range(1, len(edits) + 1)]

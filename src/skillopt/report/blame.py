@@ -1,0 +1,110 @@
+"""Blame: for every line of a skill, the edit that wrote it. Rebuilt from the initial skill and the patch log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from skillopt.errors import UserError
+from skillopt.run.directory import RunDirectory
+from skillopt.skill import Entry, PatchLogError, Skill, replay
+from skillopt.skill.patch_log import applied_in_order
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlamedLine:
+    number: int
+    """From 1."""
+    text: str
+    """Without its line end."""
+    entry: Entry | None
+    """The accepted edit that wrote the line as it stands; None for a line of the initial skill."""
+
+    @property
+    def step(self) -> int:
+        """0 for the initial skill."""
+        return self.entry.step if self.entry else 0
+
+    @property
+    def version(self) -> int:
+        return self.entry.version if self.entry else 0
+
+
+def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]:
+    """The lines of a version of a run; the best one unless another is named."""
+    entries = read_entries(run)
+    return blame(initial_skill(run, entries), entries, best_version(run) if version is None else version)
+
+
+def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[BlamedLine]:
+    """Every line of `version`. A log that does not lead from `initial` to its versions raises PatchLogError."""
+    known = replay(initial, entries)
+    if version not in known:
+        raise UserError(f"version {version} does not exist; there are 0 to {max(known)}")
+    lines = [(text, None) for text in _lines(initial)]
+    for entry, skill in _one_by_one(known, [entry for entry in entries if entry.version <= version]):
+        lines = _rewritten(lines, _lines(skill), entry)
+    return [BlamedLine(number=number, text=text, entry=entry) for number, (text, entry) in enumerate(lines, 1)]
+
+
+def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[tuple[Entry, Skill]]:
+    """The document after each single edit, so that two edits of one step can be told apart."""
+    for version in sorted({entry.version for entry in entries}):
+        group = [entry for entry in entries if entry.version == version]
+        yield from zip(group, applied_in_order(versions[version - 1], group), strict=True)
+
+
+_Line = tuple[str, Entry | None]
+
+
+def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Line]:
+    """`after` with each line's author: that of the equal line before, or `entry`."""
+    matcher = SequenceMatcher(None, [text for text, _ in before], after, autojunk=False)
+    lines: list[_Line] = []
+    for tag, start, end, new_start, new_end in matcher.get_opcodes():
+        lines += before[start:end] if tag == "equal" else [(text, entry) for text in after[new_start:new_end]]
+    return lines
+
+
+def _lines(skill: Skill) -> list[str]:
+    """Without line ends, so that a line break that an addition needs does not make it the author of the line above."""
+    lines = [line.removesuffix("\r") for line in skill.text.split("\n")]
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def read_entries(run: RunDirectory) -> list[Entry]:
+    """The patch log, its chain checked."""
+    try:
+        return list(run.patch_log.entries())
+    except PatchLogError as error:
+        raise UserError(f"{error}; `skillopt verify {run.root}` says more") from None
+
+
+def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
+    """Version 0; an empty one need not have been kept."""
+    if run.snapshot(0).exists():
+        return run.read_skill(0)
+    if entries and entries[0].skill_before == Skill("").hash:
+        return Skill("")
+    raise UserError(f"{run.root}: is not a run's folder (it has no {run.snapshot(0).relative_to(run.root)})")
+
+
+def best_version(run: RunDirectory) -> int:
+    """The version that best_skill.md is; without such a file the newest."""
+    entries = read_entries(run)
+    known = replay(initial_skill(run, entries), entries)
+    if run.best_skill.exists():
+        best = Skill(run.best_skill.read_bytes().decode("utf-8", "replace")).hash
+        for version in sorted(known, reverse=True):
+            if known[version].hash == best:
+                return version
+    return max(known)
+
+
+def spread(lines: Iterable[BlamedLine]) -> dict[int, int]:
+    """How many lines each step wrote that still stand; 0 is the initial skill."""
+    counts: dict[int, int] = {}
+    for line in lines:
+        counts[line.step] = counts.get(line.step, 0) + 1
+    return dict(sorted(counts.items()))

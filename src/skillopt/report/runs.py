@@ -1,0 +1,87 @@
+"""The runs below a folder: one row each, for a table on the terminal or a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skillopt.report.costs import total_usd
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    path: Path
+    benchmark: str
+    name: str
+    status: str
+    """running (a process is at work), finished, stopped, interrupted (its process is gone), or unreadable."""
+    seed: int | None = None
+    initial_val: float | None = None
+    best_val: float | None = None
+    initial_test: float | None = None
+    best_test: float | None = None
+    steps: int = 0
+    planned_steps: int | None = None
+    accepted: int = 0
+    tokens: int | None = None
+    """Length of the best skill."""
+    calls: int = 0
+    usd: float | None = None
+    """None where a price is unknown."""
+    seconds: float = 0.0
+    changed: float = 0.0
+    """When the run last wrote its summary (seconds since 1970)."""
+    target: str = ""
+    optimizer: str = ""
+
+
+def list_runs(root: Path) -> list[RunRow]:
+    """All runs below `root` (an output folder, a benchmark's folder in it, or one run), the newest first."""
+    folders = {path.parent for depth in ("", "*/", "*/*/") for path in root.glob(f"{depth}config.json")}
+    rows = [run_row(RunDirectory(folder)) for folder in folders]
+    return sorted(rows, key=lambda row: (-row.changed, str(row.path)))
+
+
+def run_row(run: RunDirectory) -> RunRow:
+    known: dict[str, Any] = {"path": run.root, "benchmark": run.root.resolve().parent.name, "name": run.root.name}
+    try:
+        config = read_json(run.config_json)
+        known |= {
+            "seed": config["train.seed"],
+            "target": config["models.target_model"],
+            "optimizer": config["models.optimizer_model"],
+            "changed": run.config_json.stat().st_mtime,
+        }
+        if not run.summary.exists():
+            return RunRow(**known, status="running" if run.busy() else "interrupted")
+        return RunRow(**known | _figures(read_json(run.summary), run))
+    except (OSError, ValueError, KeyError, TypeError):
+        return RunRow(**known, status="unreadable")
+
+
+def _figures(summary: Mapping[str, Any], run: RunDirectory) -> dict[str, Any]:
+    status = summary["status"]
+    if status != "finished" and run.busy():
+        status = "running"
+    elif status == "running":
+        status = "interrupted"
+    return {
+        "status": status,
+        "benchmark": summary["benchmark"],
+        "initial_val": summary["initial"]["val"],
+        "best_val": summary["best"]["val"],
+        "initial_test": summary["initial"]["test"],
+        "best_test": summary["best"]["test"],
+        "steps": summary["steps"]["run"],
+        "planned_steps": summary["plan"]["steps"]["planned"],
+        "accepted": summary["steps"]["accepted"],
+        "tokens": summary["best"]["tokens"],
+        "calls": summary["calls"]["target"] + summary["calls"]["optimizer"],
+        "usd": total_usd(summary),
+        "seconds": summary["seconds"],
+        "changed": run.summary.stat().st_mtime,
+    }
