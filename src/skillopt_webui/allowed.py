@@ -1,8 +1,8 @@
-"""What a config from the browser may name: files under the folders, and no code that is not in a config file already."""
+"""What a config from the browser may name: files under the folders, and no code that a config file does not name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from skillopt_webui.places import config_files, inside, readable
 from skillopt_webui.settings import Settings
 
 _TEXT = {".md", ".markdown", ".txt"}
+_CODE = ("env.name", "env.scoring", "env.agent", "env.command", "env.agent_options")
+"""Keys by which a config can name code of the user's own."""
+_PLACES = ("env.split_dir", "env.data", "gradient.prompts_dir")
 
 
 def check_allowed(config: Config, settings: Settings) -> None:
@@ -22,23 +25,62 @@ def check_allowed(config: Config, settings: Settings) -> None:
 
 def problems(config: Config, settings: Settings) -> dict[str, str]:
     """By field."""
-    found = {}
-    roots = readable(settings)
-    output = settings.workspace / config.env.output_root
-    if output.resolve() not in settings.outputs:
+    flat, roots, found = config.flat(), readable(settings), {}
+    outside = "lies outside of the page's folders; start it with --data FOLDER"
+    if (settings.workspace / config.env.output_root).resolve() not in settings.outputs:
         listed = ", ".join(str(path) for path in settings.outputs)
         found["env.output_root"] = f"is none of the page's output folders ({listed}); start it with --outputs"
-    for dotted, value in (("env.split_dir", config.env.split_dir), ("gradient.prompts_dir", config.gradient.prompts_dir)):
-        if value and not _fits(settings.workspace / value, roots):
-            found[dotted] = "lies outside of the page's folders; start it with --data FOLDER"
+    for dotted in _PLACES:
+        if flat.get(dotted) and not _fits(settings.workspace / flat[dotted], roots):
+            found[dotted] = outside
     skill = config.train.init_skill
     if skill and (Path(skill).suffix.lower() not in _TEXT or not _fits(settings.workspace / skill, roots)):
         found["train.init_skill"] = "must be a .md or .txt file under the page's folders; start it with --data FOLDER"
     for role in ("target", "optimizer"):
-        name: str = getattr(config.models, f"{role}_model")
+        name: str = flat[f"models.{role}_model"]
         if name.startswith("local:") and "/" in name and not _fits(Path(name.removeprefix("local:")), roots):
             found[f"models.{role}_model"] = "names a file outside of the page's folders; start it with --data FOLDER"
+    for dotted in ("env.options", "env.scoring_options"):
+        if any(_leads_away(text, settings, roots) for text in _texts(flat.get(dotted))):
+            found[dotted] = f"names a place that {outside}"
+    code = _code(flat)
+    if code and not any(_code(known.flat()) == code for known in _written(settings)):
+        dotted = next(key for key in _CODE if key in code)
+        found[dotted] = "names code of your own; the page starts only code that a file in the config folder names"
     return found
+
+
+def _code(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a config names code; empty where nothing does."""
+    own = {key: flat.get(key) for key in _CODE}
+    named = any(":" in str(own[key] or "") for key in ("env.name", "env.scoring", "env.agent"))
+    return (
+        {key: value for key, value in own.items() if value} if named or own["env.command"] or own["env.agent"] else {}
+    )
+
+
+def _written(settings: Settings) -> Iterator[Config]:
+    for path in config_files(settings):
+        try:
+            yield Config.load(path)
+        except SkillOptError:
+            continue
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for below in value.values():
+            yield from _texts(below)
+    elif isinstance(value, list | tuple):
+        for below in value:
+            yield from _texts(below)
+    elif isinstance(value, str):
+        yield value
+
+
+def _leads_away(text: str, settings: Settings, roots: tuple[Path, ...]) -> bool:
+    looks_like_path = text.startswith(("/", "~")) or ".." in Path(text).parts
+    return looks_like_path and not _fits(settings.workspace / Path(text).expanduser(), roots)
 
 
 def _fits(path: Path, roots: tuple[Path, ...]) -> bool:

@@ -108,10 +108,7 @@ def _skill(settings: Settings, given: Any) -> tuple[Path, str]:
     if isinstance(given, dict) and isinstance(given.get("run"), str):
         run = find_run(settings, given["run"])
         version = given.get("version", "best")
-        if version == "best":
-            path = run.best_skill
-        else:
-            path = run.snapshot(number(str(version)))
+        path = run.best_skill if version == "best" else run.snapshot(number(str(version)))
         if not path.is_file():
             raise UserError(f"{given['run']}: has no version {version}")
         return path, f"{run.root.name} {'best' if version == 'best' else f'v{version}'}"
@@ -132,5 +129,8 @@ def _config(settings: Settings, given: dict[str, Any]) -> tuple[str, list[str]]:
     yaml = forms.load(path, settings.workspace)
     config = forms.parse(yaml)
     overrides = [f"env.output_root={quoted(str(settings.outputs[0]))}"]
-    check_allowed(config.model_copy(update={"env": config.env.model_copy(update={"output_root": str(settings.outputs[0])})}), settings)
+    check_allowed(
+        config.model_copy(update={"env": config.env.model_copy(update={"output_root": str(settings.outputs[0])})}),
+        settings,
+    )
     return yaml, overrides

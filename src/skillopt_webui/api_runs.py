@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
-from skillopt.report.review import status as conflict_status
 from skillopt.loop.review import checked_decision, filed, write_decisions
+from skillopt.report.review import status as conflict_status
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt_webui import insight, launch, view
 from skillopt_webui.answers import answer, body, number, text
 from skillopt_webui.files import load
-from skillopt_webui.places import find_run
+from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.state import STATE
 from skillopt_webui.stream import stream as stream_events
 
@@ -97,16 +98,21 @@ async def failures(request: web.Request) -> web.Response:
 @routes.get(RUN + "/trajectory")
 async def trajectory(request: web.Request) -> web.Response:
     """By `id`; or by `item` and `version`; or by `item` and a step's `gate`, `train` or an epoch's `slow`."""
-    run, query = _run(request), request.query
-    if "id" in query:
-        found = await asyncio.to_thread(view.trajectory, run, query["id"])
-    elif "version" in query:
-        found = await asyncio.to_thread(insight.cell, run, query.get("item", ""), number(query["version"]))
-    else:
-        kind = next((name for name in ("train", "gate", "slow") if name in query), "")
-        place = number(query.get(kind, ""))
-        found = await asyncio.to_thread(view.trajectory_of, run, kind, place, query.get("item", ""))
+    run = _run(request)
+    try:
+        found = await asyncio.to_thread(_trajectory, run, request.query)
+    except NotThereError as error:  # of evaluations a run keeps the scores alone, so that this is no failure
+        found = {"absent": str(error)}
     return answer(request, found)
+
+
+def _trajectory(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
+    if "id" in query:
+        return view.trajectory(run, query["id"])
+    if "version" in query:
+        return insight.cell(run, query.get("item", ""), number(query["version"]))
+    kind = next((name for name in ("train", "gate", "slow") if name in query), "")
+    return view.trajectory_of(run, kind, number(query.get(kind, "")), query.get("item", ""))
 
 
 @routes.get(RUN + "/conflicts")
@@ -122,9 +128,7 @@ def _conflicts(run: RunDirectory) -> list[dict[str, Any]]:
         rows = {row["id"]: row for row in read_jsonl(run.step(conflict.step) / "trajectories.jsonl")}
         cited = {*conflict.a.trajectory_ids[:6], *conflict.b.trajectory_ids[:6]}
         shown = {name: view.trajectory_row(rows[name]) for name in sorted(cited) if name in rows}
-        out.append(
-            conflict.model_dump(mode="json") | {"status": conflict_status(run, conflict), "trajectories": shown}
-        )
+        out.append(conflict.model_dump(mode="json") | {"status": conflict_status(run, conflict), "trajectories": shown})
     return out
 
 
@@ -148,7 +152,9 @@ async def export(request: web.Request) -> web.Response:
     path = {"best": run.best_skill, "report": run.report}.get(what)
     path = path or run.snapshot(number(what.removeprefix("v")))
     name = f"{run.root.parent.name}-{run.root.name}-{what}{path.suffix}"
-    headers = {"Content-Disposition": f'attachment; filename="{"".join(c for c in name if c.isascii() and c != chr(34))}"'}
+    headers = {
+        "Content-Disposition": f'attachment; filename="{"".join(c for c in name if c.isascii() and c != chr(34))}"'
+    }
     return web.Response(body=path.read_bytes(), content_type="application/octet-stream", headers=headers)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
@@ -14,7 +14,7 @@ from aiohttp import web
 from skillopt.dotenv import load_dotenv
 from skillopt.errors import UserError
 from skillopt_webui.server import make_app
-from skillopt_webui.settings import PORT, Settings, is_loopback, make_settings
+from skillopt_webui.settings import Settings, is_loopback
 
 TOKEN_NAME = "SKILLOPT_UI_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -23,6 +23,7 @@ def serve(settings: Settings, say: Callable[[str], None] = print) -> None:
     """Serve until Ctrl-C. Runs that were started from the page go on."""
     load_dotenv(Path(".env"))
     listening = _listen(settings.host, settings.port)
+    settings = replace(settings, port=listening.getsockname()[1])
     for line in greeting(settings):
         say(line)
     web.run_app(make_app(settings), sock=listening, print=None, handle_signals=True, shutdown_timeout=1)
@@ -35,7 +36,9 @@ def greeting(settings: Settings) -> list[str]:
     if settings.token:
         lines.append(f"Token: {settings.token}")
     if not is_loopback(settings.host):
-        lines.append("Others can reach this address. The connection is not encrypted: use a tunnel, or a proxy with TLS.")
+        lines.append(
+            "Others can reach this address. The connection is not encrypted: use a tunnel, or a proxy with TLS."
+        )
     return lines
 
 
@@ -46,9 +49,12 @@ def _listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(kind, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(128)
         return listening
     except OSError as error:
-        raise UserError(f"--port: cannot listen on {host}:{port} ({error.strerror}); choose another with --port") from None
+        raise UserError(
+            f"--port: cannot listen on {host}:{port} ({error.strerror}); choose another with --port"
+        ) from None
 
 
 def token_from_environment() -> str:

@@ -49,7 +49,12 @@ def _kind(raw: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
     field = next(option for option in options if option.get("type") != "null")
     limits = {
         name: field[key]
-        for key, name in (("minimum", "min"), ("maximum", "max"), ("exclusiveMinimum", "above"), ("exclusiveMaximum", "below"))
+        for key, name in (
+            ("minimum", "min"),
+            ("maximum", "max"),
+            ("exclusiveMinimum", "above"),
+            ("exclusiveMaximum", "below"),
+        )
         if key in field
     }
     if "enum" in field:
@@ -135,6 +140,8 @@ def _tree(text: str) -> dict[str, Any]:
     if len(text) > 200_000:
         raise UserError("the config is longer than 200,000 characters")
     try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+            raise UserError("aliases (*name) are not read here: a short text could stand for an endless one")
         tree = yaml.safe_load(text) or {}
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)

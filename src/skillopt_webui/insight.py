@@ -1,4 +1,4 @@
-"""The report's findings for the page: blame, heat map, failures, costs. The finding itself is done in skillopt.report."""
+"""The report's findings for the page: blame, heat map, failures, costs. They are found in skillopt.report."""
 
 from __future__ import annotations
 

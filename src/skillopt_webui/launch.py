@@ -171,7 +171,7 @@ async def stop_now(run: Path) -> None:
             return
         _signal(pid, number)
         deadline = time.monotonic() + patience
-        while time.monotonic() < deadline and holder(run) == pid:
+        while time.monotonic() < deadline and holder(run) == pid:  # noqa: ASYNC110 - another process's end
             await asyncio.sleep(0.05)
 
 

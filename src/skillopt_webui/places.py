@@ -67,4 +67,6 @@ def shown(settings: Settings, path: Path) -> str:
 def config_files(settings: Settings) -> Iterator[Path]:
     for folder in settings.configs:
         if folder.is_dir():
-            yield from sorted(p for p in folder.rglob("*.y*ml") if p.suffix in {".yaml", ".yml"} and inside(p, [folder]))
+            yield from sorted(
+                p for p in folder.rglob("*.y*ml") if p.suffix in {".yaml", ".yml"} and inside(p, [folder])
+            )

@@ -58,8 +58,10 @@ class RunIndex:
         config = self._cache.get("config", run.config_json, _config) or {}
         changed = max(_mtime(run.summary), _mtime(run.events), _mtime(run.config_json))
         row = {"id": name, "benchmark": name.split("/")[1], "run": folder.name, "changed": changed, **config, **summary}
-        row["status"] = "live" if pid else {"running": "broken off", "began": "broken off"}.get(
-            summary["status"], summary["status"]
+        row["status"] = (
+            "live"
+            if pid
+            else {"running": "broken off", "began": "broken off"}.get(summary["status"], summary["status"])
         )
         return row
 

@@ -71,7 +71,7 @@ def refusal(request: web.Request, settings: Settings) -> tuple[int, str] | None:
 
 
 def host_allowed(host: str, settings: Settings) -> bool:
-    """Names that other sites could point at this machine are refused; addresses cannot be pointed. Ports may be a tunnel's."""
+    """Names that other sites could point at this machine are refused; addresses cannot be. A port may be a tunnel's."""
     name = _host_name(host)
     if name in settings.allowed_hosts or name in LOOPBACK_NAMES or name.strip("[]") == settings.host.lower():
         return True
@@ -94,7 +94,13 @@ async def login(request: web.Request, settings: Settings, given: str) -> web.Res
         return web.json_response({"error": "That is not the token."}, status=401)
     response = web.json_response({"ok": True})
     response.set_cookie(
-        COOKIE, _session(settings), httponly=True, samesite="Strict", secure=request.secure, path="/", max_age=30 * 86400
+        COOKIE,
+        _session(settings),
+        httponly=True,
+        samesite="Strict",
+        secure=request.secure,
+        path="/",
+        max_age=30 * 86400,
     )
     return response
 

@@ -4,7 +4,7 @@ import { h, svg, add } from "./dom.js";
 const LEFT = 44, RIGHT = 14, TOP = 12, BOTTOM = 24;
 let serial = 0;
 
-// series: [{name, color, points: [[x, y], …], step}], marks: [[x, y, kind]], lines: [x, …] (epoch ends)
+// reach: how far the x axis goes at least; series: [{name, color, points: [[x, y], …], step}], marks: [[x, y, kind]], lines: [x, …] (epoch ends)
 export function lineChart({ title, height = 230, format = String, xname = "step", floor = 0, ceil = null, onpick, details }) {
   const box = h("figure", { class: "chart" });
   const tip = h("div", { class: "tip", hidden: true });
@@ -15,7 +15,7 @@ export function lineChart({ title, height = 230, format = String, xname = "step"
   let data = { series: [], marks: [], lines: [] }, view = null, at = null, drag = null, width = 600;
 
   const xs = () => data.series[0]?.points.map((p) => p[0]) || [];
-  const domain = () => { const all = xs(); return view || [all[0] ?? 0, Math.max(all.at(-1) ?? 1, (all[0] ?? 0) + 1)]; };
+  const domain = () => { const all = xs(); return view || [all[0] ?? 0, Math.max(data.reach || 0, all.at(-1) ?? 1, (all[0] ?? 0) + 1)]; };
   const place = (x) => { const [a, b] = domain(); return LEFT + ((x - a) / (b - a)) * (width - LEFT - RIGHT); };
   const unplace = (px) => { const [a, b] = domain(); return a + ((px - LEFT) / (width - LEFT - RIGHT)) * (b - a); };
 
@@ -98,7 +98,7 @@ export function lineChart({ title, height = 230, format = String, xname = "step"
   art.addEventListener("keydown", (event) => {
     const all = xs();
     if (event.key === "Escape" && (view || at !== null)) { event.stopPropagation(); zoom(null); }
-    if (event.key === "Enter" && at !== null && onpick) onpick(at);
+    if (event.key === "Enter" && at !== null && onpick) { event.preventDefault(); onpick(at); }
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!move || !all.length) return;
     event.preventDefault();

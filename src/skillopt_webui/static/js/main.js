@@ -1,5 +1,5 @@
 // The frame: navigation, theme, keyboard, and which view is shown.
-import { h, put, errorBox, dialog } from "./dom.js";
+import { h, svg, put, errorBox, dialog } from "./dom.js";
 import { get } from "./api.js";
 import { runsView } from "./views/runs.js";
 import { runView } from "./views/run.js";
@@ -9,13 +9,13 @@ import { evaluateView } from "./views/evaluate.js";
 import { loginView } from "./views/login.js";
 
 const VIEWS = { runs: runsView, run: runView, new: configureView, compare: compareView, evaluate: evaluateView };
-const NAV = [["runs", "Runs", "▤"], ["new", "New run", "＋"], ["compare", "Compare", "⇄"], ["evaluate", "Evaluate", "✓"]];
+const NAV = [["runs", "Runs", "M4 6h16M4 12h16M4 18h16"], ["new", "New run", "M12 5v14M5 12h14"], ["compare", "Compare", "M9 5v14M15 5v14M5 9l4-4M19 15l-4 4"], ["evaluate", "Evaluate", "M5 13l4 4L19 7"]];
 const main = document.getElementById("main");
 let leave = null;
 
 function frame(current) {
   const links = NAV.map(([name, text, icon]) => h("a", { href: `#/${name}`, "aria-current": name === current || (name === "runs" && current === "run") ? "page" : null },
-    h("span", { class: "icon", "aria-hidden": "true" }, icon), text));
+    svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: icon })), text));
   put(document.getElementById("top"), h("div", { class: "bar" },
     h("a", { class: "brand", href: "#/runs" }, h("img", { src: "/static/icon.svg", alt: "" }), "SkillOpt"),
     h("nav", { class: "nav", "aria-label": "Main" }, links),

@@ -12,8 +12,8 @@ export async function openTrajectory(run, query, around = []) {
   const show = async (wanted) => {
     try {
       const found = await get(of(run, `/trajectory?${new URLSearchParams(wanted)}`));
-      title.textContent = `Trajectory ${found.id}`;
-      put(inside, ...content(run, found));
+      title.textContent = found.absent ? `Item ${wanted.item || wanted.id}` : `Trajectory ${found.id}`;
+      put(inside, ...(found.absent ? [h("p", { class: "note" }, found.absent)] : content(run, found)));
     } catch (error) {
       title.textContent = wanted.id || wanted.item;
       put(inside, errorBox(error));

@@ -11,22 +11,22 @@ const OPEN = new Set(["env", "models", "train"]);
 export async function configureView(root, { query, signal }) {
   document.title = "New run · SkillOpt";
   const { files, sections, folders } = await get("/api/configs", signal);
-  let state = null, pending = null, token = 0;
+  let state = null, pending = null, typed = false, busy = false, timer = 0;
   const rows = new Map();
 
   const source = h("select", { id: "source", onchange: () => load(source.value) }, h("option", { value: "" }, "Defaults"), files.map((f) => h("option", { value: `path:${f}` }, f)));
   const yaml = h("textarea", { class: "code", id: "yaml", rows: 22, spellcheck: "false", "aria-label": "Config as YAML", oninput: () => change(null) });
-  const yamlWrong = h("div", {}), findings = h("div", { class: "stack" }), launchWrong = h("div", {}), fresh = h("input", { type: "checkbox", id: "fresh" });
+  const yamlWrong = h("div", {}), findings = h("div", { class: "stack findings" }), launchWrong = h("div", {}), fresh = h("input", { type: "checkbox", id: "fresh" });
   const launch = h("button", { class: "main", id: "launch", onclick: start }, "Launch");
   const asks = [["preview", "Preview data"], ["plan", "Plan"], ["doctor", "Doctor"], ["connection", "Test connection"]].map(([name, text]) => h("button", { "data-ask": name, onclick: (event) => ask(name, event.currentTarget) }, text));
   const form = h("div", { class: "stack" });
 
   put(root, h("div", { class: "head" }, h("h1", {}, "New run"), h("div", { class: "row" }, h("label", { for: "source" }, "Start from"), source)),
     h("div", { class: "config" }, form, h("aside", { class: "stack" },
-      h("section", { class: "panel pad stack tight" }, h("div", { class: "row" }, launch, h("label", { class: "row small", for: "fresh" }, fresh, "a fresh run, even if one of this config exists")), launchWrong, h("div", { class: "row" }, asks),
+      h("section", { class: "panel pad stack tight start" }, h("div", { class: "row" }, launch, h("label", { class: "row small", for: "fresh" }, fresh, "a fresh run, even if one of this config exists")), launchWrong, h("div", { class: "row" }, asks),
         h("p", { class: "dim small" }, "Plan, doctor and preview cost nothing; a connection test asks each model one short question.")),
       findings,
-      h("section", { class: "panel pad stack tight" }, h("div", { class: "row between" }, h("h2", {}, "YAML"), h("div", { class: "row" }, h("button", { class: "plain", onclick: copy }, "Copy"), h("button", { class: "plain", onclick: save }, "Save as…"))), yamlWrong, yaml))));
+      h("section", { class: "panel pad stack tight yaml" }, h("div", { class: "row between" }, h("h2", {}, "YAML"), h("div", { class: "row" }, h("button", { class: "plain", onclick: copy }, "Copy"), h("button", { class: "plain", onclick: save }, "Save as…"))), yamlWrong, yaml))));
 
   for (const name of FIRST.filter((n) => sections.some((s) => s.name === n)).concat(sections.map((s) => s.name).filter((n) => !FIRST.includes(n)))) {
     const section = sections.find((s) => s.name === name);
@@ -47,19 +47,27 @@ export async function configureView(root, { query, signal }) {
     put(findings);
   }
 
-  // One check at a time, the newest wins; what is being typed is never written over.
+  // One check at a time; what is changed meanwhile goes with the next, so that nothing is lost or written over.
   function change(set) {
-    const mine = ++token;
-    pending = { ...(pending || {}), ...(set || {}) };
-    clearTimeout(change.timer);
-    change.timer = setTimeout(async () => {
-      const sent = pending;
-      pending = null;
-      try {
-        const next = await post("/api/configs/check", { yaml: yaml.value, set: sent }, signal);
-        if (mine === token) show(next, set !== null);
-      } catch (error) { if (error.name !== "AbortError") put(launchWrong, errorBox(error)); }
-    }, 180);
+    if (set) pending = { ...pending, ...set };
+    else typed = true;
+    clearTimeout(timer);
+    timer = setTimeout(check, 180);
+  }
+
+  async function check() {
+    if (busy || (!pending && !typed)) return;
+    const sent = pending;
+    pending = null;
+    typed = false;
+    busy = true;
+    try {
+      const next = await post("/api/configs/check", { yaml: yaml.value, set: sent }, signal);
+      if (typed) pending = { ...sent, ...pending };
+      else show(next, sent !== null);
+    } catch (error) { if (error.name !== "AbortError") put(launchWrong, errorBox(error)); }
+    busy = false;
+    check();
   }
 
   function show(next, writeYaml) {

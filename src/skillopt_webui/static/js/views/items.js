@@ -85,7 +85,7 @@ function heatMap(run, heat, signal) {
   canvas.addEventListener("click", (event) => { mark(point(event)); open(); });
   canvas.addEventListener("keydown", (event) => {
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (event.key === "Enter") open();
+    if (event.key === "Enter") { event.preventDefault(); open(); }
     if (!move || !rows.length) return;
     event.preventDefault();
     const [y, x] = at || [0, -move[1]];

@@ -21,12 +21,13 @@ export async function overviewTab(root, run, { signal }) {
     if (what === "event") return;
     const { steps, summary } = run.data;
     const initial = summary?.initial.val ?? steps[0]?.before ?? 0;
+    const reach = run.data.pid ? run.data.started?.steps : 0;
     const ends = steps.filter((r) => r.epoch_end).map((r) => r.step + 0.5);
     val.update({ series: [{ name: "validation", color: "var(--accent)", step: true, points: [[0, initial], ...steps.map((r) => [r.step, r.score])] },
       { name: "batch", color: "var(--edge)", thin: true, points: steps.map((r) => [r.step, r.train]) }],
-      marks: steps.filter((r) => r.verdict !== "skipped").map((r) => [r.step, r.after ?? r.at_most, r.verdict]), lines: ends });
-    length.update({ series: [{ name: "tokens", color: "var(--accent)", step: true, points: [[0, summary?.initial.tokens ?? 0], ...steps.map((r) => [r.step, r.tokens])] }], lines: ends });
-    rate.update({ series: [{ name: "rate", color: "var(--info)", points: steps.map((r) => [r.step, r.rate]) }], lines: ends });
+      marks: steps.filter((r) => r.verdict !== "skipped").map((r) => [r.step, r.after ?? r.at_most, r.verdict]), lines: ends, reach });
+    length.update({ series: [{ name: "tokens", color: "var(--accent)", step: true, points: [[0, summary?.initial.tokens ?? 0], ...steps.map((r) => [r.step, r.tokens])] }], lines: ends, reach });
+    rate.update({ series: [{ name: "rate", color: "var(--info)", points: steps.map((r) => [r.step, r.rate]) }], lines: ends, reach });
     drawEpochs(steps);
   }
 
@@ -37,6 +38,7 @@ export async function overviewTab(root, run, { signal }) {
 
   const opened = new Set();
   function drawEpochs(steps) {
+    const reach = run.data.pid ? run.data.started?.steps : 0;
     const ends = steps.filter((r) => r.epoch_end).map((r) => r.epoch_end);
     put(epochs, ends.length ? ends.map(({ epoch, slow_update: slow, meta_skill: meta }) => {
       const inside = h("div", { class: "stack tight" });

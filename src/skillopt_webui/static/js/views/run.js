@@ -33,12 +33,13 @@ export async function runView(root, { parts, query, signal }) {
       h("div", { class: "row between" },
         h("div", { class: "grow" }, h("div", { class: "crumb" }, h("a", { href: "#/runs" }, "Runs"), " / ", parts[1]),
           h("div", { class: "row" }, h("h1", { class: "mono" }, parts[2]), tag(state), !run.connected && tag("server away, trying again", "warn"),
-            s?.stop_reason && !data.pid && h("span", { class: "dim" }, s.stop_reason === "interrupted" ? "paused" : s.stop_reason))),
-        h("div", { class: "row" }, actions(run, state))),
+            s?.stop_reason && !data.pid && h("span", { class: "dim" }, s.stop_reason === "interrupted" ? "paused" : s.stop_reason.slice(0, 400)))),
+        h("div", { class: "row actions" }, actions(run, state))),
       figures(data), ...(data.pid ? [strip(run), liveBar(run)] : []));
   }
 
   function drawTabs() {
+    queueMicrotask(() => { const now = tabs.querySelector("[aria-current]"); if (now) tabs.scrollLeft = now.offsetLeft - tabs.clientWidth / 2 + now.clientWidth / 2; });
     put(tabs, TABS.map(([name, text]) => h("a", { href: `#/run/${path(id)}/${name}`, "aria-current": name === tab?.name ? "page" : null, "data-key": `tab-${name}` }, text,
       name === "review" && run.data.conflicts ? tag(run.data.conflicts, "warn") : null)));
   }

@@ -90,5 +90,5 @@ function legend(skill) {
   const counts = new Map();
   for (const [, seq] of skill.lines) { const e = skill.entries[seq], k = e ? (e.kind === "guidance" ? `epoch ${e.epoch}` : `step ${e.step}`) : "initial"; counts.set(k, [(counts.get(k)?.[0] || 0) + 1, e]); }
   const newest = Math.max(1, ...Object.values(skill.entries).map((e) => e.step));
-  return h("div", { class: "row" }, [...counts].map(([k, [n, e]]) => { const c = e && hue(e.step, newest); return h("span", { class: "tag", style: c ? { background: c.soft, color: c.ink } : {} }, `${k}: ${whole(n)}`); }));
+  return h("div", { class: "row" }, [...counts].sort((a, b) => (a[1][1]?.step ?? 0) - (b[1][1]?.step ?? 0)).map(([k, [n, e]]) => { const c = e && hue(e.step, newest); return h("span", { class: "tag", style: c ? { background: c.soft, color: c.ink } : {} }, `${k}: ${whole(n)}`); }));
 }
