@@ -5,22 +5,28 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 _LOCKS = Path("/proc/locks")
 
 
-def holders(runs: Iterable[Path]) -> dict[Path, int]:
-    """Run folders with a trainer at work, and its process. Taking the lock to see would get in a trainer's way."""
+def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
+    """Of lock files by path those that a trainer holds, and its process. Taking a lock to see would get in its way."""
     if _LOCKS.exists():
         held = _held_files()
-        return {run: pid for run in runs if (key := _file_key(run / "run.lock")) in held and (pid := held[key]) > 0}
-    return {run: pid for run in runs if (pid := _written_pid(run)) and _is_ours(pid)}
+        keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}
+        return {path: held[key] for path, key in keys.items() if held.get(key, 0) > 0}
+    return {path: pid for path in locks if (pid := _written_pid(path)) and _is_ours(pid)}
 
 
 def holder(run: Path) -> int | None:
-    return holders([run]).get(run)
+    """The process at work on a run."""
+    lock = str(run / "run.lock")
+    try:
+        return holders({lock: os.stat(lock)}).get(lock)  # noqa: PTH116
+    except OSError:
+        return None
 
 
 def _held_files() -> dict[tuple[int, int], int]:
@@ -34,17 +40,9 @@ def _held_files() -> dict[tuple[int, int], int]:
     return held
 
 
-def _file_key(path: Path) -> tuple[int, int] | None:
+def _written_pid(lock: str) -> int | None:
     try:
-        known = path.stat()
-    except OSError:
-        return None
-    return known.st_dev, known.st_ino
-
-
-def _written_pid(run: Path) -> int | None:
-    try:
-        return int((run / "run.lock").read_text(encoding="ascii"))
+        return int(Path(lock).read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
 

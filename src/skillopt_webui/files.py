@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,12 @@ from typing import Any
 Signature = tuple[int, int, int]
 
 
-def signature(path: Path) -> Signature | None:
-    """Changes whenever the file does; None where there is no file."""
+def stat(path: Path | str) -> os.stat_result | None:
+    """None where there is no file."""
     try:
-        known = path.stat()
+        return os.stat(path)  # noqa: PTH116 - thousands of times in a listing
     except OSError:
         return None
-    return known.st_mtime_ns, known.st_size, known.st_ino
 
 
 class Cache:
@@ -26,25 +26,26 @@ class Cache:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: OrderedDict[tuple[str, Path], tuple[Signature, Any]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[Signature, Any]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, what: str, path: Path, make: Callable[[Path], Any]) -> Any:
-        """None where there is no file, or where it cannot be read."""
-        now = signature(path)
+    def get(self, what: str, path: Path | str, make: Callable[[Path], Any], known: os.stat_result | None = None) -> Any:
+        """What `make` makes of the file; None where there is none, or where it cannot be read."""
+        now = known or stat(path)
         if now is None:
             return None
+        key, mark = (what, str(path)), (now.st_mtime_ns, now.st_size, now.st_ino)
         with self._lock:
-            known = self._known.get((what, path))
-            if known and known[0] == now:
-                self._known.move_to_end((what, path))
-                return known[1]
+            kept = self._known.get(key)
+            if kept and kept[0] == mark:
+                self._known.move_to_end(key)
+                return kept[1]
         try:
-            value = make(path)
+            value = make(Path(path))
         except (OSError, ValueError, KeyError, TypeError):
             return None
         with self._lock:
-            self._known[what, path] = (now, value)
+            self._known[key] = (mark, value)
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
         return value

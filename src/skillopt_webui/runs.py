@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillopt.run.directory import RunDirectory
 from skillopt_webui.alive import holders
-from skillopt_webui.files import Cache, load
+from skillopt_webui.files import Cache, load, stat
 from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.settings import Settings
 
 POINTS = 48
 """Points of a small curve."""
+_FILES = ("config.json", "summary.json", "events.jsonl", "run.lock")
 
 
 class RunIndex:
@@ -27,8 +27,8 @@ class RunIndex:
     def rows(self) -> list[dict[str, Any]]:
         """Live runs first, then the newest."""
         found = list(self._folders())
-        live = holders(folder for _, folder in found)
-        rows = [self._row(name, folder, live.get(folder)) for name, folder in found]
+        live = holders({f"{folder}/run.lock": files["run.lock"] for _, folder, files in found})
+        rows = [self._row(name, folder, files, live.get(f"{folder}/run.lock")) for name, folder, files in found]
         return sorted(rows, key=lambda row: (row["status"] != "live", -row["changed"]))
 
     def sparks(self, names: Sequence[str]) -> dict[str, list[float]]:
@@ -39,31 +39,31 @@ class RunIndex:
                 run = find_run(self._settings, name)
             except NotThereError:
                 continue
-            initial = (self._cache.get("summary", run.summary, _summary) or {}).get("initial")
+            initial = (self._cache.get("summary.json", run.summary, _summary) or {}).get("initial")
             curve = self._cache.get("spark", run.history, lambda path: thin(scores(load(path))))
             out[name] = ([initial] if initial is not None else []) + (curve or [])
         return out
 
-    def _folders(self) -> Iterator[tuple[str, Path]]:
-        """Every folder `<output>/<benchmark>/<run>` in which a trainer has begun."""
+    def _folders(self) -> Iterator[tuple[str, str, dict[str, os.stat_result]]]:
+        """Every folder `<output>/<benchmark>/<run>` in which a trainer has begun, and its files that matter here."""
         for number, root in enumerate(self._settings.outputs):
-            for benchmark in _subfolders(root):
-                for folder in _subfolders(benchmark):
-                    if (folder / "config.json").exists() and (folder / "run.lock").exists():
-                        yield f"{number}/{benchmark.name}/{folder.name}", folder
+            for benchmark in _subfolders(str(root)):
+                for run in _subfolders(f"{root}/{benchmark}"):
+                    folder = f"{root}/{benchmark}/{run}"
+                    files = {name: known for name in _FILES if (known := stat(f"{folder}/{name}"))}
+                    if "config.json" in files and "run.lock" in files:
+                        yield f"{number}/{benchmark}/{run}", folder, files
 
-    def _row(self, name: str, folder: Path, pid: int | None) -> dict[str, Any]:
-        run = RunDirectory(folder)
-        summary = self._cache.get("summary", run.summary, _summary) or {"status": "began"}
-        config = self._cache.get("config", run.config_json, _config) or {}
-        changed = max(_mtime(run.summary), _mtime(run.events), _mtime(run.config_json))
-        row = {"id": name, "benchmark": name.split("/")[1], "run": folder.name, "changed": changed, **config, **summary}
-        row["status"] = (
-            "live"
-            if pid
-            else {"running": "broken off", "began": "broken off"}.get(summary["status"], summary["status"])
-        )
-        return row
+    def _row(self, name: str, folder: str, files: dict[str, os.stat_result], pid: int | None) -> dict[str, Any]:
+        parts = {}
+        for file, make in (("summary.json", _summary), ("config.json", _config)):
+            parts[file] = self._cache.get(file, f"{folder}/{file}", make, files.get(file)) if file in files else None
+        summary = parts["summary.json"] or {"status": "running"}
+        status = "live" if pid else "broken off" if summary["status"] == "running" else summary["status"]
+        _, benchmark, run = name.split("/")
+        changed = round(max(known.st_mtime for file, known in files.items() if file != "run.lock"), 1)
+        about = {"id": name, "benchmark": benchmark, "run": run, "changed": changed}
+        return {**about, **(parts["config.json"] or {}), **summary, "status": status}
 
 
 def _summary(path: Path) -> dict[str, Any]:
@@ -114,18 +114,10 @@ def thin(values: list[float]) -> list[float]:
     return [values[round(i * (len(values) - 1) / (POINTS - 1))] for i in range(POINTS)]
 
 
-def _subfolders(folder: Path) -> list[Path]:
-    """Names that begin with a dot are the page's own; links are not followed."""
+def _subfolders(folder: str) -> list[str]:
+    """Their names. Those that begin with a dot are the page's own; links are not followed."""
     try:
         with os.scandir(folder) as entries:
-            names = [e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")]
+            return sorted(e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith("."))
     except OSError:
         return []
-    return [folder / name for name in sorted(names)]
-
-
-def _mtime(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from skillopt_webui.settings import LOOPBACK_NAMES, Settings, is_loopback
 
@@ -36,7 +37,7 @@ _HEADERS = {
 }
 
 
-def guard(settings: Settings) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def guard(settings: Settings) -> Middleware:
     """The middleware that every request goes through."""
 
     @web.middleware

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -21,6 +23,8 @@ from skillopt_webui.state import STATE, Server
 STATIC = Path(__file__).parent / "static"
 _LARGEST = 1024 * 1024
 """Bytes of a request: a config is small."""
+
+_AHEAD: web.AppKey[asyncio.Task[Any]] = web.AppKey("ahead", asyncio.Task)
 
 routes = web.RouteTableDef()
 
@@ -66,9 +70,15 @@ _NAMES = {str(path.relative_to(STATIC)) for path in STATIC.rglob("*.*")}
 """What may be asked for; a name that is not here is not looked for."""
 
 
+async def _read_ahead(app: web.Application) -> None:
+    """The first look at thousands of runs reads thousands of files: begin before someone asks."""
+    app[_AHEAD] = asyncio.create_task(asyncio.to_thread(app[STATE].index.rows))
+
+
 def make_app(settings: Settings) -> web.Application:
     app = web.Application(middlewares=[guard(settings), explain], client_max_size=_LARGEST)
     app[STATE] = Server(settings, RunIndex(settings), Launches(settings), Worker(settings))
+    app.on_startup.append(_read_ahead)
     for table in (routes, api_configs.routes, api_runs.routes, api_jobs.routes):
         app.add_routes(table)
     return app

@@ -185,7 +185,7 @@ def trajectory(run: RunDirectory, name: str) -> dict[str, Any]:
         if path.exists():
             for row in read_jsonl(path):
                 if row["id"] == name:
-                    return row | {"version": version_of(run, row.get("skill_hash", ""))}
+                    return {**row, "version": version_of(run, row.get("skill_hash", ""))}
     raise NotThereError(f"no trajectory '{name}': of evaluations only the scores are kept")
 
 
@@ -201,7 +201,7 @@ def trajectory_of(run: RunDirectory, kind: str, number: int, item: str) -> dict[
     rows = read_jsonl(paths[kind]) if paths[kind].exists() else []
     for row in reversed(rows):
         if row["item_id"] == item:
-            return row | {"version": version_of(run, row.get("skill_hash", ""))}
+            return {**row, "version": version_of(run, row.get("skill_hash", ""))}
     raise NotThereError(f"no trajectory of '{item}' was kept there")
 
 
