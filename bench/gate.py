@@ -1,10 +1,10 @@
 """How often the gates accept what is no better, how often they find what is, and what that costs.
 
-    python bench/gate.py            # the tables of docs/gate.md; about ten minutes
+    python bench/gate.py            # the tables of docs/gate.md; about half an hour
     python bench/gate.py --trials 100
 
 Table 1 plays the gates' own decisions (loop/gate.py, loop/duel.py) over a target in memory, thousands of times.
-Tables 2 and 3 are whole trainings in the simulated world.
+Tables 3 and 4 are whole trainings in the simulated world.
 """
 
 from __future__ import annotations
@@ -40,24 +40,35 @@ SOLVED = 0.6
 class World:
     """Items with a true outcome under each skill, of which each rollout flips a share."""
 
-    before: list[int]
-    after: list[int]
+    before: list[float]
+    after: list[float]
     flips: float
     draw: random.Random
+    metric: str = "hard"
 
     def sample(self, side: str, item: int) -> float:
         truth = (self.before if side == "current" else self.after)[item]
+        if self.metric == "soft":
+            return min(1.0, max(0.0, self.draw.gauss(truth, self.flips)))
         return float(1 - truth if self.draw.random() < self.flips else truth)
 
 
 def make_world(items: int, better: int, flips: float, draw: random.Random) -> World:
-    before = [1] * round(SOLVED * items)
-    before += [0] * (items - len(before))
+    before = [1.0] * round(SOLVED * items)
+    before += [0.0] * (items - len(before))
     draw.shuffle(before)
     after = list(before)
     for item in draw.sample([i for i, solved in enumerate(before) if not solved], better):
-        after[item] = 1
+        after[item] = 1.0
     return World(before, after, flips, draw)
+
+
+def make_soft_world(items: int, points: int, spread: float, draw: random.Random) -> World:
+    """Scores between 0 and 1, of which each rollout misses the truth by a normal error; half of the items gain."""
+    before = [draw.uniform(0.2, 0.7) for _ in range(items)]
+    gaining = set(draw.sample(range(items), items // 2))
+    after = [score + 2 * points / 100 * (item in gaining) for item, score in enumerate(before)]
+    return World(before, after, spread, draw, "soft")
 
 
 def play(world: World, gate: str) -> tuple[str, int]:
@@ -71,7 +82,7 @@ def play(world: World, gate: str) -> tuple[str, int]:
         return "reject", len(race.deciding_prefix())
     if gate == "strict":
         return "accept", len(order)
-    duel = Duel(order, current, race.known, "hard", "strict", alpha=0.05, max_repeats=5)
+    duel = Duel(order, current, race.known, world.metric, "strict", alpha=0.05, max_repeats=5)
     asked = 0
     steps = duel.play()
     try:
@@ -108,6 +119,26 @@ def decisions(trials: int) -> None:
             print(f"| {items} | {flips:.0%} | {' | '.join(shown)} | {least} |", flush=True)
 
 
+def soft_decisions(trials: int) -> None:
+    print(f"\n## 2. Decisions on soft scores ({trials} trials a cell)\n")
+    print("The spread is the standard deviation of one rollout's score; half of the items gain twice the points.\n")
+    print("| items | spread | do-nothing | +5 points | +10 points |")
+    print("|---|---|---|---|---|")
+    for items in (24, 40):
+        for spread in (0.05, 0.2):
+            shown = []
+            for points in (0, 5, 10):
+                outcomes: dict[str, list[tuple[str, int]]] = {}
+                for gate in ("strict", "paired"):
+                    draw = random.Random(f"soft/{items}/{points}/{spread}")
+                    worlds = (make_soft_world(items, points, spread, draw) for _ in range(trials))
+                    outcomes[gate] = [play(world, gate) for world in worlds]
+                strict, paired = (fmean(o[0] == "accept" for o in rows) for rows in outcomes.values())
+                calls = fmean(o[1] for o in outcomes["paired"]) / items
+                shown.append(f"{strict:.0%} → {paired:.1%} ({calls:.1f})")
+            print(f"| {items} | {spread} | {' | '.join(shown)} |", flush=True)
+
+
 WORLD = "env.options={rules: 24, train: 48, val: 48, test: 48}"
 STEPS = {
     "4 edits": ["train.num_epochs=4", "train.batch_size=12", "optimizer.learning_rate=4"],
@@ -118,7 +149,7 @@ STEPS = {
 
 
 def end_to_end(seeds: int) -> None:
-    print("\n## 2. Whole trainings: 24 rules, 48 items a split, 10 % flips, half of the proposals duds\n")
+    print("\n## 3. Whole trainings: 24 rules, 48 items a split, 10 % flips, half of the proposals duds\n")
     print("True scores are reckoned from the rules in the skill, without noise.\n")
     names = "true test | true val | reported val | measured again | accepted | no better | rollouts"
     print(f"| steps | gate | seed | {names} |")
@@ -174,11 +205,12 @@ def true_score(env: Env, skill: str, split: str) -> float:
 
 
 def rejected_steps(seeds: int) -> None:
-    print("\n## 3. What a rejected step costs in the deterministic world (strict, half of the proposals duds)\n")
+    print("\n## 4. What a rejected step costs in the deterministic world (strict, half of the proposals duds)\n")
     print("An edit that changes nothing has lost when as many items have failed as the current skill fails: the")
     print("share of those is the floor. That the decision is a full pass's is a property test (tests/test_gate.py).\n")
     print("| rules known at the start | validation at the start | rejected steps | rollouts, of a full pass |")
     print("|---|---|---|---|")
+    every: list[float] = []
     for known in (3, 10, 14):
         costs: list[float] = []
         for seed in range(seeds):
@@ -194,6 +226,8 @@ def rejected_steps(seeds: int) -> None:
             f"| {known} of 20 | {result.summary['initial']['val']:.2f} | {len(costs)} | {fmean(costs):.0%} |",
             flush=True,
         )
+        every += costs
+    print(f"| all | | {len(every)} | {fmean(every):.0%} |")
 
 
 def _config(out: str, seed: int, *overrides: str) -> Config:
@@ -207,5 +241,6 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
     decisions(arguments.trials)
+    soft_decisions(max(1, arguments.trials // 10))
     end_to_end(arguments.seeds)
     rejected_steps(arguments.seeds)

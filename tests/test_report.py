@@ -19,10 +19,12 @@ from rich.console import Console
 from skillopt.cli import main
 from skillopt.report.console import result_lines, watching
 from skillopt.report.html import write_report
+from skillopt.report.markdown import fenced, plain
 from skillopt.report.text import dollars, printable, score
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Event
-from skillopt.run.files import read_json, write_json
+from skillopt.run.files import read_json, read_jsonl, write_json, write_jsonl
+from skillopt.skill import PatchLog
 from support import train_sim
 
 HOSTILE = [
@@ -44,7 +46,8 @@ HARMLESS = "plain words"
 
 FREE_TEXT = {"text", "anchor", "section", "rationale", "pattern", "benchmark", "stop_reason", "reason", "error", "lost"}
 FREE_TEXT |= {"path", "target", "optimizer", "name", "notes.init_skill", "notes.schedule"}
-FREE_LISTS = {"trajectory_ids", "persistent_failures"}
+FREE_TEXT |= {"item_id", "type", "input", "output", "feedback", "cause", "who", "answer"}
+FREE_LISTS = {"trajectory_ids", "persistent_failures", "answers"}
 
 
 def inject(value: Any, text: str) -> Any:
@@ -81,11 +84,34 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, lis
 def report_with(trained: RunDirectory, folder: Path, text: str) -> str:
     shutil.copytree(trained.root, folder)
     run = RunDirectory(folder)
-    for path in (run.history, run.summary, run.config_json):
+    for path in (run.history, run.summary, run.config_json, *run.root.glob("s*/*/*.json"), *run.evaluations.glob("*")):
         write_json(path, inject(read_json(path), text))
+    for path in (run.test_reads, *run.root.glob("s*/*/*.jsonl")):
+        write_jsonl(path, [inject(row, text) for row in read_jsonl(path)])
+    rewrite_log(run, text)
     run.best_skill.write_bytes(f"# Skill\n\n{text}\n".encode())
     write_report(run)
     return run.report.read_bytes().decode()
+
+
+def rewrite_log(run: RunDirectory, text: str) -> None:
+    """The same edits, with `text` wherever an optimizer may write what it likes; a chain that holds."""
+    entries = list(run.patch_log.entries())
+    run.patch_log.path.unlink()
+    log = PatchLog(run.patch_log.path)
+    for version in sorted({entry.version for entry in entries}):
+        group = [entry for entry in entries if entry.version == version]
+        free = {"rationale": text, "pattern": text, "source": text}
+        log.append(
+            [entry.edit.model_copy(update=free) for entry in group],
+            kind=group[0].kind,
+            step=group[0].step,
+            epoch=group[0].epoch,
+            version=version,
+            before=run.read_skill(version - 1),
+            after=run.read_skill(version),
+            evidence=inject(group[0].evidence, text),
+        )
 
 
 class Tags(HTMLParser):
@@ -94,12 +120,14 @@ class Tags(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: list[tuple[str, list[str]]] = []
+        self.links: list[str | None] = []
         self.seen = ""
         self.feed(page)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, [name for name, _ in attrs]))
+        self.links += [value for name, value in attrs if name in {"src", "href"}]
 
     def handle_endtag(self, tag: str) -> None:
         self.tags.append((f"/{tag}", []))
@@ -135,10 +163,12 @@ def test_the_report_holds_no_script_and_nothing_from_elsewhere(
 ) -> None:
     page = report_with(trained[0], tmp_path / "run", ALL)
     names = {tag for tag, _ in Tags(page).tags}
-    assert not names & {"script", "img", "iframe", "object", "embed", "link", "form", "a", "base"}
-    assert not [
-        attr for _, attrs in Tags(page).tags for attr in attrs if attr.startswith("on") or attr in {"src", "href"}
-    ]
+    assert not names & {"script", "img", "iframe", "object", "embed", "link", "form", "base"}
+    assert not [attr for _, attrs in Tags(page).tags for attr in attrs if attr.startswith("on")]
+    assert all(link and link.startswith("#") for link in Tags(page).links)
+    assert "default-src 'none'" in page
+    assert "@import" not in page
+    assert "url(" not in page
 
 
 def test_plots_are_well_formed_whatever_the_run_says(trained: tuple[RunDirectory, list[Event]], tmp_path: Path) -> None:
@@ -163,6 +193,44 @@ def test_a_report_of_an_unfinished_run_can_be_written(
     write_json(run.summary, {**summary, "status": "stopped", "stop_reason": "interrupted"})
     write_report(run)
     assert "stopped (interrupted)" in Tags(run.report.read_text(encoding="utf-8")).seen
+
+
+def test_a_report_of_an_altered_run_says_so_and_shows_the_rest(
+    trained: tuple[RunDirectory, list[Event]], tmp_path: Path
+) -> None:
+    shutil.copytree(trained[0].root, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    log = bytearray(run.patch_log.path.read_bytes())
+    log[len(log) // 2] ^= 1
+    run.patch_log.path.write_bytes(log)
+    write_report(run)
+    seen = Tags(run.report.read_text(encoding="utf-8")).seen
+    assert "No provenance" in seen
+    assert "All steps" in seen
+
+
+def test_the_report_holds_the_required_figures(trained: tuple[RunDirectory, list[Event]], tmp_path: Path) -> None:
+    shutil.copytree(trained[0].root, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    write_report(run)
+    summary = read_json(run.summary)
+    best, stuck = summary["best"], summary["persistent_failures"]
+    for text in (Tags(run.report.read_text(encoding="utf-8")).seen, run.report_md.read_text(encoding="utf-8")):
+        for figure in (score(best["val"]), score(best["test"]), str(best["tokens"])):
+            assert figure in text
+        assert f"{summary['edit_acceptance_rate']:.0%}" in text
+        assert all(item in text.replace("\\", "") for item in stuck)
+
+
+def test_markdown_in_texts_stays_text_in_the_markdown_report(
+    trained: tuple[RunDirectory, list[Event]], tmp_path: Path
+) -> None:
+    tricks = "**bold** [link](http://x) | cell | `code` <b>tag</b> # head ![i](x) ~~gone~~ $x$"
+    report_with(trained[0], tmp_path / "run", tricks)
+    said = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    assert plain(tricks) in said
+    assert tricks not in said
+    assert fenced("a\n````\nb").startswith("`````\n")
 
 
 # The console

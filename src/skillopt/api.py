@@ -13,6 +13,7 @@ from skillopt.errors import SkillOptError
 from skillopt.loop.session import Mode
 from skillopt.loop.trainer import Result, Trainer
 from skillopt.report.html import write_report
+from skillopt.report.trackers import tracking
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Listener
 
@@ -24,15 +25,18 @@ def train(config: Config | str | Path, *, listeners: Sequence[Listener] = (), mo
 
 
 async def train_async(config: Config, *, listeners: Sequence[Listener] = (), mode: Mode = "auto") -> Result:
-    trainer = Trainer(config, listeners=listeners, mode=mode)
-    with _interruptible(trainer):
-        try:
-            result = await trainer.fit()
-        except SkillOptError:
-            if trainer.started and trainer.run.summary.exists():
-                write_report(trainer.run)
-            raise
-    write_report(RunDirectory(result.path))
+    async with tracking(config, tuple(listeners)) as tracker:
+        trainer = Trainer(config, listeners=[*listeners, tracker], mode=mode)
+        with _interruptible(trainer):
+            try:
+                result = await trainer.fit()
+            except SkillOptError:
+                if trainer.started and trainer.run.summary.exists():
+                    write_report(trainer.run)
+                    tracker.finish(trainer.run)
+                raise
+        write_report(RunDirectory(result.path))
+        tracker.finish(RunDirectory(result.path))
     return result
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from skillopt.analysts.base import Analyst
+from skillopt.analysts.brief import BriefAnalyst
 from skillopt.analysts.exemplar import ExemplarAnalyst
 from skillopt.analysts.llm import LLMAnalyst
 from skillopt.errors import UserError
 
-ANALYSTS: dict[str, type[Analyst]] = {"exemplar": ExemplarAnalyst, "llm": LLMAnalyst}
+ANALYSTS: dict[str, type[Analyst]] = {"brief": BriefAnalyst, "exemplar": ExemplarAnalyst, "llm": LLMAnalyst}
 
 
 def open_analysts(names: tuple[str, ...]) -> list[Analyst]:

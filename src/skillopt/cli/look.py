@@ -1,4 +1,4 @@
-"""Looking into a run: report, review."""
+"""Looking into a run: report, blame, verify, runs, diff, review."""
 
 from __future__ import annotations
 
@@ -11,24 +11,111 @@ import typer
 from skillopt.cli.app import app
 from skillopt.report.text import printable
 
+RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
+
 
 @app.command()
-def report(run: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
-    """Write a run's report anew, also for one that is not finished."""
-    from skillopt.errors import UserError
+def report(
+    run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False
+) -> None:
+    """Write a run's report anew (report.html, report.md, plots/), also for one that is not finished."""
     from skillopt.report.html import write_report
+    from skillopt.report.png import write_pngs
     from skillopt.run.directory import RunDirectory
 
     directory = RunDirectory(run)
-    if not directory.summary.is_file():
-        raise UserError(f"{run}: is not a run's folder (it has no summary.json)")
     write_report(directory)
+    write_pngs(directory)
     print(directory.report)
+    if show:
+        typer.launch(str(directory.report.resolve()))
+
+
+@app.command()
+def blame(
+    run: RunArgument,
+    line: Annotated[int | None, typer.Option("--line", min=1, help="Tell all about one line.")] = None,
+    version: Annotated[int | None, typer.Option("--version", min=0, help="Another version than the best.")] = None,
+    trace: Annotated[str, typer.Option("--trace", metavar="ID", help="Print a trajectory that an edit cites.")] = "",
+) -> None:
+    """Say for each line of a skill which step, edit and trajectories it comes from."""
+    from skillopt.report.blame import blame_run
+    from skillopt.report.blamed import blame_lines, line_story
+    from skillopt.report.traces import find_trace, trace_lines
+    from skillopt.run.directory import RunDirectory
+
+    directory = RunDirectory(run)
+    if trace:
+        told = trace_lines(find_trace(directory, trace))
+    else:
+        lines = blame_run(directory, version)
+        told = blame_lines(lines) if line is None else line_story(lines, line)
+    for each in told:
+        print(printable(each))
+
+
+@app.command()
+def verify(run: RunArgument) -> None:
+    """Check the patch log's hash chain, and that replaying it gives every version byte for byte. Exit code 1 if not."""
+    from skillopt.errors import UserError
+    from skillopt.run.audit import audit
+    from skillopt.run.directory import RunDirectory
+
+    directory = RunDirectory(run)
+    if not directory.snapshot(0).exists() and not directory.patch_log.path.exists():
+        raise UserError(f"{run}: is not a run's folder (it has no skills/skill_v0000.md and no patch_log.jsonl)")
+    found = audit(directory)
+    for problem in found.problems:
+        print(printable(f"wrong  {problem}"))
+    if not found.sound:
+        raise typer.Exit(1)
+    print(f"right  {found.entries} entries; {found.versions} versions replayed, each equal to its file byte for byte")
+
+
+@app.command()
+def runs(
+    root: Annotated[Path, typer.Argument(help="An output folder, or a benchmark's folder in it.")] = Path("outputs"),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
+) -> None:
+    """List runs with their scores, status and cost, the newest first."""
+    import json
+    from dataclasses import asdict
+
+    from skillopt.errors import UserError
+    from skillopt.report.console import open_console
+    from skillopt.report.listed import runs_table
+    from skillopt.report.runs import list_runs
+
+    if not root.is_dir():
+        raise UserError(f"{root}: no such folder; give the output folder of your runs")
+    rows = list_runs(root)
+    if as_json:
+        for row in rows:
+            print(json.dumps(asdict(row) | {"path": str(row.path)}))
+        return
+    if not rows:
+        print(printable(f"{root}: no runs here"))
+        return
+    console = open_console()
+    console.width = max(console.width, 150)  # a table that wraps cannot be read, nor cut by other programs
+    console.print(runs_table(rows, root))
+
+
+@app.command()
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="A run (its best skill), RUN@3 (version 3), or a skill file.")],
+    b: Annotated[str, typer.Argument(metavar="[B]", help="The same; without it, A against its initial skill.")] = "",
+) -> None:
+    """Show what differs between two runs, two versions of a run, or two skill files."""
+    from skillopt.report.listed import diff_report
+
+    for each in diff_report(a, b):
+        print(printable(each))
 
 
 @app.command()
 def review(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    run: RunArgument,
     choose: Annotated[
         list[str] | None, typer.Option("--choose", metavar="ID=CHOICE", help="a, b, both or neither, such as 3-1=a.")
     ] = None,

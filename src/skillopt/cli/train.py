@@ -20,6 +20,7 @@ def train(
     target_model: TargetOption = "",
     resume: Annotated[bool, typer.Option("--resume", help="Only go on with an unfinished run.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin another run, whatever is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Each event as a line of JSON, as in events.jsonl.")] = False,
 ) -> None:
     """Train a skill. The same command again goes on where the run stands."""
     from skillopt.api import train as run_training
@@ -30,8 +31,10 @@ def train(
     console = open_console()
     loaded = load_config(config, overrides, target_model, optimizer_model)
     fetch_weights(loaded)
-    with watching(console) as listener:
+    with watching(console, as_json=as_json) as listener:
         result = run_training(loaded, listeners=[listener], mode="resume" if resume else "fresh" if fresh else "auto")
+    if as_json:
+        return
     console.print()
     console.print(result_table(result.summary))
     for line in result_lines(result.summary):

@@ -12,6 +12,7 @@ from skillopt.config.sections import (
     OptimizerConfig,
     Price,
     RoleBudget,
+    TrackersConfig,
     TrainConfig,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "OptimizerConfig",
     "Price",
     "RoleBudget",
+    "TrackersConfig",
     "TrainConfig",
 ]

@@ -20,6 +20,7 @@ from skillopt.config.sections import (
     NotesConfig,
     OptimizerConfig,
     Section,
+    TrackersConfig,
     TrainConfig,
 )
 from skillopt.config.tree import move_keys, override, read_tree
@@ -38,6 +39,7 @@ class Config(Section):
     env: EnvConfig = EnvConfig()
     hardware: HardwareConfig = HardwareConfig()
     budget: BudgetConfig = BudgetConfig()
+    trackers: TrackersConfig = TrackersConfig()
     notes: NotesConfig = NotesConfig()
 
     @classmethod
@@ -69,7 +71,7 @@ class Config(Section):
 
     def identity(self) -> dict[str, Any]:
         """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
-        free = ("budget.", "notes.", "hardware.")
+        free = ("budget.", "notes.", "hardware.", "trackers.")
         places = {"env.output_root", "env.split_dir", "train.init_skill"}
         places |= {"gradient.analyst_workers", "gradient.prompts_dir"}
         for role in ("target", "optimizer"):

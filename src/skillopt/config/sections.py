@@ -78,7 +78,9 @@ class GradientConfig(Section):
     rank: Literal["local", "llm"] = "local"
     """llm: the optimizer model orders the edits; local: support, impact, frequency and novelty do."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
-    """Who proposes edits."""
+    """Who proposes edits: llm, brief (an LLM that is small) or exemplar (no LLM); several work side by side."""
+    samples: int = Field(default=1, ge=1, le=16)
+    """Replies that are asked for about each minibatch of failures; above 1 the optimizer needs a temperature."""
 
 
 class EvaluationConfig(Section):
@@ -208,6 +210,19 @@ class BudgetConfig(Section):
     """Limits of the optimizer alone, such as {max_usd: 3}."""
     prices: dict[str, Price] = {}
     """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
+
+
+class TrackersConfig(Section):
+    use: tuple[Literal["tensorboard", "mlflow", "wandb", "otel"], ...] = ()
+    """Where else a run is told, as it happens; `trackers: [mlflow]` for short. Each is an extra of its own name."""
+    project: str = Field(default="skillopt", min_length=1)
+    """What runs are filed under: the experiment of mlflow, the project of wandb, the service of otel."""
+    mlflow_uri: str = ""
+    """MLflow's tracking server; empty for files in the run's folder."""
+    wandb_mode: Literal["offline", "online"] = "offline"
+    """offline writes into the run's folder, for `wandb sync`; online sends, with the key of `wandb login`."""
+    otel_endpoint: str = ""
+    """OTLP over HTTP, such as http://127.0.0.1:4318; empty: OTEL_EXPORTER_OTLP_ENDPOINT, else a file in the run."""
 
 
 class NotesConfig(Section):

@@ -23,6 +23,8 @@ def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         tree = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not readable as YAML: {error}") from None
+    if isinstance(tree, dict):
+        tree = _short_forms(tree)
     if not isinstance(tree, dict) or not all(isinstance(v, dict) for k, v in tree.items() if k != "_base_"):
         raise UserError(f"{path}: a config is a list of sections, each with keys (train: {{num_epochs: 4}})")
     bases = tree.pop("_base_", None) or []
@@ -34,6 +36,12 @@ def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         _merge(merged, read_tree(path.parent / base, (*above, path.resolve())))
     _merge(merged, move_keys(_anchor_paths(tree, path.parent)))
     return merged
+
+
+def _short_forms(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """`trackers: [tensorboard]` for `trackers: {use: [tensorboard]}`."""
+    named = tree.get("trackers")
+    return {**tree, "trackers": {"use": named}} if isinstance(named, list) else dict(tree)
 
 
 def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -74,7 +82,7 @@ def override(tree: dict[str, Any], text: str) -> None:
 
 def move_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Accept the guide's names for keys that live in another section."""
-    out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in tree.items()}
+    out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in _short_forms(tree).items()}
     for old, new in _MOVED.items():
         (old_section, key), (new_section, _) = old.split("."), new.split(".")
         section = out.get(old_section)

@@ -134,7 +134,7 @@ def _optimizer_lines(config: Config, batches: list[int], task: float, skill: tup
     steps = len(batches)
     least = min(steps, config.train.patience) if config.train.patience else steps
     least = 1 if is_deterministic(config, "optimizer") else least
-    minibatches = sum(math.ceil(size / gradient.minibatch_size) + 1 for size in batches)
+    minibatches = sum(gradient.samples * math.ceil(size / gradient.minibatch_size) + 1 for size in batches)
     causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
     output = min(config.models.target_max_tokens, REPLY_TOKENS["target"])
     shown = gradient.minibatch_size * (task + output + 60)
@@ -180,6 +180,8 @@ def is_deterministic(config: Config, role: str) -> bool:
     name: str = getattr(config.models, f"{role}_model")
     if declared is not None:
         return declared
+    if getattr(config.models, f"{role}_temperature"):
+        return False
     return SimulatedModel(name).deterministic if name.startswith("sim:") else name.startswith("local:")
 
 

@@ -69,12 +69,13 @@ def _minibatches(trajectories: list[Trajectory], ctx: Context) -> list[Minibatch
         group = [t for t in trajectories if (t.score.hard >= 1) == passed]
         out += [
             Minibatch(
-                id=f"{ctx.step:04d}-{kind}-{at // size:02d}",
+                id=f"{ctx.step:04d}-{kind}-{at // size:02d}" + f"-{sample}" * bool(sample),
                 kind=kind,
                 trajectories=group[at : at + size],
                 known_patterns=known if kind == "failure" else {},
             )
             for at in range(0, len(group), size)
+            for sample in range(1 if passed else ctx.config.gradient.samples)
         ]
     return [*out, Minibatch(id=f"{ctx.step:04d}-batch", kind="batch", trajectories=trajectories)]
 

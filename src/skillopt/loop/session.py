@@ -18,7 +18,6 @@ from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, data_hash
 from skillopt.errors import UserError
 from skillopt.loop.context import Context
-from skillopt.loop.pulse import beating
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
@@ -79,6 +78,7 @@ def make_callers(
     callers = {}
     for role, model in models.items():
         declared: bool | None = getattr(config.models, f"{role}_deterministic")
+        temperature: float | None = getattr(config.models, f"{role}_temperature")
         if model.endpoint in endpoints:
             endpoints[model.endpoint].widen(widths[role])
         endpoint = endpoints.setdefault(model.endpoint, Endpoint(widths[role]))
@@ -95,8 +95,8 @@ def make_callers(
             budget=budget,
             switch=switch,
             hardware=config.hardware,
-            deterministic=model.deterministic if declared is None else declared,
-            temperature=getattr(config.models, f"{role}_temperature"),
+            deterministic=model.deterministic and not temperature if declared is None else declared,
+            temperature=temperature,
             max_tokens=getattr(config.models, f"{role}_max_tokens"),
             effort=getattr(config.models, f"{role}_reasoning_effort"),
         )
@@ -130,16 +130,15 @@ async def open_session(
             callers, budget, switch = make_callers(config, journal, opened)
             target, optimizer = callers["target"], callers["optimizer"]
             ctx = Context(config=config, env=env, target=target, optimizer=optimizer, run=run, events=events)
-            async with beating(run, events, callers, budget):
-                yield Session(
-                    ctx=ctx,
-                    journal=journal,
-                    budget=budget,
-                    switch=switch,
-                    initial_skill=skill,
-                    state=state,
-                    started=started,
-                )
+            yield Session(
+                ctx=ctx,
+                journal=journal,
+                budget=budget,
+                switch=switch,
+                initial_skill=skill,
+                state=state,
+                started=started,
+            )
 
 
 def run_of(config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False) -> RunDirectory:

@@ -26,6 +26,7 @@ from skillopt.loop.final import Finals, measure_finals
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.paired import decide
 from skillopt.loop.plan import beside, plan_run
+from skillopt.loop.pulse import pulse
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
 from skillopt.loop.review import Reviewed, file_conflicts, review
@@ -119,7 +120,8 @@ class Trainer:
             self.started = True
             self._earlier = self.state.telemetry.model_copy()
             try:
-                yield
+                async with pulse(self.base):
+                    yield
             except SkillOptError as error:
                 self._stop(error)
                 raise

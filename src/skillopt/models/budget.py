@@ -84,6 +84,12 @@ class Budget:
         self.give_back(reserved)
         self._account(reserved.role).paid += self._amount(reserved.model, usage)
 
+    def standing(self) -> dict[str, tuple[float, float | None]]:
+        """What is used and in flight, with its limit: calls, tokens, usd and minutes over all roles."""
+        return {
+            name.removeprefix("max_"): (used, limit) for name, used, limit in self._limits("target") if "." not in name
+        }
+
     def _limits(self, role: str) -> Iterator[tuple[str, float, float | None]]:
         limits = self._config
         used = sum((account.used for account in self._accounts.values()), Amount())

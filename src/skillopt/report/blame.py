@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -10,6 +10,8 @@ from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
 from skillopt.skill import Entry, PatchLogError, Skill, replay
 from skillopt.skill.patch_log import applied_in_order
+
+_Line = tuple[str, Entry | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,8 @@ class BlamedLine:
 def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]:
     """The lines of a version of a run; the best one unless another is named."""
     entries = read_entries(run)
-    return blame(initial_skill(run, entries), entries, best_version(run) if version is None else version)
+    initial = initial_skill(run, entries)
+    return blame(initial, entries, best_version(run, replay(initial, entries)) if version is None else version)
 
 
 def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[BlamedLine]:
@@ -42,7 +45,7 @@ def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[Blamed
     known = replay(initial, entries)
     if version not in known:
         raise UserError(f"version {version} does not exist; there are 0 to {max(known)}")
-    lines = [(text, None) for text in _lines(initial)]
+    lines: list[_Line] = [(text, None) for text in _lines(initial)]
     for entry, skill in _one_by_one(known, [entry for entry in entries if entry.version <= version]):
         lines = _rewritten(lines, _lines(skill), entry)
     return [BlamedLine(number=number, text=text, entry=entry) for number, (text, entry) in enumerate(lines, 1)]
@@ -53,9 +56,6 @@ def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterato
     for version in sorted({entry.version for entry in entries}):
         group = [entry for entry in entries if entry.version == version]
         yield from zip(group, applied_in_order(versions[version - 1], group), strict=True)
-
-
-_Line = tuple[str, Entry | None]
 
 
 def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Line]:
@@ -90,10 +90,8 @@ def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
     raise UserError(f"{run.root}: is not a run's folder (it has no {run.snapshot(0).relative_to(run.root)})")
 
 
-def best_version(run: RunDirectory) -> int:
+def best_version(run: RunDirectory, known: Mapping[int, Skill]) -> int:
     """The version that best_skill.md is; without such a file the newest."""
-    entries = read_entries(run)
-    known = replay(initial_skill(run, entries), entries)
     if run.best_skill.exists():
         best = Skill(run.best_skill.read_bytes().decode("utf-8", "replace")).hash
         for version in sorted(known, reverse=True):

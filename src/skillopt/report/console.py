@@ -1,18 +1,18 @@
-"""A run on the terminal: progress bars where someone watches, plain lines elsewhere."""
+"""A run on the terminal: a live display where someone watches, plain lines elsewhere, JSON for machines."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from skillopt.report.planned import beside_lines
 from skillopt.report.text import dollars, printable, ranged, score
-from skillopt.run.events import Event, Listener
+from skillopt.run.events import FLEETING, Event, Listener
 
 
 def open_console() -> Console:
@@ -21,23 +21,27 @@ def open_console() -> Console:
 
 
 @contextmanager
-def watching(console: Console) -> Iterator[Listener]:
-    """A listener that shows a run's events for as long as the block lasts."""
+def watching(console: Console, *, as_json: bool = False) -> Iterator[Listener]:
+    """A listener that shows a run's events for as long as the block lasts.
+
+    On a terminal lines scroll above a small display of where the run stands; elsewhere there are only the lines. With
+    `as_json` each event is a line of JSON, as in events.jsonl.
+    """
     lines = Lines()
-    if not console.is_terminal:
+    if as_json:
+        yield _print_json
+    elif not console.is_terminal:
         yield lambda event: _print(console, lines(event))
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        bars: dict[str, TaskID] = {}
+    else:
+        from skillopt.report.live import Display
 
-        def listener(event: Event) -> None:
-            if event.kind == "progress":
-                _advance(progress, bars, event.data)
-                return
-            _print(progress.console, lines(event))
+        with Display(console) as display:
 
-        yield listener
+            def listener(event: Event) -> None:
+                display.tell(event)
+                _print(console, lines(event))
+
+            yield listener
 
 
 def _print(console: Console, text: str | None) -> None:
@@ -45,11 +49,10 @@ def _print(console: Console, text: str | None) -> None:
         console.print(printable(text), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
-def _advance(progress: Progress, bars: dict[str, TaskID], data: dict[str, Any]) -> None:
-    stage, done, total = str(data["stage"]), int(data["done"]), int(data["total"])
-    if stage not in bars:
-        bars[stage] = progress.add_task(stage.replace("_", " ").title(), total=total)
-    progress.update(bars[stage], completed=done, total=total, visible=done < total)
+def _print_json(event: Event) -> None:
+    """ASCII only: what a model wrote cannot move the cursor of a terminal."""
+    if event.kind not in FLEETING:
+        print(json.dumps(event.row()), flush=True)
 
 
 class Lines:
@@ -111,6 +114,18 @@ class Lines:
 
     def _gate_decided(self, data: dict[str, Any], event: Event) -> str:
         return f"Gate: {gate_line(data)}"
+
+    def _ablation_started(self, data: dict[str, Any], event: Event) -> str:
+        most = (data["units"] + 1) * data["items"] * data["repeats"]
+        parts = f"{data['units']} parts of version {data['version']}, one at a time, on {data['items']} items"
+        return f"Ablation by {data['by']}: {parts}; at most {most:,} calls (what is in the journal costs nothing)"
+
+    def _part_measured(self, data: dict[str, Any], event: Event) -> str:
+        said = " ".join(data["text"].split())[:60]
+        return f"[{data['number']}/{data['units']}] {data['worth']:+.3f}  {data['name']}: {said}"
+
+    def _tracker_failed(self, data: dict[str, Any], event: Event) -> str:
+        return f"warn  tracker {data['name']} stopped ({data['error']}); the run goes on without it"
 
     def _retrying(self, data: dict[str, Any], event: Event) -> str:
         lost = f"{data['lost']} of {data['items']} items could not be measured"

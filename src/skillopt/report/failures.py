@@ -16,8 +16,8 @@ from skillopt.run.summary import outcomes, persistent_failures
 Sign = Literal["empty", "contained", "constant", "varied", "unknown"]
 
 GENERAL = (
-    "No version of the skill solved these items. That points to the task (its wording, its expected answer, its scorer) "
-    "or to the target's limits, and not to the skill."
+    "No version of the skill solved these items. That points to the task (its wording, its expected answer, its "
+    "scorer) or to the target's limits, and not to the skill."
 )
 ADVICE: dict[Sign, str] = {
     "empty": "The target gives no answer: look at models.target_max_tokens, and at what the task asks for.",

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 STAGES = ("proposed", "usable", "distinct", "selected", "applied", "accepted")
-"""usable: could be read and fits the document; distinct: left after merging those that say the same and setting opposite
-ones aside; selected: within the learning rate; applied: in the candidate; accepted: the gate let the candidate in."""
+"""usable: could be read and fits the document; distinct: left after merging those that say the same and setting
+opposite ones aside; selected: within the learning rate; applied: in the candidate; accepted: the gate let it in."""
 
 
 def step_funnel(record: Mapping[str, Any]) -> dict[str, int]:

@@ -35,7 +35,7 @@ class HeatMap:
 
 
 def heat_map(run: RunDirectory) -> HeatMap:
-    """From the initial evaluation, the steps' batches, and the gates that accepted. Rejected candidates are no versions."""
+    """From the initial evaluation, the steps' batches, and the accepting gates; rejected candidates are no versions."""
     versions = {run.read_skill(v).hash: v for v in sorted(_snapshots(run), reverse=True)}
     seen: dict[str, dict[int, list[float]]] = {}
     split_of: dict[str, str] = {}

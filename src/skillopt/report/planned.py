@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skillopt.loop.plan import Plan
-from skillopt.report.text import dollars
+from skillopt.report.text import dollars, duration
 from skillopt.run.summary import ROLES
 
 
@@ -35,8 +35,23 @@ def beside_lines(plan: Mapping[str, Any]) -> list[str]:
         planned = _money(None if row["low"] is None else (row["low"], row["high"]))
         parts.append(f"{role} cost {planned} → {dollars(row['real'])}")
     row = plan["seconds"]
-    parts.append(f"time {_span((row['low'], row['high']))} → {_time(row['real'])}")
+    parts.append(f"time {_span((row['low'], row['high']))} → {duration(row['real'])}")
     return [f"Planned (estimate) → real: {'; '.join(parts)}"]
+
+
+def planned_rows(plan: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Name, planned range and real figure, for a table."""
+    rows = [("steps", f"{plan['steps']['planned']}", f"{plan['steps']['real']}")]
+    for what in ("calls", "tokens"):
+        for role in ROLES:
+            row = plan[what][role]
+            rows.append((f"{role} {what}", _numbers((row["low"], row["high"])), f"{row['real']:,}"))
+    for role in ROLES:
+        row = plan["usd"][role]
+        planned = _money(None if row["low"] is None else (row["low"], row["high"]))
+        rows.append((f"{role} cost", planned, dollars(row["real"])))
+    row = plan["seconds"]
+    return [*rows, ("time", _span((row["low"], row["high"])), duration(row["real"]))]
 
 
 def _row(row: Mapping[str, Any]) -> str:
@@ -55,10 +70,4 @@ def _money(pair: tuple[float, float] | None) -> str:
 
 
 def _span(pair: tuple[float, float]) -> str:
-    return _time(pair[0]) if pair[0] == pair[1] else f"{_time(pair[0])}–{_time(pair[1])}"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return duration(pair[0]) if pair[0] == pair[1] else f"{duration(pair[0])}–{duration(pair[1])}"

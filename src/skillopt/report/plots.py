@@ -1,47 +1,159 @@
-"""Small plots as SVG, without a plotting library."""
+"""The pictures of a run: progress, learning rate, heat map."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 240, 48, 12, 28, 32
+from skillopt.report.heatmap import HeatMap
+from skillopt.report.svg import Frame, Point, label, legend, mark, svg, ticks
+from skillopt.report.text import printable, score
+
+_LEVELS = 5
+_VERDICTS = (("accept", "accepted"), ("reject", "rejected"), ("indecisive", "indecisive"), ("guidance", "guidance"))
 
 
-def line_plot(
-    title: str, points: Sequence[tuple[float, float]], *, marks: Sequence[tuple[float, float, str]] = ()
+def progress_plot(
+    history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], tokens: Mapping[int, int], width: float = 960
 ) -> str:
-    """A line through `points`, with coloured marks `(x, y, colour)` on it."""
-    everything = [*points, *[(x, y) for x, y, _ in marks]] or [(0.0, 0.0)]
-    low_x, high_x = min(x for x, _ in everything), max(x for x, _ in everything)
-    low_y, high_y = 0.0, max(1.0, *(y for _, y in everything))
+    """Validation score and skill length over the steps, with every candidate that a gate measured.
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (x - low_x) / (high_x - low_x) if high_x > low_x else 0.5
-        up = (y - low_y) / (high_y - low_y)
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+    `tokens` is the length of each version.
+    """
+    scores, lengths, marks = course(history, summary, tokens)
+    last = max(float(summary["plan"]["steps"]["planned"]), scores[-1][0], 1.0)
+    tail = 0.3 + last / 50  # so that the last step has a width, too
+    scores, lengths = ([*course, (course[-1][0] + tail, course[-1][1])] for course in (scores, lengths))
+    last += tail
+    tall = 340 if width > 600 else 300
+    frame = Frame(width=width, height=tall, x=(0, last), y=_range([y for _, y in scores] + [m[2] for m in marks]))
+    longest = max(y for _, y in lengths) * 1.25 or 1
+    below = Frame(width=width, height=tall, x=(0, last), y=(0, longest))
+    size = 4.0 if len(marks) <= 60 else 2.8
+    seen = {kind for kind, *_ in marks}
+    told = [("score", "validation"), ("length", "skill tokens"), *(pair for pair in _VERDICTS if pair[0] in seen)]
+    rows = [told] if width > 600 else [told[:2], told[2:]]
+    return svg(
+        width,
+        tall,
+        "Validation score and skill length over the steps",
+        below.area(lengths, "length"),
+        _epochs(history, frame),
+        frame.grid(ticks(*frame.y), "{:.2g}"),
+        below.right_labels(ticks(0, longest, 4)),
+        frame.steps_axis(),
+        frame.staircase(scores, "score"),
+        *(mark(kind, frame.at(x, y), f"step {x:g}: {said}", size) for kind, x, y, said in marks),
+        *(legend(frame.left, 12 + 15 * n, row) for n, row in enumerate(rows)),
+    )
 
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in points))
-    dots = "".join(
-        f'<circle cx="{place(x, y)[0]:.1f}" cy="{place(x, y)[1]:.1f}" r="4" fill="{escape(colour)}"/>'
-        for x, y, colour in marks
-    )
-    grid = "".join(
-        _grid_line(low_y + share * (high_y - low_y), place(low_x, low_y + share * (high_y - low_y))[1])
-        for share in (0, 0.25, 0.5, 0.75, 1)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'font-family="sans-serif" font-size="11" fill="currentColor">'
-        f'<title>{escape(title)}</title><text x="{LEFT}" y="16" font-size="13">{escape(title)}</text>{grid}'
-        f'<text x="{LEFT}" y="{HEIGHT - 10}">step {low_x:g}</text>'
-        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 10}" text-anchor="end">step {high_x:g}</text>'
-        f'<polyline points="{path}" fill="none" stroke="#2563eb" stroke-width="2"/>{dots}</svg>'
+
+def course(
+    history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], tokens: Mapping[int, int]
+) -> tuple[list[Point], list[Point], list[tuple[str, float, float, str]]]:
+    """The current score, the current length, and the marks `(kind, step, score, what happened)`."""
+    scores = [(0.0, float(summary["initial"]["val"]))]
+    lengths = [(0.0, float(summary["initial"]["tokens"]))]
+    marks = []
+    for record in history:
+        step, evidence, verdict = float(record["step"]), record["evidence"], record["verdict"]
+        scores.append((step, evidence["after"] if verdict == "accept" else evidence["before"]))
+        lengths.append((step, float(record["skill_tokens"])))
+        if verdict != "skipped":
+            reached = f"{score(evidence['before'])} → {'' if evidence['after'] is not None else 'at most '}"
+            marks.append(
+                (verdict, step, float(evidence["at_most"]), f"{verdict}, {reached}{score(evidence['at_most'])}")
+            )
+        guided = record.get("epoch_end", {}).get("slow_update", {})
+        if guided.get("decision") == "accept":
+            after = float(guided["evidence"]["after"])
+            scores.append((step, after))
+            lengths.append((step, float(tokens.get(guided["version"], record["skill_tokens"]))))
+            marks.append(("guidance", step, after, f"guidance accepted, {score(after)}"))
+    return scores, lengths, marks
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """Tenths around all values, and not less than a fifth of the scale."""
+    low, high = math.floor(min(values) * 10 - 0.2) / 10, math.ceil(max(values) * 10 + 0.2) / 10
+    low, high = max(0.0, low), min(1.0, high)
+    if high - low < 0.2:
+        low, high = max(0.0, high - 0.2), min(1.0, max(0.0, high - 0.2) + 0.2)
+    return low, high
+
+
+def _epochs(history: Sequence[Mapping[str, Any]], frame: Frame) -> str:
+    """A quiet line where an epoch ends; none where they would stand too close."""
+    ends = [float(record["step"]) for record in history if "epoch_end" in record]
+    if len(ends) * 45 > frame.width:
+        return ""
+    return "".join(
+        f'<path class="epoch" d="M{frame.at(x, 0)[0]:.1f} {frame.top:g}V{frame.height - frame.bottom:g}"/>'
+        for x in ends
     )
 
 
-def _grid_line(value: float, y: float) -> str:
-    return (
-        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" opacity="0.15"/>'
-        f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.3g}</text>'
+def rate_plot(history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], width: float = 960) -> str:
+    """The learning rate: as scheduled, and after what rejected steps took from it."""
+    used = [(float(r["step"]), float(r["learning_rate"]["used"])) for r in history]
+    scheduled = [(float(r["step"]), float(r["learning_rate"]["scheduled"])) for r in history]
+    last = max(float(summary["plan"]["steps"]["planned"]), 1.0)
+    highest = max([y for _, y in (*used, *scheduled)], default=1.0)
+    frame = Frame(width=width, height=190, x=(0, last), y=(0, highest * 1.1))
+    return svg(
+        width,
+        190,
+        "Learning rate, in edits a step",
+        frame.grid(ticks(*frame.y, 4)),
+        frame.steps_axis(),
+        frame.line(scheduled, "scheduled"),
+        frame.line(used, "rate"),
+        legend(frame.left, 12, [("rate", "used"), ("scheduled", "scheduled")]),
     )
+
+
+def heat_plot(heat: HeatMap, title: str) -> str:
+    """Items down, versions across; teal where solved, orange where failed, empty where not measured."""
+    columns, rows = len(heat.versions), len(heat.items)
+    wide = max(3.0, min(26.0, 860 / max(columns, 1)))
+    high = max(3.0, min(15.0, 900 / max(rows, 1)))
+    named = high >= 10
+    longest = max((len(item) for item in heat.items), default=0) if named else 0
+    left = min(180.0, 14 + 6.6 * longest)
+    body = []
+    for number, (item, values) in enumerate(zip(heat.items, heat.values, strict=True)):
+        y = 22 + number * high
+        cells = "".join(_cells(values, left, y, wide, high))
+        solved = sum(value is not None and value >= 1 for value in values)
+        seen = sum(value is not None for value in values)
+        name = printable(item)
+        short = name if len(name) <= 26 else f"{name[:25]}…"
+        words = label(left - 6, y + high / 2 + 4, short, anchor="end", cls="quiet") if named else ""
+        body.append(f"<g><title>{escape(name)}: solved under {solved} of {seen} versions</title>{words}{cells}</g>")
+    every = max(1, math.ceil(30 / wide))
+    heads = "".join(
+        label(left + (n + 0.5) * wide, 14, f"v{version}", anchor="middle", cls="quiet")
+        for n, version in enumerate(heat.versions)
+        if n % every == 0
+    )
+    width = left + columns * wide + 20
+    return svg(width, 28 + rows * high, title, heads, *body)
+
+
+def _cells(values: Sequence[float | None], left: float, y: float, wide: float, high: float) -> list[str]:
+    """One path for each level of score: neighbours that are equal become one box."""
+    boxes: dict[int, list[str]] = {}
+    start = 0
+    levels = [None if value is None else min(_LEVELS - 1, int(value * (_LEVELS - 1) + 0.5)) for value in values]
+    gap = 1 if min(wide, high) > 6 else 0
+    for n in range(1, len(levels) + 1):
+        if n == len(levels) or levels[n] != levels[start] or gap:
+            level = levels[start]
+            if level is not None:
+                across = (n - start) * wide - gap
+                corner = f"M{left + start * wide:.1f} {y:.1f}"
+                boxes.setdefault(level, []).append(f"{corner}h{across:.1f}v{high - gap:.1f}h-{across:.1f}z")
+            start = n
+    return [f'<path class="h{level}" d="{"".join(own)}"/>' for level, own in sorted(boxes.items())]

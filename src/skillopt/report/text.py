@@ -22,3 +22,22 @@ def ranged(value: float | None, interval: Sequence[float] | None) -> str:
 
 def dollars(value: float | None) -> str:
     return "unknown" if value is None else f"${value:.2f}" if value >= 0.01 or value == 0 else f"${value:.4f}"
+
+
+def duration(seconds: float) -> str:
+    """`5.9 s`, `12 min`, `3.4 h`."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def clipped(text: str, longest: int) -> str:
+    """The beginning and the end of a long text."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest * 2 // 3]} … {text[-longest // 3 :]}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 edit`, `2 edits`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

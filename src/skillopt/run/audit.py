@@ -27,26 +27,32 @@ def audit(run: RunDirectory) -> Audit:
     """Reads only. What an interrupted step left behind the last finished one is no problem: a resume removes it."""
     entries: list[Entry] = []
     try:
-        for entry in run.patch_log.entries():
-            entries.append(entry)
+        state = State.read(run.state) if run.state.exists() else None
+        entries = _entries(run, state)
+        versions = replay(Skill(run.snapshot(0).read_bytes().decode()), entries)
     except PatchLogError as error:
         return Audit(entries=len(entries), versions=0, problems=(str(error),))
-    state, problem = _state(run)
-    if problem:
-        return Audit(entries=len(entries), versions=0, problems=(problem,))
-    if state and run.patch_log.size < state.patch_log_size:
-        lost = f"{run.patch_log.path}: entries are missing at the end ({state.patch_log_size} bytes were written)"
-        return Audit(entries=len(entries), versions=0, problems=(lost,))
-    entries = [entry for entry in entries if state is None or entry.version <= state.version]
-    initial = _snapshot(run, 0)
-    if initial is None:
-        return Audit(entries=len(entries), versions=0, problems=(f"{run.snapshot(0)}: is missing or not UTF-8 text",))
-    try:
-        versions = replay(Skill(initial), entries)
-    except PatchLogError as error:
-        return Audit(entries=len(entries), versions=0, problems=(f"{run.patch_log.path}: {error}",))
-    problems = tuple(_problems(run, versions, state))
-    return Audit(entries=len(entries), versions=len(versions), problems=problems)
+    except FileNotFoundError as error:
+        return Audit(entries=len(entries), versions=0, problems=(f"{error.filename}: is missing",))
+    except ValueError:
+        unreadable = run.snapshot(0) if entries else run.state
+        return Audit(entries=len(entries), versions=0, problems=(f"{unreadable}: cannot be read",))
+    return Audit(entries=len(entries), versions=len(versions), problems=tuple(_problems(run, versions, state)))
+
+
+def _entries(run: RunDirectory, state: State | None) -> list[Entry]:
+    """The entries of finished steps; a broken one among them raises."""
+    entries: list[Entry] = []
+    finished = run.patch_log.size if state is None else state.patch_log_size
+    if run.patch_log.size < finished:
+        raise PatchLogError(f"{run.patch_log.path}: entries are missing at the end ({finished} bytes were written)")
+    read = 0
+    for entry in run.patch_log.entries() if finished else ():
+        entries.append(entry)
+        read += len(entry.line())
+        if read >= finished:
+            break
+    return entries
 
 
 def _problems(run: RunDirectory, versions: dict[int, Skill], state: State | None) -> Iterator[str]:
@@ -66,19 +72,3 @@ def _problems(run: RunDirectory, versions: dict[int, Skill], state: State | None
             yield f"{path}: is missing"
         elif best and path.read_bytes() != best.text.encode():
             yield f"{path}: is not version {state.best.version}, which was the best"
-
-
-def _snapshot(run: RunDirectory, version: int) -> str | None:
-    try:
-        return run.snapshot(version).read_bytes().decode()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _state(run: RunDirectory) -> tuple[State | None, str]:
-    if not run.state.exists():
-        return None, ""
-    try:
-        return State.read(run.state), ""
-    except ValueError:
-        return None, f"{run.state}: cannot be read"

@@ -19,30 +19,43 @@ class Event:
     step: int = 0
     epoch: int = 0
     data: dict[str, Any] = field(default_factory=dict)
+    time: float = 0.0
+    """Seconds since 1970."""
+
+    def row(self) -> dict[str, Any]:
+        """As it stands in `events.jsonl`."""
+        return {"time": self.time, "kind": self.kind, "step": self.step, "epoch": self.epoch, **plain(self.data)}
 
 
 Listener = Callable[[Event], None]
 
 
+FLEETING = frozenset({"progress", "pulse"})
+"""Events that are told to listeners but not stored."""
+
+
 class Events:
-    """Appends to `events.jsonl` and tells the listeners. `progress` is told but not stored."""
+    """Appends to `events.jsonl` and tells the listeners."""
 
     def __init__(self, path: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
         self._file = path.open("a", encoding="utf-8") if path else None
         self._listeners = listeners
         self.last: Event | None = None
-        """The newest event, whatever its kind."""
+        """The newest event but the pulse."""
         self.progress: dict[str, Any] = {}
         """How far the work under way is: stage, done, total."""
 
+    @property
+    def watched(self) -> bool:
+        return bool(self._listeners)
+
     def emit(self, kind: str, *, step: int = 0, epoch: int = 0, **data: Any) -> None:
-        event = Event(kind=kind, step=step, epoch=epoch, data=data)
-        if self._file and kind != "progress":
-            row = {"time": round(time.time(), 3), "kind": kind, "step": step, "epoch": epoch, **plain(data)}
-            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        event = Event(kind=kind, step=step, epoch=epoch, data=data, time=round(time.time(), 3))
+        if self._file and kind not in FLEETING:
+            self._file.write(json.dumps(event.row(), ensure_ascii=False) + "\n")
             self._file.flush()
-        self.progress = data if kind == "progress" else {}
-        self.last = event
+        if kind != "pulse":
+            self.progress, self.last = data if kind == "progress" else {}, event
         for listener in self._listeners:
             listener(event)
 

@@ -73,7 +73,7 @@ class Skill:
         starts: list[tuple[int, int, str]] = []
         fence = ""
         position = 0
-        for line in _lines(self.text):
+        for line in split_lines(self.text):
             outside, fence = not fence, _fence_after(line, fence)
             if outside and not fence and (heading := _HEADING.match(line.rstrip("\r\n"))):
                 starts.append((position, len(heading[1]), (heading[2] or "").strip()))
@@ -116,7 +116,7 @@ class Skill:
         return [s for s in named if not any(r.start <= s.span.start < r.end for r in self.protected)]
 
 
-def _lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Lines with their ends. Unlike str.splitlines, only a newline ends a line, as in Markdown."""
     return [line for line in re.split(r"(?<=\n)", text) if line]
 
@@ -124,7 +124,7 @@ def _lines(text: str) -> list[str]:
 def open_fence(text: str) -> str:
     """The code fence that is still open at the end, or an empty string."""
     fence = ""
-    for line in _lines(text):
+    for line in split_lines(text):
         fence = _fence_after(line, fence)
     return fence
 

@@ -37,17 +37,12 @@ export function strip(run) {
 }
 
 export function liveBar(run) {
-  const { pulse, data } = run, config = data.config || {};
+  const { pulse, data } = run;
   if (!pulse) return h("div", { class: "panel livebar dim" }, "Starting…");
-  const paid = Object.values(pulse.paid || {});
-  const calls = paid.reduce((sum, role) => sum + role.calls, 0), usd = paid.some((role) => role.usd === null) ? null : paid.reduce((sum, role) => sum + role.usd, 0);
-  const tokens = paid.reduce((sum, role) => sum + role.prompt_tokens + role.completion_tokens, 0);
-  const limit = (name, used, most, format) => (most ? h("span", {}, `${name} ${format(used)} of ${format(most)}`, h("span", { class: `meter ${used / most > .9 ? "bad" : used / most > .7 ? "warn" : ""}` }, h("i", { style: { width: `${Math.min(100, (used / most) * 100)}%` } }))) : h("span", { class: "dim" }, `${name} ${format(used)}`));
-  const retries = Object.values(pulse.retries || {}).reduce((a, b) => a + b, 0);
+  const limit = (name, [used, most], format) => (most ? h("span", {}, `${name} ${format(used)} of ${format(most)}`, h("span", { class: `meter ${used / most > .9 ? "bad" : used / most > .7 ? "warn" : ""}` }, h("i", { style: { width: `${Math.min(100, (used / most) * 100)}%` } }))) : h("span", { class: "dim" }, `${name} ${format(used)}`));
   return h("div", { class: "panel livebar num", "aria-label": "Right now" },
     h("span", {}, h("b", {}, pulse.step ? `Step ${pulse.step}` : "Evaluating"), data.started?.steps && pulse.step ? ` of ${data.started.steps}` : "", pulse.epoch ? `, epoch ${pulse.epoch}` : ""),
     h("span", {}, "in flight: ", h("b", {}, whole(pulse.in_flight?.target ?? 0)), " target, ", h("b", {}, whole(pulse.in_flight?.optimizer ?? 0)), " optimizer"),
-    limit("calls", calls, config["budget.max_calls"], whole), limit("tokens", tokens, config["budget.max_tokens"], whole), limit("spent", usd ?? 0, config["budget.max_usd"], money),
-    config["budget.max_minutes"] && h("span", { class: "dim" }, `at most ${span(config["budget.max_minutes"] * 60)}`),
-    retries > 0 && h("span", { class: "warn" }, `${retries} retries`));
+    limit("calls", pulse.spent.calls, whole), limit("tokens", pulse.spent.tokens, whole), limit("spent", pulse.spent.usd, money), limit("this session", pulse.spent.minutes, (minutes) => span(minutes * 60)),
+    pulse.retries > 0 && h("span", { class: "warn" }, `${pulse.retries} retries`));
 }

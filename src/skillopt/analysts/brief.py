@@ -1,0 +1,122 @@
+"""The analyst for small optimizers: one short question after a worked example, and one edit in the reply.
+
+A model of a billion parameters loses itself in the full reflection: it summarises, cites and copies until the reply is
+cut off. Shown how one such question was answered, and asked for nothing but a cause and a text, it writes rules that
+help. Its replies vary much, so ask for several (`gradient.samples`) and let the gate choose.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from skillopt import prompts
+from skillopt.analysts.base import Dropped, Kind, Memory, Minibatch, Patch, Pattern
+from skillopt.analysts.shown import fair_shares, trim_middle
+from skillopt.config import Config
+from skillopt.envs.base import Trajectory
+from skillopt.models.base import Message, Schema
+from skillopt.models.call import Caller
+from skillopt.models.structured import ask
+from skillopt.skill import Edit, Skill
+from skillopt.skill.document import count_tokens
+
+SECTION = "Rules"
+LONGEST_CAUSE, LONGEST_TEXT = 160, 600
+"""Characters. A small model that has begun to repeat itself does not stop by itself."""
+_PARTS = re.compile(r"\A(.*?)<example>\n(.*?)\n</example>\s*<reply>\n(.*?)\n</reply>\s*\Z", re.DOTALL)
+_TAGGED = re.compile(r"<(\w+)>([^<>]+)</\1>")
+
+
+class BriefAnalyst:
+    name = "brief"
+    kinds: tuple[Kind, ...] = ("failure",)
+    needs_optimizer = True
+
+    async def propose(
+        self, skill: Skill, minibatch: Minibatch, memory: Memory, optimizer: Caller, config: Config
+    ) -> Patch:
+        prompt = prompts.load("brief", config.gradient.prompts_dir)
+        messages = brief_messages(prompt, skill, minibatch.trajectories, config.gradient.prompt_tokens)
+        ids = tuple(trajectory.id for trajectory in minibatch.trajectories)
+        label = f"{config.train.seed}/brief/{minibatch.id}"
+        answer = await ask(optimizer, messages, brief_schema(), _fields, label=label)
+        patch = Patch(id=minibatch.id, source="brief/failure", trajectory_ids=ids, unusable=answer.unusable)
+        if answer.value is None:
+            return patch.model_copy(update={"lost": answer.lost, "unreachable": answer.unreachable})
+        cause, text = answer.value
+        pattern = Pattern(name=" ".join(cause.split()[:8]), cause=cause, trajectory_ids=ids)
+        edit = Edit(
+            op="add",
+            section=SECTION,
+            text=text,
+            rationale=cause,
+            pattern=pattern.name,
+            trajectory_ids=ids,
+            impact=0.5,
+            source=patch.source,
+        )
+        found: dict[str, Any] = {"patterns": (pattern,)}
+        if echoed := echo(text, prompt):
+            reason = f"copies '{echoed}' from the example in the prompt"
+            found["dropped"] = (Dropped(kind="echo", reason=reason, edit=edit.model_dump(mode="json")),)
+        else:
+            found["edits"] = (edit,)
+        return patch.model_copy(update=found)
+
+
+def brief_messages(prompt: str, skill: Skill, trajectories: Sequence[Trajectory], budget: int) -> list[Message]:
+    """The prompt's worked example stands as an earlier turn: small models follow that better than words about it."""
+    system, turns = prompt, []
+    if parts := _PARTS.match(prompt):
+        system = parts[1]
+        turns = [{"role": "user", "content": parts[2]}, {"role": "assistant", "content": parts[3]}]
+    shares = fair_shares([count_tokens(t.input) for t in trajectories], budget)
+    tasks = "\n".join(
+        _task(number, trajectory, share)
+        for number, (trajectory, share) in enumerate(zip(trajectories, shares, strict=True), 1)
+    )
+    user = f"The agent's instructions now:\n{skill.text.strip()}\n\nTasks that it failed:\n{tasks}"
+    return [{"role": "system", "content": system.strip()}, *turns, {"role": "user", "content": user}]
+
+
+def _task(number: int, trajectory: Trajectory, share: int) -> str:
+    kind = f" ({trajectory.type})" if trajectory.type else ""
+    answers = " or ".join(map(_quoted, trajectory.answers[:3]))
+    right = f"Right answer: {answers}" if answers else f"Feedback: {_quoted(trajectory.score.feedback)}"
+    wrote = _quoted(trim_middle(trajectory.output, 40))
+    task = _quoted(trim_middle(trajectory.input, share))
+    return f"{number}. Task{kind}: {task}\n   The agent wrote: {wrote}\n   {right}"
+
+
+def _quoted(text: str) -> str:
+    """As a JSON string, on one line: no text of a task can end the list that it stands in."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def brief_schema() -> Schema:
+    cause = {"type": "string", "maxLength": LONGEST_CAUSE}
+    text = {"type": "string", "maxLength": LONGEST_TEXT}
+    properties = {"cause": cause, "text": text}
+    required = {"required": list(properties), "additionalProperties": False}
+    return Schema(name="brief", body={"type": "object", "properties": properties, **required})
+
+
+def _fields(value: Any) -> tuple[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(value.get(key), str) for key in ("cause", "text")):
+        raise ValueError("it is not an object with the strings cause and text")
+    cause, text = " ".join(value["cause"].split())[:LONGEST_CAUSE], value["text"].strip()
+    if not cause or not text:
+        raise ValueError("cause or text is empty")
+    if len(text) >= LONGEST_TEXT:  # the schema cut it off
+        raise ValueError(f"text has {LONGEST_TEXT} characters or more; be shorter")
+    return cause, text
+
+
+def echo(text: str, prompt: str) -> str:
+    """An answer of the prompt's worked example that the text repeats; empty if there is none."""
+    parts = _PARTS.match(prompt)
+    answers = [match[1] for match in _TAGGED.findall(parts[3])] if parts else []
+    return next((answer for answer in answers if answer in text), "")

@@ -1,0 +1,49 @@
+"""`skillopt ablate`: what each part of a trained skill is worth."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from skillopt.cli.app import Overrides, app, fetch_weights
+from skillopt.report.console import open_console
+from skillopt.report.text import printable
+
+
+@app.command()
+def ablate(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    overrides: Overrides = None,
+    by: Annotated[Literal["rule", "section", "step"], typer.Option("--by", help="What is left out.")] = "rule",
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", min=1, help="Samples of each item; 1 or, where noisy, 3.")
+    ] = None,
+    max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after so many calls.")] = None,
+) -> None:
+    """Measure what each rule of the best skill is worth on the selection split. Reports, and removes nothing."""
+    from skillopt.config import Config
+    from skillopt.errors import UserError
+    from skillopt.loop.ablate import ablate as run_ablation
+    from skillopt.report.ablated import ablation_lines, ablation_table
+    from skillopt.report.console import watching
+    from skillopt.run.directory import RunDirectory
+
+    directory = RunDirectory(run)
+    if not directory.config_yaml.is_file() or not directory.best_skill.is_file():
+        raise UserError(f"{run}: is not a run's folder (it has no config.yaml and best_skill.md)")
+    limit = [f"budget.max_calls={max_calls}"] * (max_calls is not None)
+    config = Config.load(directory.config_yaml, [*(overrides or []), *limit])
+    if config.identity() != Config.load(directory.config_yaml).identity():
+        raise UserError("ablate: only budget, hardware and places may differ from the run's own config")
+    fetch_weights(config)
+    console = open_console()
+    with watching(console) as listener:
+        result = asyncio.run(run_ablation(directory, config, by=by, repeats=repeats, listeners=[listener]))
+    console.print()
+    console.width = max(console.width, 160)
+    console.print(ablation_table(result))
+    for line in [*ablation_lines(result), f"Written: {result['path']}"]:
+        console.print(printable(line))

@@ -1,0 +1,155 @@
+"""All that a report tells of a run, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from skillopt.errors import UserError
+from skillopt.report.blame import BlamedLine, best_version, blame, initial_skill
+from skillopt.report.failures import FailureGroup, failure_groups
+from skillopt.report.heatmap import HeatMap, heat_map
+from skillopt.report.traces import Trace, read_traces
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json, read_jsonl
+from skillopt.skill import Entry, PatchLogError, Skill, replay
+
+_CITED = 3
+"""Trajectories that are shown of those that an edit cites."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One accepted version: its edits, and what the gate saw."""
+
+    entries: tuple[Entry, ...]
+    before: Skill
+    after: Skill
+    improved: tuple[str, ...]
+    """Selection items that score higher than under the version before."""
+    regressed: tuple[str, ...]
+
+    @property
+    def first(self) -> Entry:
+        return self.entries[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    run: RunDirectory
+    summary: dict[str, Any]
+    history: list[dict[str, Any]]
+    config: dict[str, Any]
+    versions: dict[int, Skill]
+    changes: tuple[Change, ...]
+    shown: int
+    """The version whose lines are shown: the best."""
+    lines: tuple[BlamedLine, ...]
+    heat: HeatMap
+    failures: tuple[FailureGroup, ...]
+    traces: dict[str, Trace] = field(default_factory=dict)
+    """Some of the trajectories that the accepted edits cite, by id."""
+    test_reads: list[dict[str, Any]] = field(default_factory=list)
+    ablations: tuple[dict[str, Any], ...] = ()
+    """What `skillopt ablate` found of the version shown."""
+    trouble: str = ""
+    """Why there is no provenance; empty where there is."""
+
+    @property
+    def tokens(self) -> dict[int, int]:
+        """The length of each version."""
+        return {number: skill.tokens for number, skill in self.versions.items()}
+
+
+def read_facts(run: RunDirectory) -> Facts:
+    """Works for unfinished runs, and for one whose log was altered: it then says so and shows the rest."""
+    if not run.summary.is_file():
+        raise UserError(f"{run.root}: is not a run's folder, or has measured nothing yet (it has no summary.json)")
+    entries, trouble = _entries(run)
+    versions, lines, shown = _provenance(run, entries)
+    summary = read_json(run.summary)
+    done = summary["status"] != "running"
+    return Facts(
+        run=run,
+        summary=summary,
+        history=read_json(run.history) if run.history.exists() else [],
+        config=read_json(run.config_json),
+        versions=versions,
+        changes=tuple(_changes(run, entries, versions)),
+        shown=shown,
+        lines=lines,
+        heat=heat_map(run),
+        failures=tuple(failure_groups(run)) if done else (),
+        traces=_cited(run, entries),
+        test_reads=read_jsonl(run.test_reads),
+        ablations=tuple(read_json(path) for path in sorted(run.ablation.glob(f"*_v{shown:04d}.json"))),
+        trouble=trouble,
+    )
+
+
+def _entries(run: RunDirectory) -> tuple[list[Entry], str]:
+    """The log as far as it is sound; a version counts whole or not at all."""
+    entries: list[Entry] = []
+    try:
+        for entry in run.patch_log.entries():
+            entries.append(entry)
+        replay(initial_skill(run, entries), entries)
+    except PatchLogError as error:
+        return [], str(error)
+    return entries, ""
+
+
+def _provenance(run: RunDirectory, entries: list[Entry]) -> tuple[dict[int, Skill], tuple[BlamedLine, ...], int]:
+    initial = initial_skill(run, entries)
+    versions = replay(initial, entries)
+    shown = best_version(run, versions)
+    return versions, tuple(blame(initial, entries, shown)), shown
+
+
+def _changes(run: RunDirectory, entries: Sequence[Entry], versions: Mapping[int, Skill]) -> Iterable[Change]:
+    for version in sorted({entry.version for entry in entries}):
+        group = tuple(entry for entry in entries if entry.version == version)
+        first = group[0]
+        folder = run.slow_update(first.epoch) if first.kind == "guidance" else run.step(first.step)
+        rows = read_json(folder / "gate.json")["evidence"] if (folder / "gate.json").exists() else []
+        yield Change(
+            entries=group,
+            before=versions[version - 1],
+            after=versions[version],
+            improved=tuple(sorted(row["item_id"] for row in rows if row["after"] > row["before"])),
+            regressed=tuple(sorted(row["item_id"] for row in rows if row["after"] < row["before"])),
+        )
+
+
+def cited_ids(entry: Entry) -> tuple[str, ...]:
+    """The trajectories that are shown of an edit: the first few that it cites."""
+    return entry.edit.trajectory_ids[:_CITED]
+
+
+def _cited(run: RunDirectory, entries: Iterable[Entry]) -> dict[str, Trace]:
+    wanted = {trace_id for entry in entries for trace_id in cited_ids(entry)}
+    return {trace["id"]: trace for trace in read_traces(run) if trace["id"] in wanted} if wanted else {}
+
+
+def verdict(summary: Mapping[str, Any]) -> str:
+    """What came of the run, in a sentence."""
+    initial, best = summary["initial"], summary["best"]
+    if summary["status"] != "finished" or best["test"] is None:
+        gain = best["val"] - initial["val"]
+        why = f" ({summary['stop_reason']})" if summary["stop_reason"] else ""
+        return f"Not finished{why}: validation {gain:+.2f} so far; the test split has not been read yet."
+    gain = best["test"] - initial["test"]
+    if best["version"] == 0:
+        return "Nothing was accepted: the best skill is the initial one."
+    if gain < 0:
+        return (
+            f"The trained skill does worse on the test split ({gain:+.2f}): what helped in validation does not carry."
+        )
+    apart = best["test_interval"][0] > initial["test_interval"][1]
+    sure = "the intervals are apart" if apart else "but the intervals overlap: more test items would tell"
+    return (
+        f"On tasks that training never saw the score rises by {gain:.2f}; {sure}."
+        if gain
+        else ("The test score did not change: what was learned does not show on tasks that training never saw.")
+    )

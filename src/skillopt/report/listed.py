@@ -1,0 +1,108 @@
+"""Runs in a table, and what differs between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from skillopt.errors import UserError
+from skillopt.report.diffs import diff_skills
+from skillopt.report.runs import RunRow, run_row
+from skillopt.report.text import dollars, duration, printable, score
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
+from skillopt.skill import Skill
+
+
+def runs_table(rows: Sequence[RunRow], root: Path) -> Table:
+    table = Table(show_header=True, box=None, pad_edge=False)
+    left = ("run", "status")
+    for name in (*left, "steps", "accepted", "validation", "test", "tokens", "calls", "cost", "time"):
+        table.add_column(name, justify="left" if name in left else "right", overflow="fold")
+    for row in rows:
+        path = row.path.relative_to(root) if row.path.is_relative_to(root) and row.path != root else row.path
+        steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else str(row.steps)
+        cells = (
+            str(path),
+            row.status,
+            steps,
+            str(row.accepted),
+            f"{score(row.initial_val)} → {score(row.best_val)}",
+            f"{score(row.initial_test)} → {score(row.best_test)}",
+            "–" if row.tokens is None else f"{row.tokens:,}",
+            f"{row.calls:,}",
+            dollars(row.usd),
+            duration(row.seconds),
+        )
+        table.add_row(*(printable(cell) for cell in cells))
+    return table
+
+
+@dataclass(frozen=True)
+class _Side:
+    name: str
+    skill: Skill
+    run: RunDirectory | None
+    """Where the whole run is meant, and not one version of it."""
+
+
+def diff_report(a: str, b: str) -> list[str]:
+    """The skills line by line; for two runs their scores and configs as well."""
+    if not b:
+        newer = _side(a)
+        if newer.run is None:
+            raise UserError(f"diff: '{a}' alone is no pair; give a second skill, or a run to see what it changed")
+        older = _Side(f"{a}@0", newer.run.read_skill(0), None)
+        return list(_skills(older, newer))
+    older, newer = _side(a), _side(b)
+    lines = list(_runs(older.run, newer.run)) if older.run and newer.run else []
+    return [*lines, *_skills(older, newer)]
+
+
+def _side(name: str) -> _Side:
+    path, _, version = name.rpartition("@")
+    if path and version.isdigit() and not Path(name).exists():
+        run = RunDirectory(Path(path))
+        if not run.snapshot(int(version)).is_file():
+            raise UserError(f"{name}: there is no {run.snapshot(int(version))}")
+        return _Side(name, run.read_skill(int(version)), None)
+    if Path(name).is_dir():
+        run = RunDirectory(Path(name))
+        if not run.best_skill.is_file():
+            raise UserError(f"{name}: is not a run's folder (it has no best_skill.md)")
+        return _Side(name, _read(run.best_skill), run)
+    if not Path(name).is_file():
+        raise UserError(f"{name}: no such run, version (RUN@3) or skill file")
+    return _Side(name, _read(Path(name)), None)
+
+
+def _read(path: Path) -> Skill:
+    try:
+        return Skill(path.read_bytes().decode("utf-8"))
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: is not UTF-8 text") from None
+
+
+def _skills(older: _Side, newer: _Side) -> Iterator[str]:
+    yield f"--- {older.name} ({older.skill.tokens} tokens)"
+    yield f"+++ {newer.name} ({newer.skill.tokens} tokens)"
+    lines = diff_skills(older.skill, newer.skill)
+    for line in lines:
+        yield f"{line.mark} {line.text}".rstrip()
+    if not lines:
+        yield "The skills are equal." if older.skill.text == newer.skill.text else "Only line ends differ."
+
+
+def _runs(a: RunDirectory, b: RunDirectory) -> Iterator[str]:
+    for name, one, other in (("validation", "initial_val", "best_val"), ("test", "initial_test", "best_test")):
+        sides = [run_row(run) for run in (a, b)]
+        said = [f"{score(getattr(row, one))} → {score(getattr(row, other))}" for row in sides]
+        yield f"{name}: {said[0]} | {said[1]}"
+    configs = [read_json(run.config_json) for run in (a, b)]
+    for key in sorted(configs[0].keys() | configs[1].keys()):
+        before, after = (config.get(key) for config in configs)
+        if before != after:
+            yield f"{key}: {before} | {after}"

@@ -1,0 +1,93 @@
+"""`report.md`: the report for a terminal, a chat or a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from skillopt.report.costs import cost_rows, stage_seconds, total_usd
+from skillopt.report.facts import Change, Facts, verdict
+from skillopt.report.failures import GENERAL
+from skillopt.report.funnel import funnel
+from skillopt.report.planned import planned_rows
+from skillopt.report.text import clipped, dollars, duration, printable, ranged, score
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~^$:@&-])")
+
+
+def plain(value: object) -> str:
+    """Any text as text in one line of Markdown: no mark, link, tag or table cell comes of it."""
+    return _SPECIAL.sub(r"\\\1", " ".join(printable(str(value)).split()))
+
+
+def fenced(text: str, kind: str = "") -> str:
+    """Any text in a fence that it cannot close."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{kind}\n{printable(text).rstrip()}\n{fence}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def markdown(facts: Facts) -> str:
+    return "\n\n".join(part for part in _parts(facts) if part) + "\n"
+
+
+def _parts(facts: Facts) -> Iterator[str]:
+    summary = facts.summary
+    initial, best, rate = summary["initial"], summary["best"], summary["edit_acceptance_rate"]
+    yield f"# {plain(summary['benchmark'])}, seed {summary['seed']}: {plain(summary['status'])}"
+    yield plain(verdict(summary))
+    yield table(
+        ("", "initial", "best"),
+        [
+            ("validation score", *(ranged(s["val"], s["val_interval"]) for s in (initial, best))),
+            ("test score", *(ranged(s["test"], s["test_interval"]) for s in (initial, best))),
+            ("skill length (tokens)", str(initial["tokens"]), str(best["tokens"])),
+            ("edit acceptance rate", "", "–" if rate is None else f"{rate:.0%}"),
+            ("persistent failures", "", str(len(summary["persistent_failures"]))),
+            ("cost", "", dollars(total_usd(summary))),
+            ("time", "", duration(summary["seconds"])),
+        ],
+    )
+    yield "## Edits"
+    yield " → ".join(f"{stage} {count}" for stage, count in funnel(facts.history).items())
+    yield "## Accepted versions" if facts.changes else ""
+    for change in facts.changes:
+        yield _change(change)
+    yield "## Persistent failures" if facts.failures else ""
+    yield GENERAL if facts.failures else ""
+    for group in facts.failures:
+        items = ", ".join(plain(item.item_id) for item in group.items)
+        yield f"- **{plain(group.pattern)}** ({len(group.items)}): {items}. {plain(group.advice)}"
+    yield "## What it took"
+    yield table(
+        ("role", "stage", "calls", "prompt tokens", "reply tokens", "cost"),
+        [
+            (row.role, plain(row.stage), f"{row.calls:,}", _count(row.prompt), _count(row.completion), dollars(row.usd))
+            for row in cost_rows(summary)
+        ],
+    )
+    seconds = stage_seconds(summary, facts.history)
+    yield "Time by stage: " + ", ".join(f"{plain(stage)} {duration(taken)}" for stage, taken in seconds.items())
+    yield table(("", "planned (estimate)", "actual"), planned_rows(summary["plan"]))
+    yield "## Best skill"
+    yield fenced("\n".join(line.text for line in facts.lines), "markdown")
+
+
+def _change(change: Change) -> str:
+    first = change.first
+    gain = f"{score(first.evidence['before'])} → {score(first.evidence['after'])}"
+    lines = [f"- Version {first.version}, step {first.step}, validation {gain}"]
+    for entry in change.entries:
+        edit = entry.edit
+        said = clipped(edit.text or edit.anchor, 240)
+        lines.append(f"  - {edit.op} {plain(edit.id)}, {plain(edit.section)}: {plain(said)}")
+    return "\n".join(lines)
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
