@@ -96,8 +96,16 @@ def test_a_copy_of_the_prompts_example_is_dropped_and_says_so(tmp_path: Path) ->
     assert echo("For a fish: K9", PROMPT) == ""
 
 
+def test_sentences_that_stand_there_already_are_left_out(tmp_path: Path) -> None:
+    rule = "For a login: <answer>red</answer>."
+    patch = propose(Scripted(reply(f"Sort. {rule} {rule} Be kind.")), tmp_path, failure(1, "I cannot log in."))
+    assert [edit.text for edit in patch.edits] == [f"{rule} Be kind."]
+    patch = propose(Scripted(reply("Sort.")), tmp_path, failure(1, "Another task."))
+    assert (patch.edits, [dropped.kind for dropped in patch.dropped]) == ((), ["repeats"])
+
+
 def test_a_text_that_fills_its_room_is_asked_for_again_and_never_adopted(tmp_path: Path) -> None:
-    model = Scripted(reply("x" * LONGEST_TEXT), reply("Be short."))
+    model = Scripted(reply("x" * (LONGEST_TEXT - 1) + " "), reply("Be short."))
     patch = propose(model, tmp_path, failure(1, "I cannot log in."))
     assert [edit.text for edit in patch.edits] == ["Be short."]
     assert "be shorter" in patch.unusable[0]

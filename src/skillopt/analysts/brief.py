@@ -27,6 +27,7 @@ SECTION = "Rules"
 LONGEST_CAUSE, LONGEST_TEXT = 160, 600
 """Characters. A small model that has begun to repeat itself does not stop by itself."""
 _PARTS = re.compile(r"\A(.*?)<example>\n(.*?)\n</example>\s*<reply>\n(.*?)\n</reply>\s*\Z", re.DOTALL)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _TAGGED = re.compile(r"<(\w+)>([^<>]+)</\1>")
 
 
@@ -46,12 +47,13 @@ class BriefAnalyst:
         patch = Patch(id=minibatch.id, source="brief/failure", trajectory_ids=ids, unusable=answer.unusable)
         if answer.value is None:
             return patch.model_copy(update={"lost": answer.lost, "unreachable": answer.unreachable})
-        cause, text = answer.value
+        cause, written = answer.value
+        text = new_sentences(written, skill)
         pattern = Pattern(name=" ".join(cause.split()[:8]), cause=cause, trajectory_ids=ids)
         edit = Edit(
             op="add",
             section=SECTION,
-            text=text,
+            text=text or written,
             rationale=cause,
             pattern=pattern.name,
             trajectory_ids=ids,
@@ -59,9 +61,11 @@ class BriefAnalyst:
             source=patch.source,
         )
         found: dict[str, Any] = {"patterns": (pattern,)}
-        if echoed := echo(text, prompt):
-            reason = f"copies '{echoed}' from the example in the prompt"
-            found["dropped"] = (Dropped(kind="echo", reason=reason, edit=edit.model_dump(mode="json")),)
+        echoed = echo(text, prompt)
+        if echoed or not text:
+            reason = f"copies '{echoed}' from the example in the prompt" if echoed else "says only what stands there"
+            kind = "echo" if echoed else "repeats"
+            found["dropped"] = (Dropped(kind=kind, reason=reason, edit=edit.model_dump(mode="json")),)
         else:
             found["edits"] = (edit,)
         return patch.model_copy(update=found)
@@ -110,9 +114,20 @@ def _fields(value: Any) -> tuple[str, str]:
     cause, text = " ".join(value["cause"].split())[:LONGEST_CAUSE], value["text"].strip()
     if not cause or not text:
         raise ValueError("cause or text is empty")
-    if len(text) >= LONGEST_TEXT:  # the schema cut it off
+    if len(value["text"]) >= LONGEST_TEXT:  # the schema cut it off
         raise ValueError(f"text has {LONGEST_TEXT} characters or more; be shorter")
     return cause, text
+
+
+def new_sentences(text: str, skill: Skill) -> str:
+    """The text without the sentences that stand in the skill already, or twice in the text: small models stutter."""
+    seen = set(_SENTENCE_END.split(" ".join(skill.text.split())))
+    kept = []
+    for sentence in _SENTENCE_END.split(" ".join(text.split())):
+        if sentence not in seen:
+            seen.add(sentence)
+            kept.append(sentence)
+    return " ".join(kept)
 
 
 def echo(text: str, prompt: str) -> str:
