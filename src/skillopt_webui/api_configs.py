@@ -113,7 +113,8 @@ async def resume(request: web.Request) -> web.Response:
         if key not in _AT_RESUME or not isinstance(raw, str):
             raise UserError(f"{key}: cannot be changed when a run goes on")
         overrides.append(f"{key}={raw.strip() or 'null'}")
-    started = state.launches.start("train", f"resume {run.root.name}", yaml, ["--resume", *overrides], run=name)
+    going_on = ["--resume"] if run.state.exists() else []  # one that ended in its first evaluation has only its journal
+    started = state.launches.start("train", f"resume {run.root.name}", yaml, [*going_on, *overrides], run=name)
     return answer(request, started.status(state.settings))
 
 
