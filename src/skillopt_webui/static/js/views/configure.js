@@ -90,7 +90,14 @@ export async function configureView(root, { query, signal }) {
     }
     launch.disabled = !next.valid;
     for (const button of asks) button.disabled = !next.valid;
-    put(launchWrong, next.valid ? null : h("p", { class: "bad small" }, next.problem ? "Mend the YAML first." : "Mend the marked fields first."));
+    put(launchWrong, next.valid ? null : complaints(next));
+  }
+
+  // What keeps the run from starting; each leads to its field.
+  function complaints({ problem, errors }) {
+    const toField = (key) => { const field = document.getElementById(`f-${key}`); field?.closest("details")?.setAttribute("open", ""); field?.focus(); field?.scrollIntoView({ block: "center" }); };
+    return h("ul", { class: "small" }, problem && h("li", { class: "bad" }, "The YAML has to be mended first."),
+      Object.entries(errors).slice(0, 6).map(([key, text]) => h("li", {}, h("button", { class: "plain mono", onclick: () => toField(key) }, key), " ", h("span", { class: "bad" }, text.slice(0, 160)))));
   }
 
   async function ask(name, button) {

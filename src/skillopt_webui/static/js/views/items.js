@@ -3,7 +3,7 @@ import { h, put, tag, segment, empty, errorBox } from "../dom.js";
 import { get, of } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
 
-const LEFT = 150, TOP = 26, ROW = 18;
+const TOP = 26, ROW = 18;
 
 export async function itemsTab(root, run, { signal }) {
   const map = h("div", {}), stuck = h("div", {});
@@ -17,6 +17,7 @@ export async function itemsTab(root, run, { signal }) {
 }
 
 function heatMap(run, heat, signal) {
+  const LEFT = Math.min(150, 18 + 6.4 * Math.max(...heat.items.map((item) => Math.min(22, item.length))));
   let split = heat.splits.includes("val") ? "val" : heat.splits[0], search = "", rows = [], at = null, cell = 14;
   const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "Heat map of items and versions. Arrow keys move, Enter opens the trajectory." });
   const tip = h("div", { class: "tip", hidden: true }), box = h("div", { class: "heat" }, canvas, tip);
@@ -109,7 +110,7 @@ function failureList(run, { general, groups, set_aside: aside }) {
   if (!groups.length) parts.push(h("p", { class: "dim" }, "None: every item that was measured often enough was solved by some version."));
   else parts.push(h("p", { class: "dim" }, general));
   for (const group of groups) {
-    parts.push(h("div", { class: "edit against" }, h("div", { class: "row" }, h("b", {}, group.pattern), tag(`${group.items.length} items`, "bad")), h("p", { class: "small" }, group.advice),
+    parts.push(h("div", { class: "edit against" }, h("div", { class: "row" }, h("b", {}, group.pattern), tag(group.items.length === 1 ? "1 item" : `${group.items.length} items`, "bad")), h("p", { class: "small" }, group.advice),
       h("div", { class: "cites" }, group.items.slice(0, 40).map((i) => h("button", { class: "chip", disabled: !i.last, title: `failed under ${i.skills} skills`, onclick: () => openTrajectory(run.id, { id: i.last }, group.items.map((o) => o.last).filter(Boolean)) }, i.item)), group.items.length > 40 && h("span", { class: "dim small" }, `and ${group.items.length - 40} more`))));
   }
   const refused = Object.entries(aside);

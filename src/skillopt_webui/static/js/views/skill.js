@@ -11,7 +11,7 @@ export async function skillTab(root, run, { query, signal }) {
   if (!versions().length) { put(root, h("div", { class: "panel" }, empty("No version yet", h("p", {}, "The initial skill appears here as soon as the run has begun.")))); return null; }
   let version = query.has("v") ? Number(query.get("v")) : best ?? versions().at(-1);
   let mode = query.get("mode") || "blame", against = Number(query.get("a") ?? 0), token = 0;
-  const controls = h("div", { class: "row between" }), content = h("div", {}), about = h("div", { class: "stack tight" });
+  const controls = h("div", { class: "row between" }), content = h("div", {}, h("p", { class: "wait" }, "Loading…")), about = h("div", { class: "stack tight" });
   put(root, h("div", { class: "stack" }, h("section", { class: "panel pad" }, controls), content));
 
   const goTo = () => { history.replaceState(null, "", `#/run/${path(run.id)}/skill?v=${version}${mode === "diff" ? `&mode=diff&a=${against}` : ""}`); draw(); };
@@ -63,6 +63,7 @@ export async function skillTab(root, run, { query, signal }) {
   }
 
   function explain(entry) {
+    if (window.innerWidth <= 1000) queueMicrotask(() => about.scrollIntoView({ block: "start" }));
     put(about, h("div", { class: "panel pad stack tight" }, h("h2", {}, entry.kind === "guidance" ? `Slow update, epoch ${entry.epoch}` : `Step ${entry.step}`, " ", tag(`v${entry.version}`, "grey")),
       h("p", { class: "small" }, gateLine(entry.evidence)),
       editCard(entry.edit, { state: ["in", "accepted"], open: (id) => openTrajectory(run.id, { id }, entry.edit.trajectory_ids) }),
