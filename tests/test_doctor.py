@@ -88,7 +88,7 @@ class BadScorer:
     ],
 )
 def test_a_scorer_is_run_twice(fault: str, status: str, words: str) -> None:
-    check = doctor.scorer(BadScorer(fault))
+    check = asyncio.run(doctor.scorer(BadScorer(fault)))
     assert check.status == status
     assert words in check.says
 

@@ -286,7 +286,7 @@ def test_rounding_is_no_improvement() -> None:
 
 def test_too_many_refused_items_stop_the_run() -> None:
     outcomes: dict[str, Outcome] = {f"i{n:02d}": "refused" if n < 3 else (1, 0) for n in range(20)}
-    with pytest.raises(Stopped, match="refuses 3 of 20"):
+    with pytest.raises(Stopped, match="3 of 20 items cannot be measured"):
         under(Case(outcomes, {i: Fraction(0) for i in outcomes}, "hard", "strict"), ({}, 4))
 
 
@@ -327,10 +327,10 @@ def test_a_tenth_of_the_items_and_always_one_may_be_refused(total: int, refused:
     if refused <= max(1, total // 10):
         assert len(measured(outcomes).values) == total - refused
     else:
-        with pytest.raises(Stopped, match=f"refuses {refused} of {total}"):
+        with pytest.raises(Stopped, match=f"{refused} of {total} items cannot be measured"):
             measured(outcomes)
 
 
 def test_a_split_of_which_nothing_is_left_stops_the_run() -> None:
-    with pytest.raises(Stopped, match="refuses 1 of 1 items"):
+    with pytest.raises(Stopped, match="1 of 1 items cannot be measured"):
         under(Case({"a": "refused"}, {"a": Fraction(0)}, "hard", "strict"), ({}, 1))

@@ -1,15 +1,31 @@
-"""Scores are SQuAD's, computed by hand here; the answer is what the target meant as such."""
+"""Scores are computed by hand here; the answer is what the target meant as such."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.envs.base import Score
-from skillopt.envs.scoring import SCORERS, exact, extract_answer, f1, normalise, token_f1
+from skillopt.envs.numbers import quantities
+from skillopt.envs.scoring import (
+    SCORERS,
+    anls,
+    choice,
+    contains,
+    edit_distance,
+    exact,
+    extract_answer,
+    f1,
+    json_fields,
+    normalise,
+    number,
+    regex,
+    token_f1,
+)
 
 
 @pytest.mark.parametrize(
@@ -132,3 +148,139 @@ def test_no_output_makes_a_scorer_fail_or_hang(scorer: str, output: str) -> None
 def test_mixed_is_the_mean_of_hard_and_soft() -> None:
     score = Score(hard=0, soft=0.5)
     assert [score.value(metric) for metric in ("hard", "soft", "mixed")] == [0, 0.5, 0.25]
+
+
+# Contains and choice
+
+
+def test_contains_wants_whole_words_and_with_every_all_of_them() -> None:
+    assert contains("It was Jane Austen, I think.", ["Austen"]).hard == 1
+    assert contains("It was Austenite.", ["Austen"]).hard == 0
+    both = contains("red and green", ["red", "blue"], every=True)
+    assert (both.hard, both.soft, both.feedback) == (0, 0.5, 'the reply does not contain "blue"')
+
+
+@pytest.mark.parametrize(
+    "output", ["B", "(B)", "b.", "B) 42", "The answer is B.", "Not A; the answer is (B).", "**B**"]
+)
+def test_a_letter_is_found_however_it_is_given(output: str) -> None:
+    assert choice(output, ["B"]).hard == 1
+    assert choice(output, ["C"]).hard == 0
+
+
+def test_a_choice_by_its_text_counts_as_its_letter_and_two_choices_count_as_none() -> None:
+    texts = ["red", "blue", "light blue"]
+    assert choice("It is blue.", ["B"], choices=texts).hard == 1
+    assert choice("It is light blue.", ["B"], choices=texts).hard == 0
+    assert choice("light blue", ["C"], choices=texts).hard == 1
+    assert choice("red or blue", ["B"], choices=texts).feedback.startswith("the reply names several choices")
+    assert choice("no idea", ["B"], choices={"A": "yes", "B": "no way"}).hard == 0
+    assert choice("no way", ["B"], choices={"A": "yes", "B": "no way"}).hard == 1
+    assert choice("Queue: blue", ["blue"], choices=["red", "blue"]).hard == 1
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("1,234.5 km", 1234.5, "km"),
+        ("1.234,56 €", 1234.56, "€"),
+        ("1 234 567", 1234567, ""),
+        ("$1,234", 1234, "$"),
+        ("1,5", 1.5, ""),
+        ("−7 °C", -7, "°c"),
+        ("6.02 x 10^23", 6.02e23, ""),
+        ("2.5 million", 2.5e6, ""),
+        ("3/4", 0.75, ""),
+        (".5", 0.5, ""),
+        ("so 3 + 4 = 7.", 7, ""),
+        ("10 - 4 is 6", 6, ""),
+        ("30k", 30000, ""),
+        ("40 Kilometres", 40, "km"),
+    ],
+)
+def test_numbers_are_read_as_people_write_them(text: str, value: float, unit: str) -> None:
+    last = quantities(text)[-1]
+    assert last.value == pytest.approx(value)
+    assert last.unit == unit
+
+
+def test_a_version_or_a_name_is_no_number() -> None:
+    assert quantities("version 1.2.3 of A1") == []
+
+
+@pytest.mark.parametrize(
+    ("output", "gold", "options", "hard"),
+    [
+        ("2000 m", "2 km", {}, 1),
+        ("2 kg", "2 km", {}, 0),
+        ("2", "2 km", {}, 1),
+        ("2", "2 km", {"units": "required"}, 0),
+        ("2 kg", "2 km", {"units": "ignore"}, 1),
+        ("about 2,000 people", "2000", {}, 1),
+        ("3.14", "3.14159", {"tolerance": 0.01}, 1),
+        ("3.2", "3.14159", {"tolerance": 0.01}, 0),
+        ("102", "100", {"relative_tolerance": 0.02}, 1),
+        ("1.234", "1234", {"decimal": ","}, 1),
+        ("first 5, so #### 8", "8", {}, 1),
+        (r"it is \boxed{8} of 9", "8", {}, 1),
+        ("50%", "0.5", {}, 0),
+        ("n/a", "n/a", {}, 1),
+    ],
+)
+def test_a_number_counts_by_value_unit_and_tolerance(output: str, gold: str, options: Any, hard: int) -> None:
+    assert number(output, [gold], **options).hard == hard
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [("none", "no number"), ("5000", "factor of 1000"), ("-5", "wrong sign"), ("6", "the number is wrong")],
+)
+def test_feedback_on_a_number_says_how_it_is_wrong(output: str, says: str) -> None:
+    assert says in number(output, ["5"]).feedback
+
+
+# ANLS
+
+
+@given(st.text(alphabet="abc", max_size=8), st.text(alphabet="abc", max_size=8))
+def test_the_edit_distance_is_levenshteins(a: str, b: str) -> None:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row[0] = row[:], i
+        for j, y in enumerate(b, 1):
+            row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+    assert edit_distance(a, b) == row[-1]
+
+
+def test_anls_by_hand() -> None:
+    assert anls("Invoice 12", ["invoice 12"]) == Score(hard=1, soft=1)
+    near = anls("invoice 13", ["total", "Invoice 12"])
+    assert (near.hard, near.soft) == (0, pytest.approx(0.9))
+    assert anls("abcd", ["abxy"]).soft == 0  # a distance of one half is too far
+    assert anls("abcde", ["abxye"]).soft == pytest.approx(0.6)
+
+
+# Patterns and JSON
+
+
+def test_a_pattern_must_match_the_whole_answer_unless_it_is_searched() -> None:
+    assert regex("AB-12", [r"[a-z]{2}-\d+"]).hard == 1
+    assert regex("it is AB-12", [r"[a-z]{2}-\d+"]).hard == 0
+    assert regex("it is AB-12", [r"[a-z]{2}-\d+"], search=True).hard == 1
+    assert regex("AB-12", [r"[a-z]{2}-\d+"], ignore_case=False).hard == 0
+
+
+def test_json_counts_field_by_field() -> None:
+    gold = '{"total": 12.5, "who": {"name": "Ann Lee"}, "tags": ["a", "b"]}'
+    right = 'Here it is:\n```json\n{"who": {"name": "ann  lee", "age": 3}, "total": 12.50, "tags": ["A", "b"]}\n```'
+    assert json_fields(right, [gold]) == Score(hard=1, soft=1)
+    some = json_fields('{"total": 13, "tags": ["a", "b"]}', [gold])
+    assert (some.hard, some.soft) == (0, pytest.approx(1 / 3))
+    assert some.feedback == "field 'total' is 13 where 12.5 is right; field 'who.name' is missing"
+    assert json_fields('{"total": 13}', [gold], fields=["total"], tolerance=1).hard == 1
+    assert "no usable JSON" in json_fields("none", [gold]).feedback
+    assert json_fields("12.5", [gold]).hard == 0
+    assert json_fields('{"a": true}', ['{"a": 1}']).hard == 0

@@ -42,6 +42,11 @@ def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
             )
 
 
+def is_secret_name(name: str) -> bool:
+    """Does a variable's name say that its value is secret?"""
+    return bool(_SECRET_NAME.search(name.upper()))
+
+
 def redact(text: str) -> str:
     """The text without any key that the environment holds; endpoints like to repeat keys in their complaints."""
     for secret in _known():
@@ -51,7 +56,7 @@ def redact(text: str) -> str:
 
 def _known() -> list[str]:
     """Values of variables whose names say that they are secret; the longest first."""
-    values = [value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name.upper())]
+    values = [value.strip() for name, value in os.environ.items() if is_secret_name(name)]
     return sorted((value for value in values if len(value) >= 12), key=len, reverse=True)
 
 

@@ -36,8 +36,17 @@ def _texts(trajectory: Trajectory) -> dict[str, str]:
     turns = [message for message in trajectory.messages if message.get("role") != "system"]
     texts = {"task": trajectory.input}
     if len(turns) > 2:
-        texts["transcript"] = "\n".join(f"{m.get('role')}: {m.get('content')}" for m in turns[1:])
+        texts["transcript"] = "\n".join(f"{m.get('role')}: {_said(m)}" for m in turns[1:])
     return texts | {"output": trajectory.output, "feedback": trajectory.score.feedback}
+
+
+def _said(message: dict[str, Any]) -> str:
+    """A message as text: images are only named, tool calls are spelled out."""
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        content = " ".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in content)
+    functions = [call["function"] for call in message.get("tool_calls", ())]
+    return " ".join([str(content), *(f"[calls {each['name']}({each['arguments']})]" for each in functions)]).strip()
 
 
 def _line(trajectory: Trajectory, texts: dict[str, str], share: int) -> str:

@@ -23,10 +23,11 @@ from skillopt.config.sections import (
     TrackersConfig,
     TrainConfig,
 )
-from skillopt.config.tree import move_keys, override, read_tree
+from skillopt.config.tree import move_keys, name_command, override, read_tree
 from skillopt.errors import UserError
 from skillopt.keys import refuse_keys
 
+_LATER = ("env.scoring_options", "env.agent", "env.command", "env.agent_options")
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 
 
@@ -54,7 +55,7 @@ class Config(Section):
     @classmethod
     def parse(cls, tree: Mapping[str, Any], where: str = "config") -> Config:
         """A config from nested dicts; errors name the key, and the nearest right one."""
-        tree = move_keys(tree)
+        tree = name_command(move_keys(tree))
         refuse_keys(tree, where)
         _check_keys(tree, where)
         try:
@@ -72,11 +73,20 @@ class Config(Section):
     def identity(self) -> dict[str, Any]:
         """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
         free = ("budget.", "notes.", "hardware.", "trackers.")
-        places = {"env.output_root", "env.split_dir", "train.init_skill"}
+        places = {"env.output_root", "env.split_dir", "env.data", "env.split", "env.split_seed", "train.init_skill"}
         places |= {"gradient.analyst_workers", "gradient.prompts_dir"}
         for role in ("target", "optimizer"):
             places |= {f"models.{role}_{key}" for key in ("url", "key_name", "rpm", "tpm")}
-        return {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}
+        found = {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}
+        # Another folder is no other run; the text of the user's own files stands in the env's fingerprint.
+        for key in ("env.name", "env.scoring", "env.agent"):
+            found[key] = Path(found[key]).name
+        if found["env.command"]:
+            words = found["env.command"]
+            words = words.split() if isinstance(words, str) else words
+            found["env.command"] = [Path(word).name if Path(word).is_file() else word for word in words]
+        # Keys that came later do not make other runs of those that do not use them.
+        return {k: v for k, v in found.items() if v or k not in _LATER}
 
     def refuse_anti_patterns(self, where: str = "config") -> None:
         """The runs that cannot be trusted are refused before anything is paid."""
@@ -103,6 +113,12 @@ class Config(Section):
         yield (
             optimizer.min_learning_rate > optimizer.learning_rate,
             "optimizer.min_learning_rate: is above learning_rate; lower it",
+        )
+        noisy = self.env.scoring == "judge" or bool(self.env.scoring_options.get("noisy"))
+        yield (
+            noisy and self.evaluation.gate != "paired",
+            f"env.scoring: {self.env.scoring} may score the same output differently another time, and a strict gate "
+            "takes luck for progress; set evaluation.gate to paired",
         )
         yield (
             any(_URL_WITH_PASSWORD.search(str(value)) for value in self.flat().values()),

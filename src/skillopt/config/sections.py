@@ -147,13 +147,27 @@ class ModelsConfig(Section):
 
 class EnvConfig(Section):
     name: str = "qa"
-    """The tasks' kind: qa (questions with answers) or sim (the simulated world)."""
+    """The tasks' kind: qa (questions with answers), sim (the simulated world), a plug-in's name, or `module:Class`."""
     benchmark: str = ""
     """The folder of its runs below output_root; empty for the env's name."""
     split_dir: str = ""
-    """Folder with train/, val/ and test/, each with items.json or items.jsonl."""
+    """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
+    data: str = ""
+    """One file with all items (.jsonl, .json, .csv) in place of split_dir; its split is written beside it."""
+    split: dict[str, float] = {"train": 0.5, "val": 0.25, "test": 0.25}
+    """How env.data is divided; only read when there is no written split yet."""
+    split_seed: int = 0
+    """Which of the possible divisions of env.data is taken."""
     scoring: str = "exact"
-    """How an answer becomes a score."""
+    """How an answer becomes a score: a scorer's name, judge, or a function of your own as `scorer.py:fn`."""
+    scoring_options: dict[str, Any] = {}
+    """What the scorer takes, such as {tolerance: 0.01}; for a function of your own {timeout: 10, memory_mb: 2048}."""
+    agent: str = ""
+    """An agent of your own as the target, `module:fn` or `file.py:fn`; empty: one question, one reply."""
+    command: str | list[str] = ""
+    """A command line as the target (task on stdin, answer on stdout), or claude-code or codex."""
+    agent_options: dict[str, Any] = {}
+    """What the agent or command takes, such as {timeout: 600, pass_env: [MY_KEY]}."""
     options: dict[str, Any] = {}
     """What only this env knows; it checks them itself."""
     output_root: str = "outputs"

@@ -11,7 +11,9 @@ import yaml
 from skillopt.errors import UserError
 
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
-_PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir")
+_PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data")
+_CODE = ("env.name", "env.scoring", "env.agent")
+"""`file.py:name`, of which the file may lie beside the config."""
 
 
 def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
@@ -51,6 +53,16 @@ def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
         value = tree.get(section, {}).get(key)
         if isinstance(value, str) and value and (folder / value).exists():
             tree[section][key] = str(folder / value)
+    command = tree.get("env", {}).get("command")
+    words = command.split() if isinstance(command, str) else command
+    if isinstance(words, list) and any((folder / str(word)).is_file() for word in words):
+        tree["env"]["command"] = [str(folder / str(w)) if (folder / str(w)).is_file() else str(w) for w in words]
+    for dotted in _CODE:
+        section, key = dotted.split(".")
+        value = tree.get(section, {}).get(key)
+        file, _, name = str(value or "").rpartition(":")
+        if file.endswith(".py") and (folder / file).is_file():
+            tree[section][key] = f"{folder / file}:{name}"
     return tree
 
 
@@ -78,6 +90,18 @@ def override(tree: dict[str, Any], text: str) -> None:
         if not isinstance(place, dict):
             raise UserError(f"'{text}': '{key}' has no keys below it")
     place[keys[-1]] = "" if raw == "" else value
+
+
+def name_command(tree: dict[str, Any]) -> dict[str, Any]:
+    """A command line takes the target's place, and its name: prices, plans and reports then speak of it."""
+    env, models = tree.get("env"), tree.get("models", {})
+    command = env.get("command") if isinstance(env, dict) else None
+    if not command or not isinstance(models, dict):
+        return tree
+    word = command.split()[0] if isinstance(command, str) and command.split() else str(command[0])
+    if not str(models.get("target_model", "")).startswith("command:"):
+        tree["models"] = {**models, "target_model": f"command:{Path(word).name}"}
+    return tree
 
 
 def move_keys(tree: Mapping[str, Any]) -> dict[str, Any]:

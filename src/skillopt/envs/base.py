@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from skillopt.errors import UserError
-from skillopt.models.base import ChatReply, Message
+from skillopt.errors import SkillOptError, UserError
+from skillopt.models.base import ChatReply, Message, Schema
+from skillopt.models.structured import Answer
 from skillopt.skill import Skill
 
 SPLITS = ("train", "val", "test")
 
-Chat = Callable[[Sequence[Message]], Awaitable[ChatReply]]
-"""The target model, bound to one rollout: journalled, limited, retried and counted."""
+
+class Chat(Protocol):
+    """The target model, bound to one rollout: journalled, limited, retried and counted."""
+
+    async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
+        """The reply. `tools` are function definitions of the OpenAI chat protocol; see envs/tools.py for the loop.
+
+        Content may be text or parts of that protocol (`{"type": "image_url", …}`).
+        """
+        ...
+
+    async def whole(self, identity: Sequence[Any], work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        """A rollout whose model calls we cannot see: done once for this identity and sample, then in the journal.
+
+        `work` gives JSON; it raises TransientError where another try may help. `usage` in it, `{prompt, completion}`
+        tokens, is counted against the budget.
+        """
+        ...
+
+
+Judge = Callable[[list[Message], Schema, Callable[[Any], Any]], Awaitable[Answer[Any]]]
+"""The optimizer model as a judge, bound to one rollout: messages, the reply's schema and its check give a value."""
+
+
+class ScorerError(SkillOptError):
+    """The scorer failed (hung, crashed, raised): that is not the target's wrong answer. The item is set aside."""
 
 
 class Item(BaseModel):
@@ -58,6 +84,8 @@ class Episode(BaseModel):
 
     messages: list[dict[str, Any]]
     output: str
+    score: Score | None = None
+    """Where only the world knows how it went (a game that is won); `Env.score` is not asked then."""
 
 
 class Trajectory(BaseModel):
@@ -86,12 +114,24 @@ class RolloutError(BaseModel):
     item_id: str
     skill_hash: str
     refused: bool = False
-    """The endpoint refuses this item for its own sake (content filter, too long)."""
+    """The item cannot be measured for its own sake: the endpoint refuses it (content filter, too long), or its scorer
+    fails."""
     error: str
 
 
 class Env(Protocol):
-    """A set of tasks. `run` must go through `chat` for every model call; `score` must not raise."""
+    """A set of tasks. docs/your_env.md is the guide to writing one.
+
+    `run` goes through `chat` for every model call. `score` depends on the item and the output alone, and returns for
+    any text; it may be async, and may raise ScorerError, which sets the item aside. An env may also have
+
+    - `patterns`, {name: what it means}: its own names for causes of failure, which analysts are told;
+    - `baseline(item) -> str`: the output of doing nothing, where that is not the empty text (a file left as it was);
+    - `noisy = True`: the same output may get another score (a judge); such runs need the paired gate;
+    - `judge(item, output, ask) -> Score` (async) in place of `score`: `ask` is the optimizer model, journalled;
+    - `fingerprint`: what besides items and config changes results (the text of a scorer's file);
+    - `close()`: called at the end.
+    """
 
     name: str
 
@@ -99,7 +139,34 @@ class Env(Protocol):
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode: ...
 
-    def score(self, item: Item, output: str) -> Score: ...
+    def score(self, item: Item, output: str) -> Score | Awaitable[Score]: ...
+
+
+async def score_output(env: Env, item: Item, output: str, judge: Judge | None = None) -> Score:
+    """The env's score of an output, however the env gives it."""
+    judged = getattr(env, "judge", None)
+    if judged is not None and judge is not None:
+        score: Score = await judged(item, output, judge)
+        return score
+    found = env.score(item, output)
+    return await found if inspect.isawaitable(found) else found
+
+
+def is_noisy(env: Env) -> bool:
+    """May the same output get another score?"""
+    return bool(getattr(env, "noisy", False))
+
+
+def nothing_done(env: Env, item: Item) -> str:
+    """The output of a target that does nothing."""
+    baseline: Callable[[Item], str] | None = getattr(env, "baseline", None)
+    return baseline(item) if baseline else ""
+
+
+def close_env(env: Env) -> None:
+    close: Callable[[], None] | None = getattr(env, "close", None)
+    if close:
+        close()
 
 
 def check_splits(env: Env) -> None:
@@ -132,6 +199,7 @@ def data_hash(env: Env) -> str:
     for split in SPLITS:
         for item in env.items(split):
             digest.update(json.dumps([split, item.model_dump(mode="json")], sort_keys=True).encode())
+    digest.update(str(getattr(env, "fingerprint", "")).encode())
     return digest.hexdigest()
 
 

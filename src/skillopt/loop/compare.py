@@ -19,7 +19,7 @@ from skillopt.loop.context import Context
 from skillopt.loop.evaluate import note_read
 from skillopt.loop.gate import require_few
 from skillopt.loop.rollout import roll_out_one
-from skillopt.loop.session import make_callers, opened_models, read_initial, run_of
+from skillopt.loop.session import closing_env, make_callers, measuring_roles, opened_models, read_initial, run_of
 from skillopt.loop.statistics import bootstrap, evidence, interval
 from skillopt.loop.verify import all_measured
 from skillopt.models.base import ChatModel
@@ -68,18 +68,21 @@ async def compare(
     """
     if split not in SPLITS:
         raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
+    opened_here = env is None
     env = env or open_env(config)
     check_splits(env)
     skills = {"a": a[0], "b": b[0]}
     folder = RunDirectory(_folder(config, env, skills, split, repeats))
     async with AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(opened_models(config, models, roles=("target",)))
+        roles = measuring_roles(config)
+        opened = await stack.enter_async_context(opened_models(config, models, roles=roles))
+        await stack.enter_async_context(closing_env(env, opened_here))
         stack.enter_context(folder.held())
         journal = stack.enter_context(Journal(folder.journal))
         events = stack.enter_context(Events(folder.events, tuple(listeners)))
         callers, budget, _ = make_callers(config, journal, opened)
-        target = callers["target"]
-        ctx = Context(config=config, env=env, target=target, optimizer=target, run=folder, events=events)
+        target, judge = callers["target"], callers[roles[-1]]
+        ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)
         items = env.items(split)
         trajectories, refused = await _measure(skills, items, repeats, ctx)
         result = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.envs.base import Env
+from skillopt.envs.base import Env, is_noisy
 from skillopt.models.call import Caller
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Events
@@ -30,6 +30,13 @@ class Context:
     """How many steps the run has in all."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By stage; telemetry only."""
+
+    @property
+    def noisy(self) -> bool:
+        """May the same skill score differently on the same item another time?"""
+        judged = hasattr(self.env, "judge")
+        scores = is_noisy(self.env) and not (judged and self.optimizer.deterministic)
+        return scores or not self.target.deterministic
 
     def at(self, epoch: int, step: int) -> Context:
         return replace(self, epoch=epoch, step=step, seconds={})

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import SPLITS, Env, Item, check_splits
+from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
 from skillopt.errors import SkillOptError
 from skillopt.loop.plan import Plan, is_deterministic, plan_run
 from skillopt.loop.session import initial_kind, make_callers, needs_optimizer, opened_models, read_initial
@@ -31,6 +31,8 @@ from skillopt.skill import Skill
 Status = Literal["pass", "warn", "fail"]
 NOISE = 0.1
 """The share of flipped outcomes for which the smallest improvement that a gate can see is told."""
+_NOT_ASKED = ("local:", "command:", "agent:")
+"""A local model would have to be fetched and loaded first; an agent's own model is not ours to ask."""
 _SCORED = 10
 """Items of each split that the scorer is tried on."""
 
@@ -55,7 +57,8 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
         skill = read_initial(config.train.init_skill)
     except SkillOptError as error:
         return [Check(name="data", status="fail", says=str(error), fix="see above")]
-    checks = [*cheap(config, env, skill, plan_run(config, env, skill)), scorer(env)]
+    checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env)]
+    close_env(env)
     opened = [_opens(config, role) for role in _roles(config)]
     checks += opened
     if not offline and all(check.status == "pass" for check in opened):
@@ -207,21 +210,24 @@ def _sum(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
     return sum(low for low, _ in both), sum(high for _, high in both)
 
 
-def scorer(env: Env) -> Check:
+async def scorer(env: Env) -> Check:
     """Scores the same outputs twice; the items' own answers must be right."""
+    if is_noisy(env):
+        says = "a judge, or declared noisy: the same output may get another score; the paired gate allows for it"
+        return passed("scorer", says)
     unsure = []
     items = [item for split in SPLITS for item in env.items(split)[:_SCORED]]
     for item in items:
         for output in _outputs(item):
             try:
-                first, second = env.score(item, output), env.score(item, output)
+                first, second = await score_output(env, item, output), await score_output(env, item, output)
             except Exception as error:  # whatever a scorer raises is the finding
                 says = f"raises {type(error).__name__} on item '{item.id}' for the output {output[:30]!r}: {error}"
                 return Check(name="scorer", status="fail", says=says, fix="a scorer returns a Score for any text")
             if first != second:
                 says = f"gives item '{item.id}' two different scores for one output"
                 return Check(name="scorer", status="fail", says=says, fix="make it depend on the item and output alone")
-        if item.answers and env.score(item, item.answers[0]).hard < 1:
+        if item.answers and (await score_output(env, item, item.answers[0])).hard < 1:
             unsure.append(item.id)
     if unsure:
         says = f"the item's own answer does not score 1: {', '.join(unsure[:5])}"
@@ -244,14 +250,11 @@ def _opens(config: Config, role: str) -> Check:
 
 
 async def endpoints(config: Config) -> list[Check]:
-    """One short question to each role's model: reachable, key valid, model there; the optimizer's with a schema.
-
-    A local model is not asked: it would have to be fetched and loaded first.
-    """
+    """One short question to each role's model: reachable, key valid, model there; the optimizer's with a schema."""
     tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema}
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
     checks = []
-    roles = [role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith("local:")]
+    roles = [role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith(_NOT_ASKED)]
     async with opened_models(quick, roles=roles) as models:
         for role in models:
             with Journal(":memory:") as journal:

@@ -14,11 +14,11 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Trajectory, check_splits, data_hash
 from skillopt.errors import UserError
-from skillopt.loop.baselines import majority
+from skillopt.loop.baselines import do_nothing, majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.rollout import mean_score
-from skillopt.loop.session import make_callers, opened_models
+from skillopt.loop.session import closing_env, make_callers, measuring_roles, opened_models
 from skillopt.loop.statistics import interval
 from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory, safe_name
@@ -43,21 +43,23 @@ async def evaluate(
     """The skill's scores on a split, also written to `eval_summary.json`. An interrupted evaluation goes on."""
     if split not in SPLITS:
         raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
+    opened_here = env is None
     env = env or open_env(config)
     check_splits(env)
     folder = RunDirectory(out or _folder(config, env, skill, split))
     started = time.monotonic()
-    async with opened_models(config, models, roles=("target",)) as opened:
+    roles = measuring_roles(config)
+    async with opened_models(config, models, roles=roles) as opened, closing_env(env, opened_here):
         with folder.held(), Journal(folder.journal) as journal, Events(folder.events, tuple(listeners)) as events:
             callers, budget, _ = make_callers(config, journal, opened)
-            target = callers["target"]
-            ctx = Context(config=config, env=env, target=target, optimizer=target, run=folder, events=events)
+            target, judge = callers["target"], callers[roles[-1]]
+            ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)
             ctx.emit("evaluation_started", split=split, name="skill", items=len(env.items(split)))
             measured = await measure(skill, env.items(split), ctx, tag=f"eval-{split}", stage="evaluate")
             ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)
             paid = usage(journal.totals(), budget.cost)["target"]
             seconds = round(time.monotonic() - started, 2)
-            summary = _summary(config, env, skill, split, measured, paid, seconds, skill_path)
+            summary = await _summary(config, env, skill, split, measured, paid, seconds, skill_path)
             if split == "test":
                 summary["test_reads"] = note_read("eval", skill_path, folder, summary["items"], measured.score)
             write_jsonl(folder.root / "trajectories.jsonl", measured.trajectories)
@@ -65,7 +67,7 @@ async def evaluate(
     return summary | {"path": str(folder.root / "eval_summary.json")}
 
 
-def _summary(
+async def _summary(
     config: Config,
     env: Env,
     skill: Skill,
@@ -83,7 +85,8 @@ def _summary(
         "metric": config.evaluation.metric,
         "score": measured.score,
         "interval": interval(list(measured.values.values())),
-        "majority": majority(env, split, config.evaluation.metric),
+        "majority": await majority(env, split, config.evaluation.metric),
+        "do_nothing": await do_nothing(env, split, config.evaluation.metric),
         "hard": mean_score(trajectories, "hard"),
         "soft": mean_score(trajectories, "soft"),
         "items": len(trajectories),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skillopt.envs.base import Score
-from skillopt.loop.baselines import majority
+from skillopt.loop.baselines import do_nothing, majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured
 from skillopt.loop.statistics import interval, wilson
@@ -27,6 +27,8 @@ class Finals:
     measured: dict[str, Measured] = field(default_factory=dict)
     """By split and name: test_initial, test_best, val_remeasured, val_no_skill, test_no_skill."""
     majority: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By split."""
+    do_nothing: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By split."""
 
     def score(self, name: str) -> float | None:
@@ -75,6 +77,8 @@ class Finals:
             found["majority"] = {"answer": self.majority["val"]["answer"]}
             for split, row in self.majority.items():
                 found["majority"] |= {split: row["score"], f"{split}_interval": row["interval"]}
+        for split, row in self.do_nothing.items():
+            found.setdefault("do_nothing", {}).update({split: row["score"], f"{split}_interval": row["interval"]})
         return found
 
 
@@ -89,11 +93,11 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     """The only reading of the test split in a training: the initial and the best skill, and the empty one.
 
     The best skill's validation score is the highest of many noisy ones, so that luck has a part in it; where the
-    target is noisy it is measured once more.
+    target or scorer is noisy it is measured once more.
     """
     finals = Finals()
     initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
-    if not ctx.target.deterministic:
+    if ctx.noisy:
         finals.measured["val_remeasured"] = await evaluate("val", "remeasured", best)
     finals.measured["test_initial"] = await evaluate("test", "initial", initial)
     changed = best.hash != initial.hash
@@ -101,6 +105,8 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     if ctx.config.evaluation.baselines:
         for split in ("val", "test"):
             finals.measured[f"{split}_no_skill"] = await evaluate(split, "no_skill", Skill(""))
-            always = majority(ctx.env, split, ctx.config.evaluation.metric)
+            always = await majority(ctx.env, split, ctx.config.evaluation.metric)
             finals.majority |= {split: always} if always else {}
+            idle = await do_nothing(ctx.env, split, ctx.config.evaluation.metric)
+            finals.do_nothing |= {split: idle} if idle else {}
     return finals

@@ -118,7 +118,7 @@ def require_few(refused: Mapping[str, str], total: int) -> None:
     """One, or a tenth, may be; a split of which nothing is left measures nothing."""
     if len(refused) > max(1, total // 10) or len(refused) == total:
         raise Stopped(
-            f"the endpoint refuses {len(refused)} of {total} items; the last reason: {list(refused.values())[-1]}"
+            f"{len(refused)} of {total} items cannot be measured; the last reason: {list(refused.values())[-1]}"
         )
 
 

@@ -49,8 +49,8 @@ async def decide(
     tag: str = "",
     rule: Rule = "strict",
 ) -> Verdict:
-    """The gate that the config names. A deterministic target gives nothing to repeat: there, paired is strict."""
-    if ctx.config.evaluation.gate == "paired" and not ctx.target.deterministic:
+    """The gate that the config names. Where nothing is noisy there is nothing to repeat: there, paired is strict."""
+    if ctx.config.evaluation.gate == "paired" and ctx.noisy:
         return await paired_gate(skill, candidate, current, ctx, tag=tag, rule=rule)
     return await gate(candidate, current, ctx, tag=tag, rule=rule)
 

@@ -83,6 +83,7 @@ def plan_run(config: Config, env: Env, skill: Skill, *, call_seconds: Mapping[st
         *_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)),
         *_optimizer_lines(config, batches, task, skill_tokens),
     )
+    lines = (*lines, *_judge_lines(config, lines, task))
     widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
     lasts = {role: (call_seconds or {}).get(role) or _call_seconds(config, role) for role in ROLES}
     usage = {role: _usage(config, role, [line for line in lines if line.role == role]) for role in ROLES}
@@ -152,6 +153,16 @@ def _optimizer_lines(config: Config, batches: list[int], task: float, skill: tup
         asked = count_tokens(prompts.load(stage)) if stage in prompts.STAGES else 300
         whole = (prompt[0] + asked, prompt[1] + asked)
         yield Line(role="optimizer", stage=stage, calls=calls, phases=phases, prompt=whole)
+
+
+def _judge_lines(config: Config, lines: Sequence[Line], task: float) -> Iterable[Line]:
+    """A judge scores every rollout, and may have to be asked twice."""
+    if config.env.scoring == "judge":
+        rollouts = [line for line in lines if line.role == "target"]
+        low, high = (sum(line.calls[end] for line in rollouts) for end in (0, 1))
+        prompt = (task + 200, task + 300 + min(config.models.target_max_tokens, REPLY_TOKENS["target"]))
+        phases = sum(line.phases for line in rollouts)
+        yield Line(role="optimizer", stage="judge", calls=(low, 2 * high), phases=phases, prompt=prompt)
 
 
 def _usual_skill(config: Config, skill: Skill, steps: int) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from skillopt.envs.base import Item, RolloutError, Trajectory
+from skillopt.envs.base import Item, RolloutError, ScorerError, Trajectory, score_output
 from skillopt.errors import Stopped
 from skillopt.loop.context import Context
-from skillopt.models.base import ChatReply, Message, RefusedError, TransientError
+from skillopt.models.base import Message, RefusedError, Schema, TransientError
+from skillopt.models.bound import BoundChat
 from skillopt.models.call import gather_all
+from skillopt.models.structured import Answer, ask
 from skillopt.skill import Skill
 
 
@@ -37,19 +39,18 @@ async def rollout(
 async def roll_out_one(
     skill: Skill, item: Item, ctx: Context, *, tag: str, number: int, stage: str
 ) -> Trajectory | RolloutError:
-    """One episode and its score, or the endpoint's failure: that is no score."""
+    """One episode and its score, or the endpoint's or the scorer's failure: that is no score."""
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
-    turn = 0
+    chat = BoundChat(ctx.target, label=label, stage=stage)
 
-    async def chat(messages: Sequence[Message]) -> ChatReply:
-        nonlocal turn
-        turn += 1
-        return await ctx.target(messages, stage=stage, label=f"{label}/{turn}", turn=turn)
+    async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> Answer[Any]:
+        return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
 
     identity: dict[str, Any] = {"id": f"{tag}-{number:03d}", "item_id": item.id, "skill_hash": skill.hash}
     try:
         episode = await ctx.env.run(item, skill, chat)
-    except RefusedError as error:
+        score = episode.score or await score_output(ctx.env, item, episode.output, judge)
+    except (RefusedError, ScorerError) as error:
         return RolloutError(**identity, refused=True, error=str(error))
     except TransientError as error:
         return RolloutError(**identity, error=str(error))
@@ -60,7 +61,7 @@ async def roll_out_one(
         answers=item.answers,
         messages=[_by_reference(message, skill) for message in episode.messages],
         output=episode.output,
-        score=ctx.env.score(item, episode.output),
+        score=score,
     )
 
 

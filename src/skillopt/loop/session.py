@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,7 +16,7 @@ from skillopt import prompts
 from skillopt.analysts import open_analysts
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import Env, check_splits, data_hash
+from skillopt.envs.base import Env, check_splits, close_env, data_hash, is_noisy
 from skillopt.errors import UserError
 from skillopt.loop.context import Context
 from skillopt.models import open_model
@@ -52,6 +53,16 @@ class Session:
     def base(self, steps: int) -> Context:
         """The context outside of any step, for a run of so many steps."""
         return replace(self.ctx, steps=steps)
+
+
+@asynccontextmanager
+async def closing_env(env: Env, wanted: bool = True) -> AsyncIterator[None]:
+    """Whoever opened an env closes it: its scorer may have processes of its own."""
+    try:
+        yield
+    finally:
+        if wanted:
+            await asyncio.to_thread(close_env, env)
 
 
 @asynccontextmanager
@@ -113,8 +124,14 @@ async def open_session(
     mode: Mode = "auto",
 ) -> AsyncIterator[Session]:
     """Check everything that can be checked without paying, then take the run's lock."""
+    opened_here = env is None
     env = env or open_env(config)
     check_splits(env)
+    if is_noisy(env) and config.evaluation.gate != "paired":
+        raise UserError(
+            f"env '{env.name}': its scores are noisy, and a strict gate takes luck for progress; "
+            "set evaluation.gate to paired"
+        )
     open_analysts(config.gradient.analysts)
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
@@ -123,7 +140,7 @@ async def open_session(
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
-    async with opened_models(config, models) as opened:
+    async with opened_models(config, models) as opened, closing_env(env, opened_here):
         with run.held(), Journal(run.journal) as journal, Events(run.events, tuple(listeners)) as events:
             state = _read_state(run, config)
             _write_config(run, config)
@@ -154,7 +171,17 @@ def needs_optimizer(config: Config) -> bool:
     slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
     analysts = open_analysts(config.gradient.analysts)
     consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
-    return slow_update or consulted or any(analyst.needs_optimizer for analyst in analysts)
+    return slow_update or consulted or judged(config) or any(analyst.needs_optimizer for analyst in analysts)
+
+
+def judged(config: Config) -> bool:
+    """Is the optimizer model asked for scores?"""
+    return config.env.scoring == "judge"
+
+
+def measuring_roles(config: Config) -> Sequence[str]:
+    """The models that a measurement needs, outside of a training."""
+    return ROLES if judged(config) else ("target",)
 
 
 def pins(config: Config) -> dict[str, str]:

@@ -160,7 +160,7 @@ class Trainer:
         run.conflicts.parent.mkdir(exist_ok=True)
         write_atomic(run.conflicts, "")
         measured = await self._evaluate("val", "initial", self.skill)
-        state.val, state.set_aside = measured.values, measured.set_aside
+        state.val = measured.values
         state.initial_val = state.best.val = measured.score
         state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
         self._counted(self.base)
@@ -276,6 +276,7 @@ class Trainer:
         items = [item for item in self.base.env.items(split) if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
         measured = await measure(skill, items, self.base, tag=f"{split}-{name}", stage="evaluate")
+        self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
         write_json(self.run.evaluations / f"{split}_{name}.json", report)

@@ -101,8 +101,17 @@ def _local(name: str, model: str, url: str, key_name: str, config: Config) -> Ch
     return LocalModel(name)
 
 
+def _unseen(name: str, model: str, url: str, key_name: str, config: Config) -> ChatModel:
+    """An agent that calls its model by itself."""
+    from skillopt.models.bound import UnseenModel
+
+    return UnseenModel(name)
+
+
 PROVIDERS: dict[str, Callable[[str, str, str, str, Config], ChatModel]] = {
+    "agent": _unseen,
     "azure": _azure,
+    "command": _unseen,
     "local": _local,
     "openai": _openai,
     "sim": _sim,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from skillopt.errors import SkillOptError
 
 Message = dict[str, Any]
-"""`{"role": "system" | "user" | "assistant", "content": …}` as the OpenAI chat protocol has it."""
+"""`{"role": "system" | "user" | "assistant" | "tool", "content": …}` as the OpenAI chat protocol has it."""
 
 
 Form = Literal["schema", "json", "text"]
@@ -35,6 +36,8 @@ class ChatRequest:
     """A fresh sample of a noisy model has its own seed; None for a deterministic one."""
     effort: str = ""
     """How hard a reasoning model is to think; empty leaves it to the endpoint."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """`{"type": "function", "function": {name, description, parameters}}`, as the OpenAI chat protocol has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,13 @@ class ChatReply:
     finish_reason: str = "stop"
     """`stop`, or `length` when the reply was cut off at max_tokens."""
     usage: Usage = field(default_factory=Usage)
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    """Tools that the model wants called: `{"id", "type": "function", "function": {name, arguments: JSON text}}`."""
+
+    def message(self) -> Message:
+        """The reply as the next message of the conversation."""
+        calls = {"tool_calls": [dict(call) for call in self.tool_calls]} if self.tool_calls else {}
+        return {"role": "assistant", "content": self.text, **calls}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,10 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from skillopt.config import HardwareConfig
 from skillopt.errors import Stopped
@@ -68,10 +69,21 @@ class Caller:
     from_journal: int = 0
     """Replies that were there already."""
     retries: int = 0
+    whole_done: int = 0
+    """Whole rollouts of agents whose calls we cannot see (models/bound.py)."""
     _reached: bool = False
     _replies: int = 0
     _completions: int = 0
     _in_flight: dict[tuple[str, int], asyncio.Future[ChatReply]] = field(default_factory=dict)
+    _whole_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    def __post_init__(self) -> None:
+        self.whole_slots = asyncio.Semaphore(self.hardware.workers)
+
+    def whole_lock(self, key: str) -> asyncio.Lock:
+        """One lock for one whole rollout, as long as somebody holds it."""
+        lock = self._whole_locks.get(key) or asyncio.Lock()
+        return self._whole_locks.setdefault(key, lock)
 
     async def __call__(
         self,
@@ -82,6 +94,7 @@ class Caller:
         schema: Schema | None = None,
         attempt: int = 1,
         turn: int = 1,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> ChatReply:
         """The reply, from the journal or paid for.
 
@@ -96,6 +109,7 @@ class Caller:
             schema=schema,
             seed=int(hashlib.sha256(label.encode()).hexdigest()[:7], 16) if label else None,
             effort=self.effort,
+            tools=tuple(tools),
         )
         key = self._key(request, label)
         stored = self.journal.get(key, attempt)
@@ -127,6 +141,7 @@ class Caller:
             asdict(request.schema) if request.schema else None,
             label,
             *([request.effort] if request.effort else []),
+            *([{"tools": request.tools}] if request.tools else []),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -232,7 +247,8 @@ def _characters(content: Any) -> int:
 
 
 def _reply_from(stored: dict[str, Any]) -> ChatReply:
-    return ChatReply(**{**stored, "usage": Usage(**stored["usage"])})
+    own = {"usage": Usage(**stored["usage"]), "tool_calls": tuple(stored.get("tool_calls", ()))}
+    return ChatReply(**{**stored, **own})
 
 
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -21,6 +21,7 @@ from typing import Any
 from skillopt.errors import UserError
 from skillopt.models import weights
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RefusedError, TransientError, Usage
+from skillopt.models.openai_chat import tool_calls
 
 WORKER = Path(__file__).with_name("local_worker.py")
 MAX_TOKENS = 1024
@@ -89,6 +90,7 @@ class LocalModel:
         return ChatReply(
             text=choice["message"].get("content") or "",
             finish_reason=choice["finish_reason"],
+            tool_calls=tool_calls(choice["message"].get("tool_calls")),
             usage=Usage(
                 prompt=usage["prompt_tokens"],
                 completion=usage["completion_tokens"],
@@ -115,6 +117,8 @@ class LocalModel:
             "max_tokens": request.max_tokens or MAX_TOKENS,
             "seed": seed % (1 << 31),
         }
+        if request.tools:
+            body["tools"] = list(request.tools)
         if request.schema is not None:
             schema = {"name": request.schema.name, "schema": request.schema.body, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}

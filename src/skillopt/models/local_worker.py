@@ -77,7 +77,8 @@ class Engine:
         self._address = str(self._server.listening_address).split("//")[1]
 
     def chat(self, request: dict[str, Any]) -> dict[str, Any]:
-        kept = prefixes(request["messages"]) if self._prefix_cache else []
+        # Tools stand in the prompt before the messages, so that a prefix without them is another prompt.
+        kept = prefixes(request["messages"]) if self._prefix_cache and not request.get("tools") else []
         known = len(kept)
         while known and not self._restore(kept[known - 1]):
             known -= 1

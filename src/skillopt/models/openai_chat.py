@@ -108,6 +108,8 @@ class OpenAIChat:
             "reasoning_effort": request.effort or None,
         }
         payload |= {k: v for k, v in optional.items() if k and v is not None and k not in self._left_out}
+        if request.tools:
+            payload["tools"] = list(request.tools)
         if request.schema is not None and request.schema.form == "json":
             payload["response_format"] = {"type": "json_object"}
         elif request.schema is not None and request.schema.form == "schema":
@@ -125,13 +127,14 @@ class OpenAIChat:
         try:
             choice = data["choices"][0]
             text = _text(choice["message"].get("content"))
+            calls = tool_calls(choice["message"].get("tool_calls"))
             finish = choice.get("finish_reason") or "stop"
             usage = _usage(data.get("usage"))
         except (TypeError, KeyError, IndexError, AttributeError):
             raise TransientError(f"{self.endpoint}: a reply that is no chat completion") from None
         if finish == "content_filter":
             raise RefusedError(f"{self.endpoint}: the content filter refused this item")
-        return ChatReply(text=answer(text), finish_reason=finish, usage=usage)
+        return ChatReply(text=answer(text), finish_reason=finish, usage=usage, tool_calls=calls)
 
     def _error(self, status: int, headers: Mapping[str, str], said: Any, payload: dict[str, Any]) -> Exception:
         name = refused_parameter(status, said, [n for n in payload if n in _OPTIONAL])
@@ -177,6 +180,26 @@ def _text(content: Any) -> str:
     if content is not None and not isinstance(content, str):
         raise TypeError
     return content or ""
+
+
+def tool_calls(calls: Any) -> tuple[dict[str, Any], ...]:
+    """Calls in the protocol's own form, nothing else of what a server may add."""
+    return tuple(
+        {
+            "id": str(call.get("id") or f"call_{place}"),
+            "type": "function",
+            "function": {
+                "name": str(call["function"]["name"]),
+                "arguments": _arguments(call["function"].get("arguments")),
+            },
+        }
+        for place, call in enumerate(calls or ())
+    )
+
+
+def _arguments(given: Any) -> str:
+    """JSON text; some servers send the object itself."""
+    return given if isinstance(given, str) else json.dumps(given or {})
 
 
 def _usage(data: Any) -> Usage:

@@ -19,7 +19,6 @@ from skillopt.models.base import (
     Message,
     ModelError,
     RefusedError,
-    Schema,
     TransientError,
     Usage,
 )
@@ -71,7 +70,7 @@ class ProviderChat:
                 self._model,
                 messages_from(request.messages),
                 model_settings=settings,
-                model_request_parameters=_parameters(request.schema),
+                model_request_parameters=_parameters(request),
             )
         except exceptions.ModelHTTPError as error:
             raise self._explained(error, list(settings)) from None
@@ -84,7 +83,7 @@ class ProviderChat:
             raise TransientError(f"{self.endpoint}: {redact(str(error))[:500]}") from None
         except exceptions.UserError as error:
             raise FatalError(f"{self.name}: {redact(str(error))[:500]}") from None
-        return self._reply(response)
+        return self._reply(response, tools=bool(request.tools))
 
     def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
         """The endpoint's own words, as the same kind of error as on the fast client."""
@@ -108,7 +107,7 @@ class ProviderChat:
         kept["max_retries"] = 0
         return kept  # type: ignore[no-any-return]
 
-    def _reply(self, response: ModelResponse) -> ChatReply:
+    def _reply(self, response: ModelResponse, *, tools: bool = False) -> ChatReply:
         from pydantic_ai.messages import TextPart, ToolCallPart
 
         if response.finish_reason == "content_filter":
@@ -117,7 +116,16 @@ class ProviderChat:
         text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
         used = response.usage
         return ChatReply(
-            text=called[0].args_as_json_str() if called else answer(text),
+            text=called[0].args_as_json_str() if called and not tools else answer(text),
+            tool_calls=tuple(
+                {
+                    "id": part.tool_call_id,
+                    "type": "function",
+                    "function": {"name": part.tool_name, "arguments": part.args_as_json_str()},
+                }
+                for part in called
+                if tools
+            ),
             finish_reason="length" if response.finish_reason == "length" else "stop",
             usage=Usage(
                 prompt=used.input_tokens,
@@ -163,15 +171,37 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
 
 def messages_from(messages: Sequence[Message]) -> list[ModelMessage]:
     """Messages of the OpenAI chat protocol, images among them, in the library's own form."""
-    from pydantic_ai.messages import ModelRequest, ModelResponse, SystemPromptPart, TextPart, UserPromptPart
+    from pydantic_ai.messages import (
+        ModelRequest,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
 
     out: list[ModelMessage] = []
+    names: dict[str, str] = {}
+    part: Any
     for message in messages:
         role, content = message["role"], message.get("content") or ""
         if role == "assistant":
-            out.append(ModelResponse(parts=[TextPart(content=str(content))]))
+            calls = [
+                ToolCallPart(call["function"]["name"], call["function"]["arguments"], call["id"])
+                for call in message.get("tool_calls", ())
+            ]
+            names |= {call.tool_call_id: call.tool_name for call in calls}
+            said = [TextPart(content=str(content))] if content or not calls else []
+            out.append(ModelResponse(parts=[*said, *calls]))
             continue
-        part = SystemPromptPart(content=str(content)) if role == "system" else UserPromptPart(content=_parts(content))
+        if role == "tool":
+            called = str(message["tool_call_id"])
+            part = ToolReturnPart(names.get(called, "tool"), str(content), called)
+        elif role == "system":
+            part = SystemPromptPart(content=str(content))
+        else:
+            part = UserPromptPart(content=_parts(content))
         if out and isinstance(out[-1], ModelRequest):
             out[-1] = ModelRequest(parts=[*out[-1].parts, part])
         else:
@@ -195,14 +225,22 @@ def _parts(content: Any) -> str | list[UserContent]:
     return out
 
 
-def _parameters(schema: Schema | None) -> ModelRequestParameters:
-    """The schema in whichever way the provider takes it: natively, or as a tool named after the stage."""
+def _parameters(request: ChatRequest) -> ModelRequestParameters:
+    """Tools; and the schema in whichever way the provider takes it: natively, or as a tool named after the stage."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
     from pydantic_ai.tools import ToolDefinition
 
+    schema = request.schema
+    functions = [tool["function"] for tool in request.tools]
+    given = [
+        ToolDefinition(
+            name=each["name"], description=each.get("description", ""), parameters_json_schema=each["parameters"]
+        )
+        for each in functions
+    ]
     if schema is None or schema.form != "schema":
-        return ModelRequestParameters()
+        return ModelRequestParameters(function_tools=given)
     tool = ToolDefinition(
         name=schema.name, parameters_json_schema=schema.body, description="Give the reply.", kind="output"
     )

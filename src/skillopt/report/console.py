@@ -174,7 +174,8 @@ def result_table(summary: dict[str, Any]) -> Table:
     """What the run gave, on one screen."""
     table = Table(show_header=True, box=None, pad_edge=False)
     table.add_column("")
-    columns = {**summary["baselines"], "initial": summary["initial"], "best": summary["best"]}
+    baselines = {name: row for name, row in summary["baselines"].items() if name != "do_nothing" or any(row.values())}
+    columns = {**baselines, "initial": summary["initial"], "best": summary["best"]}
     for name in columns:
         table.add_column(name.replace("_", " "), justify="right")
     for split, title in (("val", "validation score"), ("test", "test score")):

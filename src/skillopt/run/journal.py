@@ -57,6 +57,8 @@ class Record:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    calls: int = 1
+    """0 for a rollout whose own calls are in the journal, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,9 +109,9 @@ class Journal:
                 fields,
             )
             self._db.execute(
-                "INSERT INTO totals VALUES (:role, :stage, :model, 1, :first,"
+                "INSERT INTO totals VALUES (:role, :stage, :model, :calls, :first,"
                 " :prompt_tokens, :completion_tokens, :cached_tokens)"
-                " ON CONFLICT DO UPDATE SET calls=calls+1, first_turns=first_turns+excluded.first_turns,"
+                " ON CONFLICT DO UPDATE SET calls=calls+excluded.calls, first_turns=first_turns+excluded.first_turns,"
                 " prompt_tokens=prompt_tokens+excluded.prompt_tokens,"
                 " completion_tokens=completion_tokens+excluded.completion_tokens,"
                 " cached_tokens=cached_tokens+excluded.cached_tokens",

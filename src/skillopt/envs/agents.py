@@ -1,0 +1,164 @@
+"""Who does a task: the target model with one question and one reply, or a function of the user's own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skillopt.config import EnvConfig
+from skillopt.envs.base import Chat, Episode, Item, Score
+from skillopt.envs.load import load_object, source_hash
+from skillopt.envs.scorers import checked
+from skillopt.errors import UserError
+from skillopt.models.base import ChatReply, Message, ModelError, TransientError
+from skillopt.skill import Skill
+
+
+class Agent(Protocol):
+    """Does one task with a skill."""
+
+    fingerprint: str
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode: ...
+
+
+def open_agent(config: EnvConfig) -> Agent:
+    """The agent that the config names."""
+    if config.agent and config.command:
+        raise UserError("env.agent and env.command exclude each other; remove one")
+    if config.agent:
+        return OwnAgent(config)
+    if config.command:
+        from skillopt.envs.command import CommandAgent
+
+        return CommandAgent(config)
+    if config.agent_options:
+        raise UserError("env.agent_options: there is no env.agent or env.command that they could be for; remove them")
+    return OneReply()
+
+
+def task_text(item: Item) -> str:
+    return f"{item.context}\n\n{item.question}" if item.context else item.question
+
+
+def first_messages(item: Item, skill: Skill) -> list[Message]:
+    """The skill as the system prompt, if there is any, and the task."""
+    system: list[Message] = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
+    return [*system, {"role": "user", "content": task_text(item)}]
+
+
+class OneReply:
+    """The skill is the system prompt, the context and question are the user's message, the reply is scored."""
+
+    fingerprint = ""
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        messages = first_messages(item, skill)
+        reply = await chat(messages)
+        return Episode(messages=[*messages, {"role": "assistant", "content": reply.text}], output=reply.text)
+
+
+class AgentOptions(BaseModel):
+    """`env.agent_options` of a function."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout: float = Field(default=300, gt=0)
+    on_timeout: Literal["wrong", "error"] = "wrong"
+
+
+class OwnAgent:
+    """`file.py:fn`, an async function of item, skill and model that returns its answer.
+
+    Its rollouts are journalled whole: what is in the journal is not done again, whether or not the agent's calls went
+    through `model`.
+    """
+
+    def __init__(self, config: EnvConfig) -> None:
+        self._options = checked(AgentOptions, config.agent_options, "env.agent_options")
+        self._function = load_object(config.agent, "env.agent")
+        self._name = config.agent.rpartition(":")[2]
+        self.fingerprint = source_hash(config.agent)
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        identity = ["agent", self.fingerprint, self._name, item.model_dump(mode="json"), skill.hash]
+
+        async def work() -> dict[str, Any]:
+            return await self._once(item, skill, Recorder(chat))
+
+        return episode_from(await chat.whole(identity, work))
+
+    async def _once(self, item: Item, skill: Skill, model: Recorder) -> dict[str, Any]:
+        seconds = self._options.timeout
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                found = await self._call(item, skill, model)
+        except ModelError:
+            raise
+        except TimeoutError as error:
+            if not limit.expired():
+                raise TransientError(f"env.agent: TimeoutError: {error}") from error
+            if self._options.on_timeout == "error":
+                raise TransientError(f"env.agent: no answer within {seconds:g} s") from None
+            return timed_out(model.talk or first_messages(item, skill), seconds)
+        except Exception as error:  # whatever the user's own code raises: no answer, and no score
+            raise TransientError(f"env.agent: {type(error).__name__}: {error}") from error
+        return self._result(found, model.talk or first_messages(item, skill))
+
+    async def _call(self, item: Item, skill: Skill, model: Recorder) -> Any:
+        if inspect.iscoroutinefunction(self._function):
+            return await self._function(item, skill, model)
+        found = await asyncio.to_thread(self._function, item, skill, model)
+        return await found if inspect.isawaitable(found) else found
+
+    def _result(self, found: Any, talk: Sequence[Message]) -> dict[str, Any]:
+        """A text, (text, messages), or an Episode, as plain JSON."""
+        messages: Sequence[Message] = talk
+        if isinstance(found, Episode):
+            score = found.score.model_dump() if found.score else None
+            return _plain({"output": found.output, "messages": found.messages, "score": score})
+        if isinstance(found, tuple) and len(found) == 2:
+            found, messages = found
+        if not isinstance(found, str):
+            raise TransientError(f"env.agent: returned {type(found).__name__}; it must return its answer as text")
+        if not messages or messages[-1].get("role") != "assistant":
+            messages = [*messages, {"role": "assistant", "content": found}]
+        return _plain({"output": found, "messages": list(messages)})
+
+
+class Recorder:
+    """The target for an agent, which keeps the conversation as the agent last had it."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self.talk: list[Message] = []
+
+    async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
+        reply = await self._chat(messages, tools=tools) if tools else await self._chat(messages)
+        self.talk = [*messages, reply.message()]
+        return reply
+
+    async def whole(self, identity: Sequence[Any], work: Any) -> dict[str, Any]:
+        return await self._chat.whole(identity, work)
+
+
+def timed_out(messages: Sequence[Message], seconds: float) -> dict[str, Any]:
+    """The time limit is part of the task: who does not keep it has not solved it."""
+    feedback = f"the agent gave no answer within {seconds:g} s"
+    return _plain({"output": "", "messages": messages, "score": {"hard": 0, "soft": 0, "feedback": feedback}})
+
+
+def episode_from(result: Mapping[str, Any]) -> Episode:
+    score = Score(**result["score"]) if result.get("score") else None
+    return Episode(messages=result["messages"], output=result["output"], score=score)
+
+
+def _plain(value: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(value, default=str))
+    return plain

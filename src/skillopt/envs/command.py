@@ -1,0 +1,195 @@
+"""A command line as the target: the task on standard input, the skill as a file, the answer on standard output.
+
+Every rollout has a fresh workspace and a home folder of its own. Of the environment the command gets what is harmless
+and what the user names; keys by name only. Its end takes everything with it that it started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skillopt.config import EnvConfig
+from skillopt.envs.agents import episode_from, task_text, timed_out
+from skillopt.envs.base import Chat, Episode, Item
+from skillopt.envs.coding_agents import PRESETS, Heard, Preset
+from skillopt.envs.process import Finished, few_variables, run_command
+from skillopt.envs.scorers import checked
+from skillopt.errors import UserError
+from skillopt.keys import redact
+from skillopt.models.base import FatalError, Message, TransientError
+from skillopt.skill import Skill
+
+
+class CommandOptions(BaseModel):
+    """`env.agent_options` of a command."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout: float = Field(default=600, gt=0)
+    on_timeout: Literal["wrong", "error"] = "wrong"
+    pass_env: tuple[str, ...] = ()
+    """Names of environment variables that the command gets, keys among them."""
+    workspace: str = ""
+    """A folder that is copied into every fresh workspace."""
+    model: str = ""
+    """`{model}` in the command line; for claude-code and codex, the model that they are told to use."""
+    args: tuple[str, ...] = ()
+    """Further arguments of claude-code or codex."""
+    skill_name: str = Field(default="task-skill", pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
+    description: str = "House rules for the tasks of this workspace. Use for every task here."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One rollout's own folders and files."""
+
+    root: Path
+    workspace: Path
+    home: Path
+    skill: Path
+    item: Path
+
+
+class CommandAgent:
+    def __init__(self, config: EnvConfig) -> None:
+        self._options = checked(CommandOptions, config.agent_options, "env.agent_options")
+        self._preset: Preset | None = PRESETS.get(config.command) if isinstance(config.command, str) else None
+        self._argv = self._preset.argv if self._preset else _words(config.command)
+        if shutil.which(self._argv[0]) is None:
+            hint = f"; {self._preset.install}" if self._preset else ""
+            raise UserError(f"env.command: '{self._argv[0]}' is not a program that can be found on PATH{hint}")
+        if self._options.workspace and not Path(self._options.workspace).is_dir():
+            raise UserError(f"env.agent_options.workspace: '{self._options.workspace}' is not a folder")
+        self.fingerprint = _fingerprint(self._argv, self._options.workspace)
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
+        identity = ["command", self._argv_name(), options, self.fingerprint, item.model_dump(mode="json"), skill.hash]
+
+        async def work() -> dict[str, Any]:
+            return await self._once(item, skill)
+
+        return episode_from(await chat.whole(identity, work))
+
+    def _argv_name(self) -> list[str]:
+        return [Path(word).name if Path(word).is_absolute() else word for word in self._argv]
+
+    async def _once(self, item: Item, skill: Skill) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="skillopt-agent-", ignore_cleanup_errors=True) as root:
+            place = _prepare(Path(root), item, skill, self._options.workspace)
+            argv, env, stdin = self._given(item, skill, place)
+            try:
+                done = await run_command(argv, cwd=place.workspace, env=env, stdin=stdin, timeout=self._options.timeout)
+            except OSError as error:
+                raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
+            return self._result(done, skill, stdin)
+
+    def _given(self, item: Item, skill: Skill, place: Place) -> tuple[list[str], dict[str, str], str]:
+        """The command line, the environment and the standard input of one rollout."""
+        options, preset, task = self._options, self._preset, task_text(item)
+        env = few_variables([*options.pass_env, *(preset.pass_env if preset else ())])
+        env |= {"HOME": str(place.home), "SKILLOPT_SKILL": str(place.skill), "SKILLOPT_ITEM": str(place.item)}
+        if preset is None:
+            values = {"{skill}": place.skill, "{item}": place.item, "{workspace}": place.workspace}
+            values |= {"{model}": options.model, "{task}": task}  # type: ignore[dict-item]
+            argv = [_filled(word, values) for word in self._argv]
+            return argv, env | ({"SKILLOPT_MODEL": options.model} if options.model else {}), task
+        argv = [*preset.argv, *preset.model_argv(options.model), *options.args, *preset.last]
+        env |= preset.env(place.home)
+        if not skill.text.strip():
+            return argv, env, task
+        for folder in preset.skill_folders(place.home):
+            file = folder / options.skill_name / "SKILL.md"
+            file.parent.mkdir(parents=True)
+            file.write_text(skill_file(skill, options.skill_name, options.description), encoding="utf-8")
+        return argv, env, f"{preset.use(options.skill_name)}\n\n{task}"
+
+    def _result(self, done: Finished, skill: Skill, stdin: str) -> dict[str, Any]:
+        system: list[Message] = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
+        talk: list[Message] = [*system, {"role": "user", "content": stdin}]
+        if done.timed_out and self._options.on_timeout == "wrong":
+            shown = [{"role": "assistant", "content": redact(done.stdout)[-20_000:]}] if done.stdout.strip() else []
+            return timed_out([*talk, *shown], self._options.timeout)
+        if done.timed_out:
+            raise TransientError(f"env.command: no answer within {self._options.timeout:g} s")
+        if done.too_long:
+            raise TransientError("env.command: printed more than 8 MB; it was ended")
+        heard = self._preset.heard(done.stdout) if self._preset else Heard(output=done.stdout.strip())
+        if done.code or heard.error:
+            said = heard.error or _last_line(done.stderr) or _last_line(done.stdout)
+            raise TransientError(f"env.command: ended with exit code {done.code}: {redact(said)[:500]}")
+        messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
+        usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens}
+        result: dict[str, Any] = json.loads(redact(json.dumps({"output": heard.output, "messages": messages})))
+        return result | {"usage": usage}
+
+
+def _prepare(root: Path, item: Item, skill: Skill, template: str) -> Place:
+    place = Place(
+        root=root, workspace=root / "workspace", home=root / "home", skill=root / "skill.md", item=root / "item.json"
+    )
+    if template:
+        shutil.copytree(template, place.workspace, symlinks=True)
+    else:
+        place.workspace.mkdir()
+    place.home.mkdir()
+    place.skill.write_text(skill.text, encoding="utf-8")
+    hidden = {"answers"}  # an agent that could read the answer would learn nothing
+    place.item.write_text(
+        json.dumps(item.model_dump(mode="json", exclude=hidden), ensure_ascii=False), encoding="utf-8"
+    )
+    given = (item.model_extra or {}).get("files") or {}
+    if not isinstance(given, dict):
+        raise FatalError(f"item '{item.id}': files: must be an object, path → text")
+    for name, text in given.items():
+        file = place.workspace / name
+        if not file.resolve().is_relative_to(place.workspace.resolve()):
+            raise FatalError(f"item '{item.id}': files: '{name}' leads out of the workspace; use a relative path")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(str(text), encoding="utf-8")
+    return place
+
+
+def skill_file(skill: Skill, name: str, description: str) -> str:
+    """The skill as a SKILL.md of the Agent Skills format; one that has a header of its own keeps it."""
+    if skill.text.startswith("---\n"):
+        return skill.text
+    return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{skill.text}"
+
+
+def _words(command: str | Sequence[str]) -> list[str]:
+    try:
+        words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    except ValueError as error:
+        raise UserError(f"env.command: {error}; write it as a list: [python, agent.py]") from None
+    if not words:
+        raise UserError("env.command: is empty")
+    return [str(Path(word).resolve()) if Path(word).is_file() else word for word in words]
+
+
+def _fingerprint(words: Sequence[str], workspace: str) -> str:
+    """The user's own scripts among the words, and the files of the workspace: another text of them is another run."""
+    scripts = [Path(word) for word in words if word.endswith((".py", ".sh", ".js", ".ts", ".mjs", ".rb"))]
+    inside = sorted(path for path in Path(workspace).rglob("*")) if workspace else []
+    texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *inside] if path.is_file()]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
+
+
+def _filled(word: str, values: dict[str, Any]) -> str:
+    for name, value in values.items():
+        word = word.replace(name, str(value))
+    return word
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -1,0 +1,69 @@
+"""The user's own code by name: `module:name`, or `file.py:name`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from skillopt.errors import UserError
+
+
+def is_reference(text: str) -> bool:
+    """Is this `module:name` or `file.py:name`?"""
+    place, colon, name = text.rpartition(":")
+    return bool(colon and place and name.isidentifier())
+
+
+def load_object(reference: str, where: str) -> Any:
+    """What the reference names. `where` is the config key, for the message."""
+    place, _, name = reference.rpartition(":")
+    if not is_reference(reference):
+        raise UserError(f"{where}: '{reference}' must have the form module:name or file.py:name")
+    try:
+        module = _from_file(Path(place), where) if place.endswith(".py") else importlib.import_module(place)
+    except UserError:
+        raise
+    except Exception as error:  # whatever the user's own module raises
+        raise UserError(
+            f"{where}: '{place}' cannot be imported: {type(error).__name__}: {error}; try `python -c 'import …'` on it"
+        ) from error
+    found = getattr(module, name, None)
+    if found is None:
+        known = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
+        raise UserError(f"{where}: '{place}' has no '{name}'; it has: {known or 'nothing callable'}")
+    if not callable(found):
+        raise UserError(f"{where}: '{reference}' is no function or class")
+    return found
+
+
+def source_hash(reference: str) -> str:
+    """Fingerprint of the file behind a reference: another text of it makes another run."""
+    place = reference.rpartition(":")[0]
+    file = Path(place)
+    if not place.endswith(".py"):
+        try:
+            spec = importlib.util.find_spec(place)
+        except (ImportError, ValueError):
+            spec = None
+        file = Path(spec.origin) if spec and spec.origin else file
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+
+
+def _from_file(file: Path, where: str) -> Any:
+    if not file.is_file():
+        raise UserError(f"{where}: '{file}' does not exist; give a Python file and a name in it: file.py:fn")
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # so that it can import what lies beside it
+    name = f"skillopt_own_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pydantic look modules up by name
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,111 @@
+"""Child processes: what they get of the environment, and their end, with all that they started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt.keys import is_secret_name
+
+PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
+"""What every child gets, beside LC_… ; whatever else it needs is named by the user."""
+LONGEST_OUTPUT = 8 << 20
+"""Bytes of a child's output; one that prints more is ended."""
+_GRACE = 1.0
+"""Seconds that a child's own children may hold its output open after it has ended."""
+
+
+def few_variables(named: Iterable[str]) -> dict[str, str]:
+    """Only what is harmless, and what the user named."""
+    wanted = {*PLAIN, *named}
+    return {name: value for name, value in os.environ.items() if name in wanted or name.startswith("LC_")}
+
+
+def no_secrets(named: Iterable[str]) -> dict[str, str]:
+    """Everything but what looks like a secret, unless the user named it."""
+    wanted = set(named)
+    return {name: value for name, value in os.environ.items() if name in wanted or not is_secret_name(name)}
+
+
+def end_group(process: subprocess.Popen[bytes] | asyncio.subprocess.Process) -> None:
+    """End a child that leads its own group, and everything that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+    too_long: bool = False
+
+
+async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str, timeout: float) -> Finished:
+    """Run a command to its end, or to its time-out. Nothing that it started is left behind."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        cwd=cwd,
+        env=dict(env),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    out, err = bytearray(), bytearray()
+    readers = [
+        asyncio.create_task(_read(process, process.stdout, out)),
+        asyncio.create_task(_read(process, process.stderr, err)),
+    ]
+    feeder = asyncio.create_task(_feed(process, stdin.encode("utf-8", "replace")))
+    timed_out = False
+    try:
+        async with asyncio.timeout(timeout):
+            await process.wait()
+    except TimeoutError:
+        timed_out = True
+    finally:
+        if not timed_out and process.returncode is not None:
+            await asyncio.wait(readers, timeout=_GRACE)
+        end_group(process)
+        feeder.cancel()
+        await asyncio.wait(readers, timeout=_GRACE)
+        for reader in readers:
+            reader.cancel()
+        await process.wait()
+        process._transport.close()  # type: ignore[attr-defined]  # a stray holder of the pipe keeps it open otherwise
+    too_long = max(len(out), len(err)) > LONGEST_OUTPUT
+    return Finished(
+        code=process.returncode if process.returncode is not None else -1,
+        stdout=out[:LONGEST_OUTPUT].decode("utf-8", "replace"),
+        stderr=err[:LONGEST_OUTPUT].decode("utf-8", "replace"),
+        timed_out=timed_out,
+        too_long=too_long,
+    )
+
+
+async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None, into: bytearray) -> None:
+    assert stream is not None
+    while chunk := await stream.read(1 << 16):
+        into += chunk
+        if len(into) > LONGEST_OUTPUT:
+            end_group(process)
+            return
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
+    """The task on standard input; a child that does not read it does no harm."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()

@@ -1,0 +1,145 @@
+"""One worker process for scorers: loads one function, then scores one JSON line at a time.
+
+Started by scorer_pool.py as a script of its own and spoken to over standard input and output. It ends when its input
+does, even in the middle of a scorer that hangs, so it cannot outlive the process that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+class Item(dict):  # type: ignore[type-arg]
+    """An item's fields, as keys and as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the item '{self.get('id')}' has no field '{name}'") from None
+
+
+def load(setup: dict[str, Any]) -> Any:
+    sys.path[:] = [*(path for path in setup["path"] if path not in sys.path), *sys.path]
+    place, _, name = setup["reference"].rpartition(":")
+    if place == "built-in":
+        from skillopt.envs.scoring import SCORERS
+
+        return lambda item, output: SCORERS[name](output, item["answers"], **item["options"])
+    if place.endswith(".py"):
+        sys.path.insert(0, str(Path(place).resolve().parent))
+        spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    else:
+        module = importlib.import_module(place)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ImportError(f"'{place}' has no function '{name}'")
+    return function
+
+
+def limit_memory(megabytes: int) -> None:
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if megabytes:
+            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+
+def score(function: Any, item: dict[str, Any], output: str) -> dict[str, Any]:
+    found = function(Item(item), output)
+    if inspect.isawaitable(found):
+        found = asyncio.run(_awaited(found))
+    return as_score(found)
+
+
+async def _awaited(found: Any) -> Any:
+    return await found
+
+
+def as_score(found: Any) -> dict[str, Any]:
+    """A number, (number, feedback), a dict or a Score as plain fields; what they mean is checked on the other side."""
+    feedback = ""
+    if isinstance(found, tuple | list) and len(found) == 2:
+        found, feedback = found
+    if hasattr(found, "hard") and hasattr(found, "soft"):
+        found = {"hard": found.hard, "soft": found.soft, "feedback": getattr(found, "feedback", "") or feedback}
+    if isinstance(found, dict):
+        return {**found, "feedback": str(found.get("feedback") or feedback)}
+    return {"value": found if isinstance(found, int | float) else _number(found), "feedback": str(feedback or "")}
+
+
+def _number(found: Any) -> float:
+    """Numbers of other libraries are numbers, too; None and texts are a mistake."""
+    if found is None or isinstance(found, str):
+        raise TypeError(f"returned {found!r}; a scorer returns a number from 0 to 1, or (number, feedback)")
+    return float(found)
+
+
+def serve(commands: BinaryIO, replies: BinaryIO) -> None:
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(commands, lines), daemon=True).start()
+    setup = json.loads(lines.get())
+    try:
+        function = load(setup)
+        limit_memory(setup["memory_mb"])
+        _say(replies, {"ready": True})
+    except BaseException as error:
+        _say(replies, {"error": _told(error)})
+        return
+    while True:
+        request = json.loads(lines.get())
+        try:
+            reply = score(function, request["item"], request["output"])
+            text = json.dumps(reply)
+        except BaseException as error:  # a scorer may call sys.exit, too
+            text = json.dumps({"error": _told(error)})
+        replies.write(text.encode() + b"\n")
+        replies.flush()
+
+
+def _told(error: BaseException) -> str:
+    """The error and the user's own line that raised it."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"[:500]
+
+
+def _read(commands: BinaryIO, lines: queue.SimpleQueue[bytes]) -> None:
+    for line in commands:
+        lines.put(line)
+    os._exit(0)
+
+
+def _say(replies: BinaryIO, value: dict[str, Any]) -> None:
+    replies.write(json.dumps(value).encode() + b"\n")
+    replies.flush()
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends us when it is done
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a scorer prints does not stand between the replies
+    serve(sys.stdin.buffer, replies)
+
+
+if __name__ == "__main__":
+    main()

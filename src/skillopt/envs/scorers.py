@@ -1,0 +1,209 @@
+"""From `env.scoring` to a scorer: by name, a function of the user's own, or a judge."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from skillopt.envs import judge as judging
+from skillopt.envs.base import Item, Judge, Score, ScorerError, closed_set
+from skillopt.envs.load import is_reference, source_hash
+from skillopt.envs.scorer_pool import ScorerPool
+from skillopt.envs.scoring import SCORERS
+from skillopt.errors import UserError
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Scorer(Protocol):
+    needs_answers: bool
+    noisy: bool
+    fingerprint: str
+
+    def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]: ...
+
+    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
+        """Refuse items that can never be scored."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_scorer(scoring: str, options: Mapping[str, Any]) -> Scorer:
+    if scoring in SCORERS:
+        return NamedScorer(scoring, options)
+    if scoring == "judge":
+        return JudgeScorer(options)
+    if is_reference(scoring):
+        return OwnScorer(scoring, options)
+    known = ", ".join([*sorted(SCORERS), "judge"])
+    raise UserError(f"env.scoring: unknown '{scoring}'; known are: {known}, or a function of your own as scorer.py:fn")
+
+
+class NamedScorer:
+    """One of scoring.py. Its options stand in the config; a field of an item with the same name stands above them."""
+
+    needs_answers, noisy, fingerprint = True, False, ""
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        self._name = name
+        self._function = SCORERS[name]
+        parameters = inspect.signature(self._function).parameters.values()
+        self._takes = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        for key, value in options.items():
+            if key not in self._takes:
+                takes = ", ".join(self._takes) or "none"
+                raise UserError(f"env.scoring_options.{key}: unknown for '{name}'; it takes: {takes}")
+            self._check_type("env.scoring_options", key, value)
+        self._options = dict(options)
+        self._pool: ScorerPool | None = None
+        if name == "regex":  # a pattern may take for ever on an unlucky output
+            self._pool = ScorerPool("built-in:regex", timeout=5, memory_mb=0, workers=2)
+
+    def _check_type(self, where: str, key: str, value: Any) -> None:
+        default = self._takes[key]
+        wanted = (int, float) if isinstance(default, float) else (list, tuple, dict) if default == () else type(default)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(default, bool)):
+            kind = type(default).__name__ if default != () else "list"
+            raise UserError(f"{where}.{key}: must be a {kind}, not {value!r}")
+        allowed = {"units": ("optional", "required", "ignore"), "decimal": (".", ",")}.get(key)
+        if allowed and value not in allowed:
+            raise UserError(f"{where}.{key}: must be one of {', '.join(allowed)}, not {value!r}")
+
+    def _given(self, item: Item) -> dict[str, Any]:
+        own = {key: value for key, value in (item.model_extra or {}).items() if key in self._takes}
+        return {**self._options, **own}
+
+    def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]:
+        if self._pool is not None:
+            return self._in_pool(self._pool, item, output)
+        return self._function(output, item.answers, **self._given(item))
+
+    async def _in_pool(self, pool: ScorerPool, item: Item, output: str) -> Score:
+        return Score(**await pool.score({"answers": item.answers, "options": self._given(item)}, output))
+
+    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
+        for item in (item for items in splits.values() for item in items):
+            for key, value in self._given(item).items():
+                self._check_type(f"item '{item.id}'", key, value)
+            try:
+                self._check_answers(item)
+            except (re.error, ValueError, RecursionError) as error:
+                raise UserError(
+                    f"item '{item.id}': answers: cannot be scored with '{self._name}': {error}; correct it, or choose "
+                    "another env.scoring"
+                ) from None
+        if self._name == "choice" and "choices" not in self._options:
+            labels = closed_set(splits["train"])
+            self._options |= {"choices": labels} if labels and any(len(label) > 1 for label in labels) else {}
+
+    def _check_answers(self, item: Item) -> None:
+        for answer in item.answers:
+            if self._name == "regex":
+                re.compile(answer)
+            elif self._name == "json":
+                json.loads(answer)
+            elif self._name == "number":
+                self._function("0", [answer], **self._given(item))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
+
+class OwnOptions(BaseModel):
+    """`env.scoring_options` of a function of the user's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout: float = Field(default=10, gt=0)
+    memory_mb: int = Field(default=2048, ge=0)
+    workers: int = Field(default=4, ge=1, le=64)
+    pass_env: tuple[str, ...] = ()
+    noisy: bool = False
+    pass_at: float = Field(default=1.0, gt=0, le=1)
+
+
+class OwnScorer:
+    """`scorer.py:fn`: item and output give a score from 0 to 1, or (score, feedback), or a Score; sync or async."""
+
+    needs_answers = False
+
+    def __init__(self, reference: str, options: Mapping[str, Any]) -> None:
+        own = checked(OwnOptions, options, "env.scoring_options")
+        self.noisy = own.noisy
+        self._reference = reference
+        self._pass_at = own.pass_at
+        self.fingerprint = source_hash(reference)
+        self._pool = ScorerPool(
+            reference, timeout=own.timeout, memory_mb=own.memory_mb, workers=own.workers, pass_env=own.pass_env
+        )
+        self._pool.check("env.scoring")
+
+    async def __call__(self, item: Item, output: str) -> Score:
+        return self._read(await self._pool.score(item.model_dump(mode="json"), output))
+
+    def _read(self, found: Mapping[str, Any]) -> Score:
+        value = found.get("value")
+        fields = {"soft": value, "hard": value} if value is not None else dict(found)
+        fields.setdefault("hard", fields.get("soft"))
+        fields.setdefault("soft", fields.get("hard"))
+        hard, soft = fields["hard"], fields["soft"]
+        for number in (hard, soft):
+            if not isinstance(number, int | float) or not math.isfinite(number) or not 0 <= number <= 1:
+                raise ScorerError(f"scorer {self._reference}: returned {number!r}; a score is a number from 0 to 1")
+        return Score(hard=float(hard >= self._pass_at), soft=soft, feedback=str(found.get("feedback", ""))[:10_000])
+
+    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
+        return
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class JudgeOptions(BaseModel):
+    """`env.scoring_options` of a judge."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rubric: str = ""
+    pass_at: int = Field(default=judging.TOP, ge=1, le=judging.TOP)
+
+
+class JudgeScorer:
+    """The optimizer model grades. Only a rollout has one at hand, so that calling it without is an error."""
+
+    needs_answers, noisy = False, True
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = checked(JudgeOptions, options, "env.scoring_options")
+        self.fingerprint = json.dumps([judging.PROMPT, judging.RUBRIC])
+
+    def __call__(self, item: Item, output: str) -> Score:
+        raise ScorerError("a judge is asked in a rollout only")
+
+    async def judge(self, item: Item, output: str, ask: Judge) -> Score:
+        return await judging.judged(item, output, ask, rubric=self._options.rubric, pass_at=self._options.pass_at)
+
+    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+def checked(model: type[T], options: Mapping[str, Any], where: str) -> T:
+    """Options as their model; errors name the key."""
+    try:
+        return model.model_validate(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        known = ", ".join(model.model_fields)
+        dotted = ".".join(map(str, first["loc"]))
+        raise UserError(f"{where}.{dotted}: {first['msg']}; the options are: {known}") from None

@@ -1,0 +1,110 @@
+"""Tasks with tools: plain functions, and the loop in which the target calls them.
+
+async def run(self, item, skill, chat):
+    return await run_tools(start(skill, item.question), [Tool.of(look_up)], chat)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError, create_model
+
+from skillopt.envs.base import Chat, Episode
+from skillopt.models.base import Message
+from skillopt.skill import Skill
+
+LONGEST_RESULT = 20_000
+"""Characters of a tool's result that the target is shown; a tool that prints a book would fill the context."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A function that the target may call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON schema of its arguments, an object."""
+    run: Callable[..., Any | Awaitable[Any]]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Tool:
+        """A tool from a function: its name, its docstring, and its annotated parameters. Sync or async."""
+        signature = inspect.signature(function, eval_str=True)
+        fields: dict[str, Any] = {
+            name: (
+                Any if parameter.annotation is parameter.empty else parameter.annotation,
+                ... if parameter.default is parameter.empty else parameter.default,
+            )
+            for name, parameter in signature.parameters.items()
+        }
+        model = create_model(function.__name__, **fields)
+        schema = TypeAdapter(model).json_schema()
+        schema.pop("title", None)
+
+        async def checked(**arguments: Any) -> Any:
+            values = model.model_validate(arguments)
+            given = {name: getattr(values, name) for name in fields}
+            if inspect.iscoroutinefunction(function):
+                return await function(**given)
+            return await asyncio.to_thread(function, **given)
+
+        description = inspect.getdoc(function) or function.__name__
+        return cls(name=function.__name__, description=description, parameters=schema, run=checked)
+
+    def definition(self) -> dict[str, Any]:
+        """As the OpenAI chat protocol has it."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": function}
+
+
+def start(skill: Skill, task: str | list[dict[str, Any]]) -> list[Message]:
+    """The first messages of a rollout: the skill as the system prompt, if there is any, and the task."""
+    system: list[Message] = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
+    return [*system, {"role": "user", "content": task}]
+
+
+async def run_tools(messages: Sequence[Message], tools: Sequence[Tool], chat: Chat, *, max_turns: int = 20) -> Episode:
+    """Ask, call the tools that the reply names, tell their results, ask again; the first reply without a call ends it.
+
+    A tool that raises, arguments that do not fit and names that do not exist are told to the target as a tool's result:
+    they are its own mistakes. After `max_turns` replies the last one's text is the output.
+    """
+    talk = list(messages)
+    known = {tool.name: tool for tool in tools}
+    definitions = [tool.definition() for tool in tools]
+    text = ""
+    for _ in range(max_turns):
+        reply = await chat(talk, tools=definitions)
+        talk.append(reply.message())
+        text = reply.text
+        if not reply.tool_calls:
+            break
+        for call in reply.tool_calls:
+            result = await _called(call["function"], known)
+            talk.append({"role": "tool", "tool_call_id": call["id"], "content": result[:LONGEST_RESULT]})
+    return Episode(messages=talk, output=text)
+
+
+async def _called(function: Mapping[str, Any], known: Mapping[str, Tool]) -> str:
+    tool = known.get(function["name"])
+    if tool is None:
+        return f"error: there is no tool '{function['name']}'; there are: {', '.join(known)}"
+    try:
+        arguments = json.loads(function["arguments"] or "{}")
+        if not isinstance(arguments, dict):
+            raise ValueError("the arguments must be an object")
+        found = tool.run(**arguments)
+        value = await found if inspect.isawaitable(found) else found
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"error: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except Exception as error:  # the target is told, as any caller of a tool would be
+        return f"error: {type(error).__name__}: {error}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

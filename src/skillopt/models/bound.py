@@ -1,0 +1,127 @@
+"""The target bound to one rollout: what an env is given to do a task with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from skillopt.errors import Stopped
+from skillopt.models.base import ChatReply, ChatRequest, FatalError, Message, RefusedError, TransientError, Usage
+from skillopt.models.call import Caller
+from skillopt.run.journal import Record
+
+RETRIES = 2
+"""Of a whole rollout: an agent has retries of its own inside, and what it does may take minutes."""
+
+Work = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class UnseenModel:
+    """Stands for the model of an agent that calls it by itself: `command:…`, `agent:…`."""
+
+    deterministic = False
+
+    def __init__(self, name: str) -> None:
+        self.name = self.endpoint = name
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        raise FatalError(f"{self.name}: is no model that can be asked; name one in models.target_model")
+
+    async def close(self) -> None:
+        return
+
+
+class BoundChat:
+    """A Chat (envs/base.py) that names every call by the rollout that it is made for."""
+
+    def __init__(self, caller: Caller, *, label: str, stage: str) -> None:
+        self._caller = caller
+        self._label = label
+        self._stage = stage
+        self._turn = 0
+
+    async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
+        self._turn += 1
+        return await self._caller(
+            messages, stage=self._stage, label=f"{self._label}/{self._turn}", turn=self._turn, tools=tools
+        )
+
+    async def whole(self, identity: Sequence[Any], work: Work) -> dict[str, Any]:
+        """A rollout whose model calls we cannot see, journalled as one; see Chat.whole."""
+        caller = self._caller
+        label = "" if caller.deterministic else self._label
+        text = json.dumps(["whole rollout", caller.model.endpoint, caller.model.name, *identity, label], sort_keys=True)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        async with caller.whole_lock(key):  # a deterministic agent is not asked twice at the same time, either
+            stored = caller.journal.get(key, 1)
+            if stored is not None:
+                caller.from_journal += 1
+                return stored
+            async with caller.whole_slots:
+                result = await self._tried(work)
+            self._store(key, result)
+        return result
+
+    async def _tried(self, work: Work) -> dict[str, Any]:
+        caller, tries, before = self._caller, min(RETRIES, self._caller.hardware.max_retries) + 1, 0
+        for attempt in range(tries):
+            caller.switch.check()
+            before = before if attempt else caller.whole_done
+            self._turn = 0  # a second try asks the same again, and finds what the first was answered
+            try:
+                result = await self._counted(work)
+                caller.whole_done += 1
+                return result
+            except TransientError as error:
+                if attempt + 1 == tries and caller.whole_done - before >= 3:
+                    raise RefusedError(f"{error}; this item always fails, while others are done") from None
+                if attempt + 1 == tries:
+                    raise
+            except (FatalError, Stopped) as error:
+                caller.switch.trip(error)
+                raise
+            caller.retries += 1
+            await caller.switch.sleep(0.5 * 2.0**attempt)
+        raise AssertionError("the last failed try raises")
+
+    async def _counted(self, work: Work) -> dict[str, Any]:
+        """Where the agent's calls are its own, the rollout counts as one call of the budget."""
+        if not self._unseen:
+            return await work()
+        budget = self._caller.budget
+        reserved = budget.reserve(self._caller.role, self._caller.model.name, Usage())
+        try:
+            result = await work()
+        except BaseException:
+            budget.give_back(reserved)
+            raise
+        budget.settle(reserved, _usage(result))
+        return result
+
+    def _store(self, key: str, result: dict[str, Any]) -> None:
+        caller, usage = self._caller, _usage(result) if self._unseen else Usage()
+        caller.journal.put(
+            Record(
+                key=key,
+                attempt=1,
+                role=caller.role,
+                stage=self._stage,
+                model=caller.model.name,
+                turn=int(self._turn == 0),
+                reply=result,
+                prompt_tokens=usage.prompt,
+                completion_tokens=usage.completion,
+                calls=int(self._unseen),
+            )
+        )
+
+    @property
+    def _unseen(self) -> bool:
+        return isinstance(self._caller.model, UnseenModel)
+
+
+def _usage(result: Mapping[str, Any]) -> Usage:
+    used = result.get("usage") or {}
+    return Usage(prompt=int(used.get("prompt", 0)), completion=int(used.get("completion", 0)))

@@ -1,0 +1,1 @@
+"""What `skillopt init` writes: the files of this folder, filled in."""

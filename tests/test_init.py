@@ -1,0 +1,262 @@
+"""`skillopt init` writes a folder that trains as it stands, whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from skillopt.api import train_async
+from skillopt.cli import main
+from skillopt.config import Config
+from skillopt.envs import open_env
+from skillopt.envs.base import SPLITS, check_splits, close_env
+from skillopt.errors import UserError
+from skillopt.loop.trainer import Trainer
+from skillopt.models.base import ChatReply, ChatRequest
+from skillopt.starter import Wish, write_folder
+from support import REPO
+
+RULES = {"radiator": "oak", "heating": "oak", "water": "elm", "tap": "elm", "socket": "ash", "light": "ash"}
+
+
+class Pupil:
+    """A target that answers right once its skill names the answers' form: what the real one is taught, without it."""
+
+    name = endpoint = "pupil"
+    deterministic = True
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        system = str(request.messages[0]["content"])
+        task = str(request.messages[-1]["content"]).lower()
+        if "The possible answers are" not in system:
+            return ChatReply(text="Thank you for your message!")
+        answer = next((team for word, team in RULES.items() if word in task), "fir")
+        return ChatReply(text=f"<answer>{answer}</answer>")
+
+    async def close(self) -> None:
+        return
+
+
+def command(*arguments: str) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code in {0, None}
+
+
+def test_the_demo_trains_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command("init", "demo")
+    assert sorted(path.name for path in Path("demo").iterdir()) == [
+        "README.md", "config.yaml", "seed_skill.md", "tasks.jsonl", "tasks.split.json",
+    ]  # fmt: skip
+    config = Config.load("demo/config.yaml")
+    assert config.models.target_model == "local:qwen2.5-coder-0.5b"
+    result = asyncio.run(Trainer(config, models={"target": Pupil()}).fit())
+    assert (result.summary["initial"]["test"], result.summary["calls"]["optimizer"]) == (0, 0)
+    assert result.summary["best"]["test"] > 0.5
+    assert result.summary["calls"]["target"] <= 150
+    assert result.path.is_relative_to(Path("outputs/demo"))
+
+
+@pytest.mark.parametrize("options", [{"scorer": True}, {"scoring": "contains"}, {"target": "openai:gpt-4o-mini"}])
+def test_every_choice_gives_a_config_that_opens(tmp_path: Path, options: dict[str, Any]) -> None:
+    folder = tmp_path / "my task"
+    write_folder(folder, Wish(**options))
+    config = Config.load(folder / "config.yaml")
+    env = open_env(config)
+    check_splits(env)
+    close_env(env)
+    assert (folder / "scorer.py").exists() == bool(options.get("scorer"))
+    if "target" in options:
+        assert (config.gradient.analysts, config.evaluation.gate) == (("llm",), "paired")
+
+
+def test_the_scorer_that_it_writes_gives_feedback(tmp_path: Path) -> None:
+    write_folder(tmp_path / "t", Wish(scorer=True))
+    env: Any = open_env(Config.load(tmp_path / "t" / "config.yaml"))
+    item = next(item for item in env.items("train") if item.answers == ("oak",))
+
+    async def scores() -> list[Any]:
+        return [await env.score(item, output) for output in ("<answer>Oak</answer>", "I say oak.", "elm")]
+
+    right, half, wrong = asyncio.run(scores())
+    env.close()
+    assert (right.hard, half.soft, wrong.soft) == (1, 0.5, 0)
+    assert half.feedback == "the right answer is there, but not alone in the answer tags"
+
+
+CSV = "Prompt,Label,Topic,note\n" + "".join(
+    f'"Ticket {n}, please help",{("billing", "technical")[n % 2]},t{n % 2},x{n}\n' for n in range(16)
+)
+
+
+def test_ones_own_table_becomes_tasks_with_its_columns_found(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "mine.csv").write_text(CSV)
+    command("init", str(tmp_path / "own"), "--from", str(tmp_path / "mine.csv"))
+    told = capsys.readouterr().out
+    assert "Prompt → question, Label → answers, Topic → type" in told
+    assert "2 possible answers: billing, technical" in told
+    env = open_env(Config.load(tmp_path / "own" / "config.yaml"))
+    items = [item for split in SPLITS for item in env.items(split)]
+    assert len(items) == 16
+    first = next(item for item in items if "Ticket 0," in item.question)
+    assert (first.answers, first.type, first.model_extra) == (("billing",), "t0", {"note": "x0"})
+
+
+def test_columns_by_name_numbers_and_json_as_answers(tmp_path: Path) -> None:
+    (tmp_path / "n.jsonl").write_text(
+        "".join(json.dumps({"a": f"{n} + {n}", "b": 2 * n, "question": "?"}) + "\n" for n in range(12))
+    )
+    write_folder(tmp_path / "sums", Wish(source=tmp_path / "n.jsonl", question="a", answer="b"))
+    config = Config.load(tmp_path / "sums" / "config.yaml")
+    assert config.env.scoring == "number"
+    assert {item.question for item in open_env(config).items("train")} <= {f"{n} + {n}" for n in range(12)}
+    (tmp_path / "j.json").write_text(json.dumps([{"text": f"{n}", "output": json.dumps({"n": n})} for n in range(12)]))
+    write_folder(tmp_path / "objects", Wish(source=tmp_path / "j.json"))
+    assert Config.load(tmp_path / "objects" / "config.yaml").env.scoring == "json"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "told"),
+    [
+        ("a.csv", "x,y\n1,2\n", {}, "looks like the question; name it with --question COLUMN (there are: x, y)"),
+        ("a.csv", CSV, {"answer": "nobody"}, "--answer: "),
+        ("a.csv", "question,answer\nQ?,yes\n", {}, "split would be empty: 1 different tasks"),
+        ("a.csv", "", {}, "holds no items"),
+        ("a.txt", "Q?", {}, "items are read from .jsonl"),
+        ("a.csv", CSV, {"scoring": "bleu"}, "--scoring: unknown 'bleu'"),
+        ("a.csv", "question,answer\nR?,a\nQ?,\n", {}, "a.csv:3: answers: needs at least one answer"),
+    ],
+)
+def test_what_cannot_become_tasks_is_told_and_nothing_is_left(
+    tmp_path: Path, name: str, content: str, options: dict[str, str], told: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError) as caught:
+        write_folder(tmp_path / "own", Wish(source=tmp_path / name, **options))  # type: ignore[arg-type]
+    assert told in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_folder_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="exists already"):
+        write_folder(tmp_path / "demo", Wish())
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == ["mine.txt"]
+
+
+def test_interactive_asks_and_the_answers_stand_in_the_config(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from skillopt.cli.app import app
+
+    (tmp_path / "mine.csv").write_text(CSV)
+    answers = f"{tmp_path / 'mine.csv'}\nvllm:mine\nvllm:other\nchoice\n"
+    done = CliRunner().invoke(app, ["init", str(tmp_path / "own"), "--interactive"], input=answers)
+    assert done.exit_code == 0, done.output
+    config = Config.load(tmp_path / "own" / "config.yaml")
+    assert (config.models.target_model, config.models.optimizer_model) == ("vllm:mine", "vllm:other")
+    assert config.env.scoring == "choice"
+
+
+def test_the_templates_are_in_the_wheel(tmp_path: Path) -> None:
+    build = pytest.importorskip("hatchling.builders.wheel")
+    (built,) = build.WheelBuilder(str(REPO)).build(directory=str(tmp_path), versions=["standard"])
+    names = zipfile.ZipFile(built).namelist()
+    for name in ("demo/tasks.jsonl", "demo/config.yaml", "demo/scorer.py.txt", "env/my_env.py.txt", "env/config.yaml"):
+        assert f"skillopt/templates/{name}" in names
+
+
+# Bad data, as a user meets it
+
+
+def complaint(tmp_path: Path, file: Path) -> tuple[str, int]:
+    """The message of a real command, and the most memory that it held, in megabytes."""
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({"env": {"data": str(file), "output_root": str(tmp_path / "out")}}))
+    code = (
+        "import resource, sys\nfrom skillopt.cli import main\n"
+        "try:\n    main(sys.argv[1:])\n"
+        "finally:\n    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "plan", "--config", str(config)],
+        capture_output=True, text=True, timeout=170, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr, int(done.stdout.split()[-1])
+
+
+def test_a_line_of_200_megabytes_is_refused_without_eating_memory(tmp_path: Path) -> None:
+    file = tmp_path / "long.jsonl"
+    with file.open("wb") as stream:
+        stream.write(b'{"id": "a", "question": "Q?", "answers": ["a"]}\n{"id": "b", "question": "')
+        stream.truncate(200 << 20)  # a hole: nothing but zeros, and no line end
+    told, megabytes = complaint(tmp_path, file)
+    assert f"{file}:2: the line is longer than 16 MB; an item is one line: put line ends between items" in told
+    assert megabytes < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("t.jsonl", b'{"id": "a", "question": "caf\xe9", "answers": ["a"]}\n', ":1: not UTF-8 at byte 28; save"),
+        ("t.jsonl", b'{"id": "a", "question": 3, "answers": ["a"]}\n', ":1: question: Input should be a valid string"),
+        ("t.jsonl", b'{"id": "a", "answers": ["a"]}\n', ":1: question: Field required; an item has id, question and"),
+        ("t.jsonl", b'{"question": "Q"}\n', ":1: answers: needs at least one answer"),
+        ("t.jsonl", b'{"question": "Q", "answer": true}\n', ":1: answers: Input should be a valid tuple"),
+        (
+            "t.jsonl",
+            b'{"id": 1, "question": "Q", "answer": 1}\n{"id": 1, "question": "R", "answer": 1}\n',
+            ":1; ids must",
+        ),
+        ("t.jsonl", b"\n\n", ": holds no items"),
+        ("t.csv", b"question,answer\nQ?,a,b\n", ":2: has 3 cells where the header has 2; put cells that hold a ','"),
+        ("t.csv", b'question,answer\n"Q?,a\n', "is a double quote left open?"),
+        ("t.csv", b"prompt,answer\nQ?,a\n", ":1: the header has no column 'question' (it has: prompt, answer)"),
+        ("t.csv", b"question,question\nQ?,a\n", ":1: the column 'question' stands twice"),
+        ("t.csv", b"question,answer\nQ?,caf\xe9\n", ":2: not UTF-8 at byte 22"),
+        ("t.xml", b"<a/>", ": items are read from .jsonl"),
+    ],
+)
+def test_bad_files_are_named_by_line_field_and_fix(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        open_env(Config.parse({"env": {"data": str(file)}}))
+    assert told in str(caught.value)
+    assert str(file) in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_large_array_is_told_to_become_lines_and_a_folder_where_it_belongs(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    with file.open("wb") as stream:
+        stream.truncate(65 << 20)
+    with pytest.raises(UserError, match=r"is 65 MB in one JSON array.*save it as JSON lines"):
+        open_env(Config.parse({"env": {"data": str(file)}}))
+    with pytest.raises(UserError, match=r"is a folder; one with train/, val/ and test/ belongs in env\.split_dir"):
+        open_env(Config.parse({"env": {"data": str(tmp_path)}}))
+    with pytest.raises(UserError, match=r"is not a folder \(one file belongs in env\.data\)"):
+        open_env(Config.parse({"env": {"split_dir": str(file)}}))
+
+
+@pytest.mark.real_model
+def test_the_demo_runs_on_the_embedded_model(tmp_path: Path) -> None:
+    """The small one, on a slice: that it runs is the promise here; what the 0.5B learns stands in docs/your_data.md."""
+    write_folder(tmp_path / "demo", Wish(target="local:smollm2-135m"))
+    small = ["env.options={limit: {train: 4, val: 4, test: 4}}", "train.batch_size=4", "models.target_max_tokens=8"]
+    config = Config.load(tmp_path / "demo" / "config.yaml", [f"env.output_root={tmp_path / 'out'}", *small])
+    result = asyncio.run(train_async(config))
+    assert result.summary["status"] == "finished"
+    assert result.summary["calls"]["target"] >= 12
