@@ -168,7 +168,7 @@ def test_the_command_prints_the_steps_in_the_agreed_form(tmp_path: Path) -> None
         assert re.search(line, done.stdout, re.MULTILINE), f"{line} not in:\n{done.stdout}"
     run = only_run(tmp_path)
     assert run.report.is_file()
-    assert (run.plots / "validation_score.svg").is_file()
+    assert (run.plots / "progress.svg").is_file()
     again = skillopt("train", "--config", "configs/sim/default.yaml", f"env.output_root={tmp_path}")
     assert "already finished" in again.stdout
     assert only_run(tmp_path).root == run.root

@@ -12,7 +12,8 @@ from skillopt.report.funnel import funnel
 from skillopt.report.planned import planned_rows
 from skillopt.report.text import clipped, dollars, duration, printable, ranged, score
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~^$:@&-])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^$:@&])")
+"""Marks that mean something within a line; no text of others ever begins one."""
 
 
 def plain(value: object) -> str:
