@@ -108,6 +108,13 @@ def test_a_config_is_a_yaml_file_under_the_config_folders(ui: Ui, name: str) -> 
         ("env: {output_root: /tmp/elsewhere}", "env.output_root"),
         ("gradient: {prompts_dir: ../..}", "gradient.prompts_dir"),
         ("models: {target_model: 'local:/etc/passwd'}", "models.target_model"),
+        ("env: {data: ../outside.jsonl}", "env.data"),
+        ("env: {options: {games: /etc}}", "env.options"),
+        ("env: {command: 'rm -rf data'}", "env.command"),
+        ("env: {agent: 'os:system'}", "env.agent"),
+        ("env: {scoring: 'data/scorer.py:score'}", "env.scoring"),
+        ("env: {name: 'os:system'}", "env.name"),
+        ("trackers: {mlflow_uri: 'file:///tmp/elsewhere'}", "trackers.mlflow_uri"),
     ],
 )
 def test_a_config_that_reaches_out_of_the_folders_is_refused_at_its_field(ui: Ui, line: str, field: str) -> None:
@@ -190,3 +197,10 @@ def test_only_what_lies_under_the_folders_may_be_named(tmp_path: Path) -> None:
     assert found(train={"init_skill": "data/skill.md"}) == {}
     assert "train.init_skill" in found(train={"init_skill": "data/out.md"})
     check_allowed(Config.parse({}), settings)
+
+    own = {"scoring": "scorers.py:mine", "split_dir": "data"}
+    assert "env.scoring" in found(env=own)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "mine.yaml").write_text("env: {scoring: 'scorers.py:mine'}\n")
+    assert found(env=own) == {}, "code that a file in the config folder names may be started"
+    assert found(env=own | {"agent": "scorers.py:other"}), "and no other beside it"

@@ -14,6 +14,8 @@ from skillopt_webui.settings import Settings
 _TEXT = {".md", ".markdown", ".txt"}
 _CODE = ("env.name", "env.scoring", "env.agent", "env.command", "env.agent_options")
 """Keys by which a config can name code of the user's own."""
+_NAMES = {"env.name", "env.scoring"}
+"""Of these, names without a colon are ours, or an installed plug-in's."""
 _PLACES = ("env.split_dir", "env.data", "gradient.prompts_dir")
 
 
@@ -43,6 +45,9 @@ def problems(config: Config, settings: Settings) -> dict[str, str]:
     for dotted in ("env.options", "env.scoring_options"):
         if any(_leads_away(text, settings, roots) for text in _texts(flat.get(dotted))):
             found[dotted] = f"names a place that {outside}"
+    place = str(flat.get("trackers.mlflow_uri") or "")
+    if place and not place.startswith(("http://", "https://")):
+        found["trackers.mlflow_uri"] = "must be the address of a server (http://…) when a run is started from the page"
     code = _code(flat)
     if code and not any(_code(known.flat()) == code for known in _written(settings)):
         dotted = next(key for key in _CODE if key in code)
@@ -52,11 +57,8 @@ def problems(config: Config, settings: Settings) -> dict[str, str]:
 
 def _code(flat: Mapping[str, Any]) -> dict[str, Any]:
     """What of a config names code; empty where nothing does."""
-    own = {key: flat.get(key) for key in _CODE}
-    named = any(":" in str(own[key] or "") for key in ("env.name", "env.scoring", "env.agent"))
-    return (
-        {key: value for key, value in own.items() if value} if named or own["env.command"] or own["env.agent"] else {}
-    )
+    own = {key: value for key in _CODE if (value := flat.get(key))}
+    return {key: value for key, value in own.items() if key not in _NAMES or ":" in str(value)}
 
 
 def _written(settings: Settings) -> Iterator[Config]:

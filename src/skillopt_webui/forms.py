@@ -14,7 +14,7 @@ from skillopt.config import Config
 from skillopt.errors import UserError
 
 _ERROR = re.compile(r"^config: (?:unknown (?:key|section) ')?([a-z_]+(?:\.[A-Za-z0-9_]+)*)'?:? ?(.*)$", re.DOTALL)
-_PATH_KEYS = ("train.init_skill", "env.split_dir", "gradient.prompts_dir")
+_PATH_KEYS = ("train.init_skill", "env.split_dir", "env.data", "gradient.prompts_dir")
 
 
 def schema() -> list[dict[str, Any]]:

@@ -10,13 +10,14 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.base import SPLITS, Env, Item, check_splits
+from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env
 from skillopt.errors import SkillOptError
 from skillopt.keys import redact
 from skillopt.loop.doctor import endpoints, examine
@@ -32,13 +33,22 @@ SHOWN = 5
 
 def preview(config: Config) -> dict[str, Any]:
     """The data set: its sizes, its first items, and whether its splits overlap."""
+    with _opened(config) as env:
+        try:
+            check_splits(env)
+            overlap = ""
+        except SkillOptError as error:
+            overlap = str(error)
+        return {"name": env.name, "overlap": overlap, "splits": {split: _split(env, split) for split in SPLITS}}
+
+
+@contextmanager
+def _opened(config: Config) -> Iterator[Env]:
     env = open_env(config)
     try:
-        check_splits(env)
-        overlap = ""
-    except SkillOptError as error:
-        overlap = str(error)
-    return {"name": env.name, "overlap": overlap, "splits": {split: _split(env, split) for split in SPLITS}}
+        yield env
+    finally:
+        close_env(env)
 
 
 def _split(env: Env, split: str) -> dict[str, Any]:
@@ -62,9 +72,9 @@ def _cut(text: str) -> str:
 
 
 def plan(config: Config) -> dict[str, Any]:
-    env = open_env(config)
-    check_splits(env)
-    made = plan_run(config, env, read_initial(config.train.init_skill))
+    with _opened(config) as env:
+        check_splits(env)
+        made = plan_run(config, env, read_initial(config.train.init_skill))
     return asdict(made) | {"calls": {role: made.calls(role) for role in ROLES}}
 
 
