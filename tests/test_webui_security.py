@@ -28,6 +28,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     (result.path / "skills" / "skill_v0001.md").write_text(f"Never say {KEY}.")
     (workspace / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
     (workspace.parent / "outside.md").write_text("outside")
+    (workspace / "outputs" / ".webui" / "launches").mkdir(parents=True)
     (workspace / "outputs" / "sim" / "link").symlink_to(workspace.parent)
     with serving(workspace) as running:
         yield running

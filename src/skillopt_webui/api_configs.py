@@ -31,12 +31,13 @@ async def list_configs(request: web.Request) -> web.Response:
     settings = request.app[STATE].settings
     files = [shown(settings, path) for path in await asyncio.to_thread(lambda: list(config_files(settings)))]
     folders = [str(path) for path in settings.configs]
-    return answer(request, {"files": files, "folders": folders, "sections": forms.schema()})
+    found = {"files": files, "folders": folders, "templates": list(forms.TEMPLATES), "sections": forms.schema()}
+    return answer(request, found)
 
 
 @routes.post("/api/configs/load")
 async def load(request: web.Request) -> web.Response:
-    """A config file's text, or that of a run; and all that the form needs of it."""
+    """The text of a config file, a run or a template; and all that the form needs of it."""
     settings, given = request.app[STATE].settings, await body(request)
     if name := text(given, "run"):
         path = find_run(settings, name).config_yaml
@@ -45,7 +46,7 @@ async def load(request: web.Request) -> web.Response:
         if path.suffix not in {".yaml", ".yml"}:
             raise UserError(f"{name}: is not a YAML file")
     else:
-        return answer(request, _checked(settings, ""))
+        return answer(request, _checked(settings, forms.TEMPLATES.get(text(given, "template"), "")))
     return answer(request, _checked(settings, await asyncio.to_thread(forms.load, path, settings.workspace)))
 
 

@@ -16,7 +16,6 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt_webui import insight, launch, view
 from skillopt_webui.answers import answer, body, number, text
-from skillopt_webui.files import load
 from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.state import STATE
 from skillopt_webui.stream import stream as stream_events
@@ -177,10 +176,3 @@ async def for_comparison(request: web.Request) -> web.Response:
     found = await asyncio.to_thread(view.overview, run)
     kept = {key: found[key] for key in ("summary", "config", "steps", "versions")}
     return answer(request, kept | {"best": read_text(run.best_skill) if run.best_skill.exists() else ""})
-
-
-@routes.get(RUN + "/evaluations")
-async def evaluations(request: web.Request) -> web.Response:
-    run = _run(request)
-    found = {path.stem: load(path) for path in sorted(run.evaluations.glob("*.json"))}
-    return answer(request, {name: {k: v for k, v in row.items() if k != "items"} for name, row in found.items()})

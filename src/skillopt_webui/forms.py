@@ -16,6 +16,21 @@ from skillopt.errors import UserError
 _ERROR = re.compile(r"^config: (?:unknown (?:key|section) ')?([a-z_]+(?:\.[A-Za-z0-9_]+)*)'?:? ?(.*)$", re.DOTALL)
 _PATH_KEYS = ("train.init_skill", "env.split_dir", "env.data", "gradient.prompts_dir")
 
+TEMPLATES = {
+    "the simulated world": """\
+train: {batch_size: 12}
+models: {target_model: 'sim:world', optimizer_model: 'sim:world?duds=0.35'}
+env: {name: sim, options: {rules: 20, train: 48, val: 40, test: 60}}
+""",
+    "questions with answers, one file": """\
+train: {num_epochs: 2, batch_size: 20}
+models: {target_model: 'openai:gpt-4o-mini', optimizer_model: 'openai:gpt-4o'}
+env: {name: qa, benchmark: my-tasks, data: data/tasks.jsonl}
+budget: {max_usd: 2}
+""",
+}
+"""For a folder without configs; the first needs neither a key nor data."""
+
 
 def schema() -> list[dict[str, Any]]:
     """Sections with their fields: what each means, its kind, its default and its range."""

@@ -10,7 +10,8 @@ from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
 from skillopt_webui.settings import Settings
 
-_NAME = re.compile(r"[^/\\\x00-\x1f]{1,255}\Z")
+_NAME = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,254}\Z")
+"""One folder's name; what begins with a dot is not for the page."""
 
 
 class NotThereError(UserError):
@@ -23,7 +24,7 @@ def find_run(settings: Settings, run_id: str) -> RunDirectory:
     if len(parts) != 3 or not parts[0].isdecimal() or int(parts[0]) >= len(settings.outputs):
         raise NotThereError(f"no run '{run_id}'")
     root = settings.outputs[int(parts[0])]
-    if not all(_NAME.match(part) and part not in {".", ".."} for part in parts[1:]):
+    if not all(_NAME.match(part) for part in parts[1:]):
         raise NotThereError(f"no run '{run_id}'")
     folder = root / parts[1] / parts[2]
     if not folder.is_dir() or not inside(folder, [root]):

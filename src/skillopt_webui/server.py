@@ -41,11 +41,6 @@ async def static(request: web.Request) -> web.Response:
     return _file(request.match_info["path"])
 
 
-@routes.get("/favicon.ico")
-async def icon(request: web.Request) -> web.Response:
-    return _file("icon.svg")
-
-
 @routes.get("/api/session")
 async def session(request: web.Request) -> web.Response:
     settings = request.app[STATE].settings

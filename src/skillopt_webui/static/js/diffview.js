@@ -1,5 +1,5 @@
 // Two texts side by side, with what changed inside a line marked; long equal parts are folded.
-import { h, put } from "./dom.js";
+import { h } from "./dom.js";
 
 const CONTEXT = 3;
 
@@ -14,27 +14,46 @@ export function sideBySide(blocks) {
 }
 
 function cell(kind, number, mark, content, side) {
-  return h("div", { class: `${kind} ${side}` }, h("span", { class: "no" }, number ?? ""), h("span", { class: "dim" }, mark), h("span", {}, content));
+  return h(
+    "div",
+    { class: `${kind} ${side}` },
+    h("span", { class: "no" }, number ?? ""),
+    h("span", { class: "dim" }, mark),
+    h("span", {}, content),
+  );
 }
 
-function pair(text, a, b) { return [cell("same", a, "", text, "a"), cell("same", b, "", text, "b")]; }
+function pair(text, a, b) {
+  return [cell("same", a, "", text, "a"), cell("same", b, "", text, "b")];
+}
 
 function equal(box, block, first, last) {
   const lines = block.a.map((text, i) => pair(text, block.a_line + i, block.b_line + i));
-  const head = first ? 0 : CONTEXT, tail = last ? 0 : CONTEXT;
-  if (lines.length <= head + tail + 2) { box.append(...lines.flat()); return; }
+  const head = first ? 0 : CONTEXT,
+    tail = last ? 0 : CONTEXT;
+  if (lines.length <= head + tail + 2) {
+    box.append(...lines.flat());
+    return;
+  }
   const hidden = lines.slice(head, lines.length - tail);
-  const fold = h("button", { class: "fold", onclick: () => fold.replaceWith(...hidden.flat()) }, `${hidden.length} equal lines`);
+  const fold = h(
+    "button",
+    { class: "fold", onclick: () => fold.replaceWith(...hidden.flat()) },
+    `${hidden.length} equal lines`,
+  );
   box.append(...lines.slice(0, head).flat(), fold, ...lines.slice(lines.length - tail).flat());
 }
 
 function changed(box, block) {
   const rows = Math.max(block.a.length, block.b.length);
   for (let i = 0; i < rows; i += 1) {
-    const left = block.a[i], right = block.b[i];
+    const left = block.a[i],
+      right = block.b[i];
     const [was, is] = left !== undefined && right !== undefined ? inside(left, right) : [left, right];
-    box.append(left === undefined ? cell("gone", null, "", "", "a") : cell("del", block.a_line + i, "−", was, "a"),
-      right === undefined ? cell("gone", null, "", "", "b") : cell("add", block.b_line + i, "+", is, "b"));
+    box.append(
+      left === undefined ? cell("gone", null, "", "", "a") : cell("del", block.a_line + i, "−", was, "a"),
+      right === undefined ? cell("gone", null, "", "", "b") : cell("add", block.b_line + i, "+", is, "b"),
+    );
   }
 }
 
@@ -45,6 +64,10 @@ function inside(a, b) {
   let end = 0;
   while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
   if (start + end < 4) return [a, b];
-  const cut = (text) => [text.slice(0, start), h("mark", {}, text.slice(start, text.length - end)), text.slice(text.length - end)];
+  const cut = (text) => [
+    text.slice(0, start),
+    h("mark", {}, text.slice(start, text.length - end)),
+    text.slice(text.length - end),
+  ];
   return [cut(a), cut(b)];
 }

@@ -4,7 +4,9 @@ const HIDDEN = /[^\P{C}\n\t]/gu;
 
 // Control characters, escapes and direction marks made visible, as on the terminal.
 export function visible(text) {
-  return String(text).replaceAll("\r\n", "\n").replace(HIDDEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+  return String(text)
+    .replaceAll("\r\n", "\n")
+    .replace(HIDDEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
 export function h(tag, props, ...children) {
@@ -20,7 +22,8 @@ function fill(node, props, children) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "style") for (const [key, v] of Object.entries(value)) node.style.setProperty(key, v);
-    else if (name === "value" || name === "checked" || name === "indeterminate" || name === "disabled") node[name] = value;
+    else if (name === "value" || name === "checked" || name === "indeterminate" || name === "disabled")
+      node[name] = value;
     else if (name === "data") Object.assign(node.dataset, value);
     else node.setAttribute(name, value === true ? "" : visible(value));
   }
@@ -53,8 +56,11 @@ export function longText(text, props = {}) {
   const whole = String(text ?? "");
   const box = h("div", { ...props, class: `text ${props.class || ""}` });
   if (whole.length <= LONG) return add(box, [whole]);
-  const more = h("button", { class: "plain", onclick: () => put(box, whole.slice(0, 2_000_000)) },
-    `Show all ${whole.length.toLocaleString("en")} characters`);
+  const more = h(
+    "button",
+    { class: "plain", onclick: () => put(box, whole.slice(0, 2_000_000)) },
+    `Show all ${whole.length.toLocaleString("en")} characters`,
+  );
   return add(box, [whole.slice(0, LONG / 2), "\n… ", more, " …\n", whole.slice(-LONG / 4)]);
 }
 
@@ -73,17 +79,32 @@ export function say(text, bad = false) {
 }
 
 export function tag(text, kind = text) {
-  return h("span", { class: `tag ${String(kind).split(" ")[0]}` },
-    kind === "live" && h("span", { class: "dot pulse" }), text);
+  return h(
+    "span",
+    { class: `tag ${String(kind).split(" ")[0]}` },
+    kind === "live" && h("span", { class: "dot pulse" }),
+    text,
+  );
 }
 
 export function segment(options, chosen, onpick, label) {
   const box = h("div", { class: "seg", role: "group", "aria-label": label });
   for (const [value, text] of options) {
-    box.append(h("button", { type: "button", "aria-pressed": String(value === chosen), "data-key": `seg-${label}-${value}`, onclick: () => {
-      for (const other of box.children) other.setAttribute("aria-pressed", String(other.textContent === text));
-      onpick(value);
-    } }, text));
+    box.append(
+      h(
+        "button",
+        {
+          type: "button",
+          "aria-pressed": String(value === chosen),
+          "data-key": `seg-${label}-${value}`,
+          onclick: () => {
+            for (const other of box.children) other.setAttribute("aria-pressed", String(other.textContent === text));
+            onpick(value);
+          },
+        },
+        text,
+      ),
+    );
   }
   return box;
 }
@@ -92,12 +113,22 @@ export function dialog(kind, title, content, { foot, onclose } = {}) {
   const box = h("dialog", { class: kind, "aria-label": title });
   const close = () => box.close();
   add(box, [
-    h("div", { class: "title" }, h("h2", { class: "grow" }, title), h("button", { class: "icon", "aria-label": "Close", onclick: close }, "✕")),
+    h(
+      "div",
+      { class: "title" },
+      h("h2", { class: "grow" }, title),
+      h("button", { class: "icon", "aria-label": "Close", onclick: close }, "✕"),
+    ),
     h("div", { class: "inside" }, content),
     foot && h("div", { class: "foot" }, foot(close)),
   ]);
-  box.addEventListener("click", (event) => { if (event.target === box) close(); });
-  box.addEventListener("close", () => { box.remove(); onclose?.(); });
+  box.addEventListener("click", (event) => {
+    if (event.target === box) close();
+  });
+  box.addEventListener("close", () => {
+    box.remove();
+    onclose?.();
+  });
   document.body.append(box);
   box.showModal();
   return box;

@@ -31,12 +31,18 @@ export function range(pair, format = whole) {
   return pair[0] === pair[1] ? format(pair[0]) : `${format(pair[0])} – ${format(pair[1])}`;
 }
 
-export const verdictMark = { accept: "✓ accepted", reject: "✗ rejected", indecisive: "? indecisive", skipped: "– no edits" };
+export const verdictMark = {
+  accept: "✓ accepted",
+  reject: "✗ rejected",
+  indecisive: "? indecisive",
+  skipped: "– no edits",
+};
 
 // The gate's decision in words.
 export function gateLine(e) {
   if (e.decision === "skipped") return "No edit applies, so there was nothing to decide.";
-  if (e.after === null) return `At most ${score(e.at_most)} could be reached, not ${e.rule === "strict" ? "more than" : "at least"} ${score(e.before)}: stopped after ${e.measured} of ${e.items} items.`;
+  if (e.after === null)
+    return `At most ${score(e.at_most)} could be reached, not ${e.rule === "strict" ? "more than" : "at least"} ${score(e.before)}: stopped after ${e.measured} of ${e.items} items.`;
   const sign = e.after > e.before ? ">" : e.after === e.before ? "=" : "<";
   const fresh = e.repeats ? ` ${e.repeats} rounds of fresh samples where they differ, p = ${e.p?.toFixed(3)}.` : "";
   return `Validation ${score(e.after)} ${sign} ${score(e.before)} on ${e.measured} of ${e.items} items.${fresh}${e.reason ? ` ${e.reason}` : ""}`;
@@ -46,22 +52,43 @@ export function gateLine(e) {
 export function eventLine(e) {
   const at = e.step ? `Step ${e.step}: ` : "";
   switch (e.kind) {
-    case "run_started": return e.finished ? "Already finished" : e.resumed ? `Resumed after step ${e.done} of ${e.steps}` : `Began: ${e.steps} steps in ${e.epochs} epochs`;
-    case "evaluation_started": return `Measuring the ${e.name.replace("_", " ")} skill on ${e.items} ${e.split} items`;
-    case "evaluation_finished": return `The ${e.name.replace("_", " ")} skill: ${e.split} ${score(e.score)}`;
-    case "rollout_started": return `${at}rollout of ${e.items} items`;
-    case "reflect_started": return `${at}batch score ${score(e.score)}, reflecting`;
-    case "reflected": return `${at}${e.edits} edits proposed`;
-    case "selected": return `${at}${e.edits} selected at rate ${e.rate.toFixed(1)}${e.conflicts ? `, ${e.conflicts} in conflict` : ""}`;
-    case "gate_decided": return `${at}${verdictMark[e.decision]}. ${gateLine(e)}`;
-    case "slow_update_started": return `Epoch ${e.epoch}: slow update, version ${e.before} against ${e.after}`;
-    case "slow_update_finished": return `Epoch ${e.epoch}: slow update ${e.gate.decision === "accept" ? "accepted" : e.gate.decision === "skipped" ? `without guidance (${e.lost || "unchanged"})` : "rejected"}`;
-    case "meta_skill_finished": return `Epoch ${e.epoch}: ${e.lost ? `no new notes (${e.lost})` : "meta skill written"}`;
-    case "retrying": return `${e.lost} of ${e.items} items could not be measured (${e.error}); trying again`;
-    case "advice": return e.checks.length ? e.checks.map((c) => `${c.name}: ${c.says}`).join("; ") : null;
-    case "stopping": return `Stopping; ${e.in_flight} calls in flight are kept`;
-    case "run_stopped": return `Stopped: ${e.reason}`;
-    case "run_finished": return "Finished";
-    default: return null;
+    case "run_started":
+      return e.finished
+        ? "Already finished"
+        : e.resumed
+          ? `Resumed after step ${e.done} of ${e.steps}`
+          : `Began: ${e.steps} steps in ${e.epochs} epochs`;
+    case "evaluation_started":
+      return `Measuring the ${e.name.replace("_", " ")} skill on ${e.items} ${e.split} items`;
+    case "evaluation_finished":
+      return `The ${e.name.replace("_", " ")} skill: ${e.split} ${score(e.score)}`;
+    case "rollout_started":
+      return `${at}rollout of ${e.items} items`;
+    case "reflect_started":
+      return `${at}batch score ${score(e.score)}, reflecting`;
+    case "reflected":
+      return `${at}${e.edits} edits proposed`;
+    case "selected":
+      return `${at}${e.edits} selected at rate ${e.rate.toFixed(1)}${e.conflicts ? `, ${e.conflicts} in conflict` : ""}`;
+    case "gate_decided":
+      return `${at}${verdictMark[e.decision]}. ${gateLine(e)}`;
+    case "slow_update_started":
+      return `Epoch ${e.epoch}: slow update, version ${e.before} against ${e.after}`;
+    case "slow_update_finished":
+      return `Epoch ${e.epoch}: slow update ${e.gate.decision === "accept" ? "accepted" : e.gate.decision === "skipped" ? `without guidance (${e.lost || "unchanged"})` : "rejected"}`;
+    case "meta_skill_finished":
+      return `Epoch ${e.epoch}: ${e.lost ? `no new notes (${e.lost})` : "meta skill written"}`;
+    case "retrying":
+      return `${e.lost} of ${e.items} items could not be measured (${e.error}); trying again`;
+    case "advice":
+      return e.checks.length ? e.checks.map((c) => `${c.name}: ${c.says}`).join("; ") : null;
+    case "stopping":
+      return `Stopping; ${e.in_flight} calls in flight are kept`;
+    case "run_stopped":
+      return `Stopped: ${e.reason}`;
+    case "run_finished":
+      return "Finished";
+    default:
+      return null;
   }
 }

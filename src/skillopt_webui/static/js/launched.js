@@ -1,7 +1,10 @@
 // Waiting for a started command: until its run is there, or it has failed and says why.
 import { get } from "./api.js";
 
-const pause = (ms) => new Promise((done) => { setTimeout(done, ms); });
+const pause = (ms) =>
+  new Promise((done) => {
+    setTimeout(done, ms);
+  });
 
 export async function waitForLaunch(launch, { ended = false, onstatus, signal } = {}) {
   let status = launch;
@@ -23,5 +26,8 @@ export function lastWords(status) {
   const lines = status.log.trim().split("\n").filter(Boolean);
   const from = lines.findLastIndex((line) => /^(error|stopped):/.test(line));
   const words = (from >= 0 ? lines.slice(from) : lines.slice(-6)).join("\n");
-  return words.replace(/^error: /, "") || (status.state === "killed" ? "Its process was ended from outside." : `It ended with code ${status.code}.`);
+  return (
+    words.replace(/^error: /, "") ||
+    (status.state === "killed" ? "Its process was ended from outside." : `It ended with code ${status.code}.`)
+  );
 }

@@ -25,8 +25,14 @@ export async function openTrajectory(run, query, around = []) {
     show(query.id ? { id: around[place] } : { ...query, item: around[place] });
   };
   if (around.length > 1) {
-    title.after(h("span", { class: "row" }, h("button", { class: "icon", "aria-label": "Previous", onclick: () => step(-1) }, "←"),
-      h("button", { class: "icon", "aria-label": "Next", onclick: () => step(1) }, "→")));
+    title.after(
+      h(
+        "span",
+        { class: "row" },
+        h("button", { class: "icon", "aria-label": "Previous", onclick: () => step(-1) }, "←"),
+        h("button", { class: "icon", "aria-label": "Next", onclick: () => step(1) }, "→"),
+      ),
+    );
   }
   box.addEventListener("keydown", (event) => {
     if (event.target.closest("input, textarea")) return;
@@ -37,29 +43,90 @@ export async function openTrajectory(run, query, around = []) {
 }
 
 function content(run, t) {
-  const head = [h("div", { class: "row" }, outcome(t.score), t.type && tag(t.type, "grey"),
-    h("span", { class: "dim" }, "item "), h("code", {}, t.item_id),
-    t.version !== null && t.version !== undefined && h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `skill v${t.version}`))];
-  if (!t.score) return [...head, h("div", { class: "error" }, h("b", {}, t.refused ? "The endpoint refuses this item. " : "No answer came. "), t.error)];
+  const head = [
+    h(
+      "div",
+      { class: "row" },
+      outcome(t.score),
+      t.type && tag(t.type, "grey"),
+      h("span", { class: "dim" }, "item "),
+      h("code", {}, t.item_id),
+      t.version !== null &&
+        t.version !== undefined &&
+        h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `skill v${t.version}`),
+    ),
+  ];
+  if (!t.score)
+    return [
+      ...head,
+      h(
+        "div",
+        { class: "error" },
+        h("b", {}, t.refused ? "The endpoint refuses this item. " : "No answer came. "),
+        t.error,
+      ),
+    ];
   if (t.score.feedback) head.push(h("div", { class: "note" }, h("b", {}, "Feedback: "), longText(t.score.feedback)));
-  if (t.answers?.length) head.push(h("div", {}, h("b", {}, "Right would be: "), t.answers.map((a, i) => [i ? " or " : "", h("code", {}, a.slice(0, 500))])));
+  if (t.answers?.length)
+    head.push(
+      h(
+        "div",
+        {},
+        h("b", {}, "Right would be: "),
+        t.answers.map((a, i) => [i ? " or " : "", h("code", {}, a.slice(0, 500))]),
+      ),
+    );
   const messages = (t.messages || []).map((m) => message(run, m, t));
-  return [...head, ...messages, h("section", { class: "say" }, h("header", {}, h("span", {}, "Scored output")), longText(t.output))];
+  return [
+    ...head,
+    ...messages,
+    h("section", { class: "say" }, h("header", {}, h("span", {}, "Scored output")), longText(t.output)),
+  ];
 }
 
 export function outcome(s) {
   if (!s) return tag("no score", "warn");
-  return h("span", { class: "row" }, s.hard >= 1 ? tag("✓ solved", "good") : tag("✗ failed", "bad"), h("span", { class: "dim num" }, `soft ${score(s.soft)}`));
+  return h(
+    "span",
+    { class: "row" },
+    s.hard >= 1 ? tag("✓ solved", "good") : tag("✗ failed", "bad"),
+    h("span", { class: "dim num" }, `soft ${score(s.soft)}`),
+  );
 }
 
 function message(run, m, t) {
   if (m.skill) {
-    return h("section", { class: "say system" }, h("header", {}, h("span", {}, "system: the skill"),
-      t.version !== null && t.version !== undefined && h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `open version ${t.version}`)),
-      h("div", { class: "text dim" }, t.version === null || t.version === undefined ? `A candidate that did not become a version (${m.skill.slice(0, 12)}).` : `Version ${t.version} of the skill (${m.skill.slice(0, 12)}).`));
+    return h(
+      "section",
+      { class: "say system" },
+      h(
+        "header",
+        {},
+        h("span", {}, "system: the skill"),
+        t.version !== null &&
+          t.version !== undefined &&
+          h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `open version ${t.version}`),
+      ),
+      h(
+        "div",
+        { class: "text dim" },
+        t.version === null || t.version === undefined
+          ? `A candidate that did not become a version (${m.skill.slice(0, 12)}).`
+          : `Version ${t.version} of the skill (${m.skill.slice(0, 12)}).`,
+      ),
+    );
   }
   const text = typeof m.content === "string" ? m.content : JSON.stringify(m.content ?? m, null, 2);
   const calls = m.tool_calls ? `\n${JSON.stringify(m.tool_calls, null, 2)}` : "";
-  return h("section", { class: `say ${["assistant", "user", "system", "tool"].includes(m.role) ? m.role : ""}` },
-    h("header", {}, h("span", {}, m.role || "message"), h("span", { class: "num" }, `${text.length.toLocaleString("en")} characters`)), longText(text + calls));
+  return h(
+    "section",
+    { class: `say ${["assistant", "user", "system", "tool"].includes(m.role) ? m.role : ""}` },
+    h(
+      "header",
+      {},
+      h("span", {}, m.role || "message"),
+      h("span", { class: "num" }, `${text.length.toLocaleString("en")} characters`),
+    ),
+    longText(text + calls),
+  );
 }

@@ -4,7 +4,10 @@ import { h } from "./dom.js";
 // scroller: the element that scrolls, or null for the window; make(row, index) returns a positioned element.
 export function virtualList({ height, make, scroller = null, onshown, signal }) {
   const box = h("div", { class: "virtual" });
-  let rows = [], shown = new Map(), version = 0, tall = height();
+  let rows = [],
+    shown = new Map(),
+    version = 0,
+    tall = height();
 
   function draw() {
     const view = scroller ? scroller.getBoundingClientRect() : { top: 0, bottom: window.innerHeight };
@@ -13,7 +16,10 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
     const last = Math.min(rows.length, Math.ceil((view.bottom - top) / tall) + 6);
     const held = document.activeElement;
     for (const [index, node] of shown) {
-      if ((index < first || index >= last) && node !== held) { node.remove(); shown.delete(index); }
+      if ((index < first || index >= last) && node !== held) {
+        node.remove();
+        shown.delete(index);
+      }
     }
     for (let index = first; index < last; index += 1) {
       if (shown.has(index)) continue;
@@ -27,7 +33,8 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
   }
 
   function fresh() {
-    const held = document.activeElement, key = box.contains(held) ? held.dataset.key : null;
+    const held = document.activeElement,
+      key = box.contains(held) ? held.dataset.key : null;
     box.replaceChildren();
     shown = new Map();
     tall = height();
@@ -37,24 +44,51 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
   }
 
   let asked = false;
-  const later = () => { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; draw(); }); } };
+  const later = () => {
+    if (!asked) {
+      asked = true;
+      requestAnimationFrame(() => {
+        asked = false;
+        draw();
+      });
+    }
+  };
   (scroller || window).addEventListener("scroll", later, { passive: true, signal });
-  window.addEventListener("resize", () => { if (height() !== tall) fresh(); else later(); }, { signal });
+  window.addEventListener(
+    "resize",
+    () => {
+      if (height() !== tall) fresh();
+      else later();
+    },
+    { signal },
+  );
 
   return {
     node: box,
-    set(next) { rows = next; version += 1; fresh(); },
+    set(next) {
+      rows = next;
+      version += 1;
+      fresh();
+    },
     redraw: fresh,
     focus(index) {
       const wanted = Math.min(rows.length - 1, Math.max(0, index));
       if (wanted < 0) return;
-      if (scroller) { if (wanted * tall < scroller.scrollTop || (wanted + 1) * tall > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = wanted * tall - scroller.clientHeight / 2; } else {
+      if (scroller) {
+        if (wanted * tall < scroller.scrollTop || (wanted + 1) * tall > scroller.scrollTop + scroller.clientHeight)
+          scroller.scrollTop = wanted * tall - scroller.clientHeight / 2;
+      } else {
         const y = box.getBoundingClientRect().top + window.scrollY + wanted * tall;
-        if (y < window.scrollY + 110 || y + tall > window.scrollY + window.innerHeight - 20) window.scrollTo(0, y - window.innerHeight / 2);
+        if (y < window.scrollY + 110 || y + tall > window.scrollY + window.innerHeight - 20)
+          window.scrollTo(0, y - window.innerHeight / 2);
       }
       draw();
       shown.get(wanted)?.focus({ preventScroll: true });
     },
-    index: () => { const held = document.activeElement; for (const [index, node] of shown) if (node === held) return index; return -1; },
+    index: () => {
+      const held = document.activeElement;
+      for (const [index, node] of shown) if (node === held) return index;
+      return -1;
+    },
   };
 }
