@@ -147,7 +147,8 @@ class ModelsConfig(Section):
 
 class EnvConfig(Section):
     name: str = "qa"
-    """The tasks' kind: qa (questions with answers), sim (the simulated world), a plug-in's name, or `module:Class`."""
+    """The tasks' kind: qa (questions with answers), sim (the simulated world), a benchmark (docs/benchmarks.md), a
+    plug-in's name, or `module:Class`."""
     benchmark: str = ""
     """The folder of its runs below output_root; empty for the env's name."""
     split_dir: str = ""

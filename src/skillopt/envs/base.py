@@ -127,6 +127,8 @@ class Env(Protocol):
 
     - `patterns`, {name: what it means}: its own names for causes of failure, which analysts are told;
     - `baseline(item) -> str`: the output of doing nothing, where that is not the empty text (a file left as it was);
+    - `warnings`, texts: what it finds suspicious in its data, for `skillopt doctor`;
+    - `turns`: the most model calls that one task may take, for `skillopt plan`;
     - `noisy = True`: the same output may get another score (a judge); such runs need the paired gate;
     - `judge(item, output, ask) -> Score` (async) in place of `score`: `ask` is the optimizer model, journalled;
     - `fingerprint`: what besides items and config changes results (the text of a scorer's file);

@@ -77,6 +77,7 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
         *_rates(config),
         _output(config),
         _budget(config, plan),
+        *_warnings(env),
     ]
 
 
@@ -101,6 +102,14 @@ def _splits(config: Config, env: Env) -> Check:
         fix = "more val items let the gate see smaller improvements"
         return Check(name="splits", status="warn", says=says, fix=fix)
     return passed("splits", says)
+
+
+def _warnings(env: Env) -> Iterator[Check]:
+    """What the env itself finds suspicious in its data, such as a label that its place or length gives away."""
+    for says in getattr(env, "warnings", ()):
+        yield Check(
+            name="data", status="warn", says=says, fix="hold the score against the baselines; see docs/benchmarks.md"
+        )
 
 
 def _initial(config: Config, skill: Skill) -> Check:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from skillopt import prompts
@@ -30,6 +30,8 @@ EDIT_TOKENS = 40
 """An edit's length, for the estimate of how the skill grows."""
 REPLY_TOKENS = {"target": 256, "optimizer": 1500}
 """A long reply, for the estimate; a model that is told to think may use all that it may."""
+TURN_TOKENS = 60
+"""What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
 """What one call takes where nobody says better."""
 _SAMPLE = 100
@@ -80,7 +82,7 @@ def plan_run(config: Config, env: Env, skill: Skill, *, call_seconds: Mapping[st
     task = _mean(_item_tokens(env))
     batches = [len(step.items) for step in steps]
     lines = (
-        *_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)),
+        *_over_turns(_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)), env),
         *_optimizer_lines(config, batches, task, skill_tokens),
     )
     lines = (*lines, *_judge_lines(config, lines, task))
@@ -119,6 +121,15 @@ def _target_lines(config: Config, sizes: dict[str, int], batches: list[int], pro
         ("slow_update", (0, later * compared), later),
     ):
         yield Line(role="target", stage=stage, calls=calls, phases=phases, prompt=prompt)
+
+
+def _over_turns(lines: Iterable[Line], env: Env) -> Iterable[Line]:
+    """A task of many turns may take that many calls, each with what was said before."""
+    turns = int(getattr(env, "turns", 1))
+    for line in lines:
+        low, high = line.prompt
+        prompt = (low, high + TURN_TOKENS * (turns - 1))
+        yield replace(line, calls=(line.calls[0], line.calls[1] * turns), phases=line.phases * turns, prompt=prompt)
 
 
 def _gate_calls(config: Config, items: int, known: bool) -> int:
