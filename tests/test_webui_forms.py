@@ -8,7 +8,9 @@ import pytest
 
 from skillopt.config import Config
 from skillopt_webui import forms
-from support import REPO, SIM
+from skillopt_webui.allowed import problems
+from skillopt_webui.settings import make_settings
+from support import REPO
 
 
 def test_every_key_has_a_field_with_its_documentation_default_and_kind() -> None:
@@ -87,8 +89,9 @@ def test_yaml_that_cannot_be_read_is_told_and_stays_as_it_is(text: str) -> None:
     assert not checked["valid"]
 
 
-def test_a_config_file_and_its_text_on_the_page_are_the_same_config(tmp_path: Path) -> None:
-    for path in (SIM, REPO / "configs" / "searchqa" / "default.yaml"):
-        ours, loaded = forms.parse(forms.load(path, REPO)), Config.load(path)
-        assert ours.identity() == loaded.identity()
-        assert (REPO / ours.train.init_skill).resolve() == Path(loaded.train.init_skill).resolve()
+@pytest.mark.parametrize("path", sorted((REPO / "configs").rglob("*.yaml")), ids=lambda path: path.parent.name)
+def test_a_config_file_and_its_text_on_the_page_are_the_same_config_and_may_be_started(path: Path) -> None:
+    ours, loaded = forms.parse(forms.load(path, REPO)), Config.load(path)
+    assert ours.identity() == loaded.identity()
+    assert (REPO / ours.train.init_skill).resolve() == Path(loaded.train.init_skill or REPO).resolve()
+    assert problems(ours, make_settings(workspace=REPO)) == {}

@@ -116,8 +116,8 @@ function message(run, m, t) {
       ),
     );
   }
-  const text = typeof m.content === "string" ? m.content : JSON.stringify(m.content ?? m, null, 2);
-  const calls = m.tool_calls ? `\n${JSON.stringify(m.tool_calls, null, 2)}` : "";
+  const parts = Array.isArray(m.content) ? m.content : [{ type: "text", text: m.content ?? "" }];
+  const size = parts.reduce((sum, part) => sum + (typeof part.text === "string" ? part.text.length : 0), 0);
   return h(
     "section",
     { class: `say ${["assistant", "user", "system", "tool"].includes(m.role) ? m.role : ""}` },
@@ -125,8 +125,18 @@ function message(run, m, t) {
       "header",
       {},
       h("span", {}, m.role || "message"),
-      h("span", { class: "num" }, `${text.length.toLocaleString("en")} characters`),
+      h("span", { class: "num" }, `${size.toLocaleString("en")} characters`),
     ),
-    longText(text + calls),
+    parts.map(shown),
+    m.tool_calls && longText(JSON.stringify(m.tool_calls, null, 2), { class: "dim" }),
   );
+}
+
+// A part of a message: text, a picture that stands in the message itself, or whatever else there is, as text.
+function shown(part) {
+  if (typeof part.text === "string") return longText(part.text);
+  const url = part.image_url?.url;
+  if (typeof url === "string" && /^data:image\/(png|jpeg|gif|webp);base64,/.test(url))
+    return h("img", { src: url, alt: "picture of the task" });
+  return longText(JSON.stringify(part, null, 2));
 }
