@@ -133,3 +133,22 @@ export function dialog(kind, title, content, { foot, onclose } = {}) {
   box.showModal();
   return box;
 }
+
+let pressed = false,
+  waiting = [];
+window.addEventListener("pointerdown", () => (pressed = true), true);
+for (const kind of ["pointerup", "pointercancel"])
+  window.addEventListener(
+    kind,
+    () => {
+      pressed = false;
+      setTimeout(() => waiting.splice(0).forEach((work) => work()));
+    },
+    true,
+  );
+
+// Draw anew now, or once the pointer is up again: what someone is pressing stays where it is.
+export function calm(work) {
+  if (pressed) waiting.push(work);
+  else work();
+}

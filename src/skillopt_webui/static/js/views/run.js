@@ -1,5 +1,5 @@
 // One run, live: figures, the strip of stages, and the tabs below. What happens arrives as events; nothing is reloaded.
-import { h, put, tag, errorBox, dialog, say } from "../dom.js";
+import { h, put, tag, errorBox, dialog, say, calm } from "../dom.js";
 import { get, post, follow, of, path } from "../api.js";
 import { score, signed, money, span, whole } from "../format.js";
 import { strip, liveBar } from "./strip.js";
@@ -37,7 +37,8 @@ export async function runView(root, { parts, query, signal }) {
   run.pulse = run.data.live;
   run.events = run.data.log;
   document.title = `${parts[1]} · SkillOpt`;
-  const head = h("div", { class: "runhead" }),
+  const now = h("div", { class: "stack tight" }),
+    head = h("div", { class: "runhead" }),
     tabs = h("nav", { class: "tabs", "aria-label": "Run" }),
     body = h("div", {});
   put(root, head, tabs, h("div", { style: { height: "16px" } }), body);
@@ -76,8 +77,14 @@ export async function runView(root, { parts, query, signal }) {
         h("div", { class: "row actions" }, actions(run, state)),
       ),
       figures(data),
-      ...(data.pid ? [strip(run), liveBar(run)] : []),
+      now,
     );
+    drawNow();
+  }
+
+  // What changes twice a second has no buttons in it: a click must meet the element that it began on.
+  function drawNow() {
+    put(now, ...(run.data.pid ? [strip(run), liveBar(run)] : []));
   }
 
   function drawTabs() {
@@ -132,9 +139,11 @@ export async function runView(root, { parts, query, signal }) {
       asked = null;
       try {
         run.data = await get(of(id), signal);
-        drawHead();
-        drawTabs();
-        for (const listener of run.listeners) listener();
+        calm(() => {
+          drawHead();
+          drawTabs();
+          for (const listener of run.listeners) listener();
+        });
       } catch (error) {
         if (error.name !== "AbortError") run.connected = false;
       }
@@ -150,12 +159,12 @@ export async function runView(root, { parts, query, signal }) {
       event(event) {
         run.events = [...run.events, event].slice(-300);
         if (RELOAD.has(event.kind)) reload();
-        else drawHead();
+        else drawNow();
         for (const l of run.listeners) l("event");
       },
       pulse(pulse) {
         run.pulse = pulse;
-        drawHead();
+        drawNow();
       },
       state({ pid }) {
         if (pid !== run.data.pid) {

@@ -1,5 +1,5 @@
 // All runs: live ones first; search, sort, filter. Only the lines that can be seen exist.
-import { h, put, tag, empty } from "../dom.js";
+import { h, put, tag, empty, calm } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { score, signed, money, span, ago } from "../format.js";
 import { spark } from "../chart.js";
@@ -25,7 +25,8 @@ export async function runsView(root, { signal }) {
     folders = [],
     stamp = "";
   const sparks = new Map(),
-    wanted = new Set();
+    wanted = new Set(),
+    stale = new Set();
   const count = h("span", { class: "dim", "aria-live": "polite" });
   const search = h("input", {
     type: "search",
@@ -140,6 +141,8 @@ export async function runsView(root, { signal }) {
   }
 
   function options(select, name, values) {
+    if (select.options.length === values.length + 1 && values.every((v, i) => select.options[i + 1].value === v))
+      return;
     put(
       select,
       h("option", { value: "" }, `Every ${name}`),
@@ -213,13 +216,14 @@ export async function runsView(root, { signal }) {
   }
 
   async function askSparks(shown) {
-    const ids = shown.map((r) => r.id).filter((id) => !sparks.has(id) && !wanted.has(id));
+    const ids = shown.map((r) => r.id).filter((id) => (!sparks.has(id) || stale.has(id)) && !wanted.has(id));
     if (!ids.length) return;
     ids.forEach((id) => wanted.add(id));
     const found = await post("/api/sparks", { ids }, signal).catch(() => ({}));
     for (const id of ids) {
       sparks.set(id, found[id] || []);
       wanted.delete(id);
+      stale.delete(id);
     }
     for (const node of list.node.children)
       if (found[node.dataset.key]) put(node.querySelector(".c-spark"), spark(found[node.dataset.key]));
@@ -232,11 +236,13 @@ export async function runsView(root, { signal }) {
     ({ rows, folders, stamp } = answer);
     for (const r of rows) {
       r.text = `${r.id} ${r.target} ${r.optimizer} ${r.status} seed${r.seed}`.toLowerCase();
-      if (before.get(r.id) !== r.changed) sparks.delete(r.id);
+      if (before.get(r.id) !== r.changed) stale.add(r.id);
     }
-    options(status, "status", [...new Set(rows.map((r) => r.status))].sort());
-    options(benchmark, "benchmark", [...new Set(rows.map((r) => r.benchmark))].sort());
-    refresh();
+    calm(() => {
+      options(status, "status", [...new Set(rows.map((r) => r.status))].sort());
+      options(benchmark, "benchmark", [...new Set(rows.map((r) => r.benchmark))].sort());
+      refresh();
+    });
   }
 
   document.addEventListener(
