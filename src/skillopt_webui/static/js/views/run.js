@@ -133,6 +133,13 @@ export async function runView(root, { parts, query, signal }) {
       });
   }
 
+  function connected(yes) {
+    if (run.connected === yes) return;
+    run.connected = yes;
+    drawHead();
+    if (yes) reload();
+  }
+
   let asked = null;
   function reload() {
     asked ??= setTimeout(async () => {
@@ -145,7 +152,7 @@ export async function runView(root, { parts, query, signal }) {
           for (const listener of run.listeners) listener();
         });
       } catch (error) {
-        if (error.name !== "AbortError") run.connected = false;
+        if (error.name !== "AbortError" && !error.status) connected(false);
       }
     }, 250);
   }
@@ -174,13 +181,7 @@ export async function runView(root, { parts, query, signal }) {
           reload();
         }
       },
-      connected(yes) {
-        if (run.connected !== yes) {
-          run.connected = yes;
-          drawHead();
-          if (yes) reload();
-        }
-      },
+      connected,
     },
     signal,
   );
