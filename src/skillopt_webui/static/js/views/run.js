@@ -164,12 +164,14 @@ export async function runView(root, { parts, query, signal }) {
     run.data.events,
     {
       event(event) {
+        connected(true);
         run.events = [...run.events, event].slice(-300);
         if (RELOAD.has(event.kind)) reload();
         else drawNow();
         for (const l of run.listeners) l("event");
       },
       pulse(pulse) {
+        connected(true);
         run.pulse = pulse;
         drawNow();
       },
