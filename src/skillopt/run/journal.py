@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,17 @@ class Total:
 class Journal:
     """One SQLite file in WAL mode. A reply is durable before anything is made of it."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, shared: Path | None = None) -> None:
+        """With `shared`, a journal of several runs: what one of them has paid for, the others take from there."""
         self.path = Path(path)
+        self._pending: list[Record] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._shared = Journal(shared) if shared else None
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("PRAGMA wal_autocheckpoint=4000")  # 16 MB: fewer, longer writes to the file itself
             self._migrate()
         except sqlite3.DatabaseError as error:
             raise UserError(f"{path}: the journal cannot be read ({error}); start another run with --fresh") from None
@@ -97,33 +103,84 @@ class Journal:
 
     def get(self, key: str, attempt: int) -> dict[str, Any] | None:
         row = self._db.execute("SELECT reply FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
-        return json.loads(row[0]) if row else None
+        if row:
+            return dict(json.loads(row[0]))
+        return self._borrow(key, attempt, self._shared) if self._shared else None
+
+    def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
+        """Take over a reply that another run paid for. It enters no total of ours."""
+        row = shared._db.execute("SELECT * FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
+        if row:
+            self._db.execute("INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        return shared.get(key, attempt)
 
     def put(self, record: Record) -> None:
-        fields = asdict(record) | {"reply": json.dumps(record.reply), "first": int(record.turn == 1)}
+        """Durable when this returns."""
+        self._pending.append(record)
+        self._flush()
+
+    async def store(self, record: Record) -> None:
+        """Durable when this returns. Replies that come at the same moment share one transaction."""
+        self._pending.append(record)
+        loop = asyncio.get_running_loop()
+        flushed: asyncio.Future[None] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._flush_together)
+        self._waiting.append(flushed)
+        await flushed
+
+    def _flush_together(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        error: Exception | None = None
+        try:
+            self._flush()
+        except Exception as trouble:  # whoever waits is told
+            error = trouble
+        for flushed in waiting:
+            if flushed.done():  # cancelled; what it brought is stored all the same
+                continue
+            if error:
+                flushed.set_exception(error)
+            else:
+                flushed.set_result(None)
+
+    def _flush(self) -> None:
+        records, self._pending = self._pending, []
+        if not records:
+            return
+        totals: dict[tuple[str, str, str], list[int]] = {}
+        for r in records:
+            total = totals.setdefault((r.role, r.stage, r.model), [0] * 5)
+            for place, amount in enumerate(
+                (r.calls, int(r.turn == 1), r.prompt_tokens, r.completion_tokens, r.cached_tokens)
+            ):
+                total[place] += amount
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute(
-                "INSERT INTO replies VALUES (:key, :attempt, :role, :stage, :model, :turn, :reply,"
-                " :prompt_tokens, :completion_tokens, :cached_tokens)",
-                fields,
-            )
-            self._db.execute(
-                "INSERT INTO totals VALUES (:role, :stage, :model, :calls, :first,"
-                " :prompt_tokens, :completion_tokens, :cached_tokens)"
+            self._db.executemany("INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_row, records))
+            self._db.executemany(
+                "INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET calls=calls+excluded.calls, first_turns=first_turns+excluded.first_turns,"
                 " prompt_tokens=prompt_tokens+excluded.prompt_tokens,"
                 " completion_tokens=completion_tokens+excluded.completion_tokens,"
                 " cached_tokens=cached_tokens+excluded.cached_tokens",
-                fields,
+                [(*key, *total) for key, total in totals.items()],
             )
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
+        if self._shared:
+            self._shared.take(records)
+
+    def take(self, records: list[Record]) -> None:
+        """Keep what another journal has, unless it is here already."""
+        self._pending += [record for record in records if self.get(record.key, record.attempt) is None]
+        self._flush()
 
     def totals(self, keep: Callable[[Total], bool] = lambda total: True) -> list[Total]:
         """What was paid since the run began, over all sessions."""
+        self._flush()
         rows = self._db.execute("SELECT * FROM totals ORDER BY role, stage, model").fetchall()
         names = list(Total.__dataclass_fields__)
         return [t for row in rows if keep(t := Total(**dict(zip(names, row, strict=True))))]
@@ -132,4 +189,22 @@ class Journal:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._flush()
         self._db.close()
+        if self._shared:
+            self._shared.__exit__()
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    return (
+        record.key,
+        record.attempt,
+        record.role,
+        record.stage,
+        record.model,
+        record.turn,
+        json.dumps(record.reply),
+        record.prompt_tokens,
+        record.completion_tokens,
+        record.cached_tokens,
+    )
