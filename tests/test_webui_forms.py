@@ -23,7 +23,8 @@ def test_every_key_has_a_field_with_its_documentation_default_and_kind() -> None
         assert field["doc"], dotted
         assert field["default"] == default
     assert fields["train.num_epochs"] | {"kind": "integer", "min": 1} == fields["train.num_epochs"]
-    assert fields["optimizer.lr_scheduler"]["choices"] == ["cosine", "linear", "constant"]
+    assert fields["optimizer.slow_update_gate"]["choices"] == ["keep", "strict"]
+    assert fields["env.command"]["kind"] == "yaml", "text or a list"
     assert (
         fields["evaluation.regression_margin"] | {"nullable": True, "min": 0, "max": 1}
         == fields["evaluation.regression_margin"]

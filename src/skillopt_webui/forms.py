@@ -61,7 +61,8 @@ def _kind(raw: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
     """How a field is shown: text, number, switch, choice, or YAML for lists and tables; and whether null is a value."""
     options = [_resolved(option, whole) for option in raw.get("anyOf", [raw])]
     nullable = any(option.get("type") == "null" for option in options)
-    field = next(option for option in options if option.get("type") != "null")
+    real = [option for option in options if option.get("type") != "null"]
+    field = real[0] if len(real) == 1 else {}
     limits = {
         name: field[key]
         for key, name in (
@@ -221,7 +222,7 @@ def _set(tree: dict[str, Any], dotted: str, raw: str | None) -> None:
         if not isinstance(below, dict):
             below = place[name] = {}
         place = below
-    if raw is None:
+    if raw is None or (KINDS[dotted]["kind"] == "yaml" and not raw.strip()):
         place.pop(key, None)
     else:
         place[key] = _typed(KINDS[dotted], raw)
