@@ -45,10 +45,6 @@ class Events:
         self.progress: dict[str, Any] = {}
         """How far the work under way is: stage, done, total."""
 
-    @property
-    def watched(self) -> bool:
-        return bool(self._listeners)
-
     def emit(self, kind: str, *, step: int = 0, epoch: int = 0, **data: Any) -> None:
         event = Event(kind=kind, step=step, epoch=epoch, data=data, time=round(time.time(), 3))
         if self._file and kind not in FLEETING:
