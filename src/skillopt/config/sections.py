@@ -44,9 +44,9 @@ class TrainConfig(Section):
 
 
 class OptimizerConfig(Section):
-    learning_rate: float = Field(default=4, ge=1, le=64)
+    learning_rate: float = Field(default=4.0, ge=1, le=64)
     """At most this many edits a step."""
-    min_learning_rate: float = Field(default=1, ge=1, le=64)
+    min_learning_rate: float = Field(default=1.0, ge=1, le=64)
     """The rate never falls below this."""
     lr_scheduler: str = "cosine"
     """How the rate falls from learning_rate to min_learning_rate over the run: cosine, linear, constant, or the name of

@@ -40,16 +40,18 @@ class Events:
     def __init__(self, path: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
         self._file = path.open("a", encoding="utf-8") if path else None
         self._listeners = listeners
-
-    @property
-    def watched(self) -> bool:
-        return bool(self._listeners)
+        self.last: Event | None = None
+        """The newest event but the pulse."""
+        self.progress: dict[str, Any] = {}
+        """How far the work under way is: stage, done, total."""
 
     def emit(self, kind: str, *, step: int = 0, epoch: int = 0, **data: Any) -> None:
         event = Event(kind=kind, step=step, epoch=epoch, data=data, time=round(time.time(), 3))
         if self._file and kind not in FLEETING:
             self._file.write(json.dumps(event.row(), ensure_ascii=False) + "\n")
             self._file.flush()
+        if kind != "pulse":
+            self.progress, self.last = data if kind == "progress" else {}, event
         for listener in self._listeners:
             listener(event)
 

@@ -23,6 +23,13 @@ def write_atomic(path: Path, text: str) -> None:
     draft.replace(path)
 
 
+def write_brief(path: Path, value: Any) -> None:
+    """Replace a file that only tells of the moment: readers never see half of it, and nobody waits for the disk."""
+    draft = path.with_name(f".{path.name}.tmp")
+    draft.write_text(json.dumps(plain(value), ensure_ascii=False), encoding="utf-8")
+    draft.replace(path)
+
+
 def write_all(texts: Mapping[Path, str]) -> None:
     """Several files at once: a disk makes many durable in about the time of one."""
     with ThreadPoolExecutor(max_workers=len(texts) or 1) as pool:
