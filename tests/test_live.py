@@ -29,7 +29,7 @@ def test_the_display_tells_stage_progress_flight_course_budget_and_time_left(tmp
 
     def listen(event: Event) -> None:
         view.tell(event)
-        if event.kind == "pulse" or event.step == 3:
+        if event.kind in {"pulse", "progress"} or event.step == 3:
             seen.append(drawn(view))
 
     train_sim(
