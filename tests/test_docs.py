@@ -30,7 +30,8 @@ FORMS = {
 }
 """What stands for a reader's own run or config, and what is used in its place."""
 SKIPPED = re.compile(
-    r"…|RUN[_@]|\bDIR\b|NAME|sim serve|bench/|data (?:prepare|generate) |--choose|--write|--interactive"
+    r"…|RUN[_@]|\bDIR\b|NAME|sim serve|skillopt ui\b|skillopt_webui|bench/|data (?:prepare|generate) "
+    r"|--choose|--write|--interactive"
 )
 """Commands that need what only the reader has, serve until they are stopped, or fetch and measure for long."""
 
@@ -109,7 +110,7 @@ def run(kind: str, text: str, extra: str, work: Path, environment: dict[str, str
         env={**environment, "EXTRA": quoted},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, f"{text}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
