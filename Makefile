@@ -40,7 +40,7 @@ format: $(STAMP)     ## rewrite the code in the house style
 
 docs: $(STAMP)       ## write the references from the code and build the site into site/, offline
 	$(BIN)/python scripts/make_reference.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(STAMP)      ## measure speed; results are ratios of one run
 	$(BIN)/python bench/run.py

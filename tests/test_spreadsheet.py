@@ -16,7 +16,7 @@ openpyxl = pytest.importorskip("openpyxl", reason="pip install 'skillopt[spreads
 
 from skillopt.config import Config, EnvConfig  # noqa: E402
 from skillopt.envs import open_env, sandbox  # noqa: E402
-from skillopt.envs.base import Score, nothing_done, score_output  # noqa: E402
+from skillopt.envs.base import Score, ScorerError, nothing_done, score_output  # noqa: E402
 from skillopt.envs.rows import field, write_splits  # noqa: E402
 from skillopt.envs.sources import prepare  # noqa: E402
 from skillopt.envs.spreadsheet import SpreadsheetEnv, program_of  # noqa: E402
@@ -101,6 +101,15 @@ def test_a_failing_program_is_that_items_failure(env: SpreadsheetEnv, program: s
 def test_libreoffice_computes_formulas_where_it_is_installed(env: SpreadsheetEnv) -> None:
     body = "for r in range(2, 12): sheet[f'D{r}'] = f'=UPPER(A{r})'"
     assert score(env, 0, fenced(body)).hard == 1
+
+
+@needs_sandbox
+def test_an_office_program_that_fails_on_every_workbook_is_no_wrong_answer(env: SpreadsheetEnv) -> None:
+    broken = open_env(Config.load(REPO / "configs" / "spreadsheetbench" / "mini.yaml"))
+    broken._soffice = "/bin/false"  # type: ignore[attr-defined]
+    body = "for r in range(2, 12): sheet[f'D{r}'] = f'=UPPER(A{r})'"
+    with pytest.raises(ScorerError, match="does not compute workbooks here"):
+        score(broken, 0, fenced(body))
 
 
 @needs_sandbox

@@ -84,7 +84,6 @@ def test_init_writes_a_folder_that_trains(place: Path) -> None:
     assert "Best skill: " in told
 
 
-@pytest.mark.skipif(not (REPO / "src" / "skillopt_webui").is_dir(), reason="this version has no web page")
 def test_the_web_page_starts_and_answers(place: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     command = [str(place / "venv" / "bin" / "skillopt"), "ui", "--port", "0"]

@@ -16,7 +16,7 @@ from skillopt.api import (
 from skillopt.config import Config
 from skillopt.envs.base import Env, Episode, Item, Score, Trajectory
 from skillopt.errors import SkillOptError, Stopped, UserError
-from skillopt.loop.trainer import Result
+from skillopt.loop.result import Result
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest
 from skillopt.skill import Edit, Skill
 from skillopt.version import __version__

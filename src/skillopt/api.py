@@ -26,9 +26,9 @@ from skillopt.loop.compare import find_skill
 from skillopt.loop.evaluate import evaluate as run_evaluation
 from skillopt.loop.parts import Gate, resolve
 from skillopt.loop.replicate import replicate as run_seeds
+from skillopt.loop.result import Result
 from skillopt.loop.schedule import Shape
 from skillopt.loop.session import Mode
-from skillopt.loop.trainer import Result
 from skillopt.models.base import ChatModel
 from skillopt.report.console import open_console, watching
 from skillopt.report.html import write_report

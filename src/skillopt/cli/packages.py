@@ -132,8 +132,8 @@ def sweep(
 ) -> None:
     """Train under several values of some keys and choose by validation. The same command again goes on."""
     from skillopt.api import train_config
+    from skillopt.loop.result import Result
     from skillopt.loop.sweep import sweep as run_sweep
-    from skillopt.loop.trainer import Result
     from skillopt.report.console import watching
     from skillopt.report.sweeps import sweep_lines, sweep_markdown, sweep_plot, sweep_table
     from skillopt.run.files import write_atomic

@@ -13,8 +13,8 @@ from skillopt.report.console import open_console
 from skillopt.report.text import printable
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+    from skillopt.loop.result import Result
     from skillopt.loop.session import Mode
-    from skillopt.loop.trainer import Result
 
 
 @app.command()

@@ -123,6 +123,10 @@ class Config(Section):
             "takes luck for progress; set evaluation.gate to paired",
         )
         yield (
+            self.gradient.samples > 1 and self.models.optimizer_temperature == 0,
+            "gradient.samples: at optimizer_temperature 0 all samples are the same; set a temperature, or samples to 1",
+        )
+        yield (
             any(_URL_WITH_PASSWORD.search(str(value)) for value in self.flat().values()),
             "a URL in the config contains a password; keys belong in the environment (see .env.example)",
         )

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from skillopt.config import BudgetConfig, Config, RoleBudget
 from skillopt.errors import Stopped
+from skillopt.loop.result import Result
 from skillopt.loop.statistics import seeds_interval
-from skillopt.loop.trainer import Result
 from skillopt.run.directory import safe_name
 from skillopt.run.files import write_json
 from skillopt.run.summary import ROLES

@@ -21,7 +21,7 @@ import yaml
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.loop.replicate import left_of
-from skillopt.loop.trainer import Result
+from skillopt.loop.result import Result
 from skillopt.run.directory import safe_name
 from skillopt.run.files import write_json
 

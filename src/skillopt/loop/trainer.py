@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from skillopt.loop.plan import beside, plan_run
 from skillopt.loop.pulse import pulse
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
+from skillopt.loop.result import Result
 from skillopt.loop.review import Reviewed, file_conflicts, review
 from skillopt.loop.rollout import Rollouts, begin, begin_ahead, failed
 from skillopt.loop.schedule import decayed_rate, scheduled_rate
@@ -38,37 +39,12 @@ from skillopt.loop.select import Ranked, select
 from skillopt.loop.session import Mode, Session, initial_kind, open_session, pins
 from skillopt.loop.update import update
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
 from skillopt.run.history import History
 from skillopt.run.state import State
 from skillopt.run.summary import rollouts_paid, summarise, usage
 from skillopt.skill import Applied, Skill
-
-_SKILLS = ("initial", "best")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a training gives."""
-
-    path: Path
-    """The run's folder."""
-    best_skill: Skill
-    summary: dict[str, Any]
-    """As `summary.json` has it."""
-
-    @property
-    def scores(self) -> dict[str, float | None]:
-        """initial_val, best_val, initial_test and best_test; a test score is None while the split is sealed."""
-        return {f"{skill}_{split}": self.summary[skill][split] for split in ("val", "test") for skill in _SKILLS}
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """One record a step, as `history.json` has it."""
-        rows: list[dict[str, Any]] = read_json(RunDirectory(self.path).history)
-        return rows
 
 
 class Trainer:

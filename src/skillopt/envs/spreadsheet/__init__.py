@@ -117,21 +117,28 @@ class SpreadsheetEnv(QAEnv):
                 return "the program did not save output.xlsx"
             got = done.files["output.xlsx"]
             if await self._ask("formulas", got, position) is True:
-                got = await self._computed(got) or got
                 if not self._soffice:
                     told = await self._ask("compare", got, position, want)
                     return f"{told} (a formula without a value: nothing computes it here)" if told else ""
+                computed = await self._computed(got, want)
+                if computed is None:
+                    return "LibreOffice cannot compute the workbook"
+                got = computed
         return str(await self._ask("compare", got, position, want))
 
-    async def _computed(self, book: bytes) -> bytes | None:
-        """The workbook with its formulas' values, by LibreOffice in the sandbox."""
-        if not self._soffice:
-            return None
-        box = self._office
-        done = await box.run(
-            _RECALCULATE.format(soffice=self._soffice), files={"got.xlsx": book}, wanted=["computed.xlsx"]
-        )
-        return done.files.get("computed.xlsx")
+    async def _computed(self, got: bytes, want: bytes) -> bytes | None:
+        """The workbook with its formulas' values, by LibreOffice in the sandbox; None where that is its own fault.
+
+        It is its own fault where LibreOffice does compute the answer's workbook. Where it computes neither, it is ours:
+        that is no wrong answer.
+        """
+        program, reason = _RECALCULATE.format(soffice=self._soffice), ""
+        for book in (got, got, want):
+            done = await self._office.run(program, files={"got.xlsx": book}, wanted=["computed.xlsx"])
+            if "computed.xlsx" in done.files:
+                return done.files["computed.xlsx"] if book is got else None
+            reason = done.reason
+        raise ScorerError(f"LibreOffice does not compute workbooks here: {reason}")
 
     @cached_property
     def _office(self) -> Sandbox:
