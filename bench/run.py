@@ -1,38 +1,63 @@
-"""Run every bench and keep what each prints: python bench/run.py [name …], or `make bench`.
+"""Run every bench and show what it found: python bench/run.py [name …], or `make bench`.
 
-Results go to bench/results/<name>.txt. Figures of time are ratios within one run; docs say which machine they are from.
+The speed benches (loopback, throughput, growth, rival, cluster) end in one table and leave bench/results/<name>.json
+and a plot; the others print tables of their own, kept in bench/results/<name>.txt. Figures of time are ratios within
+one run; docs say which machine they are from.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BENCHES = {"rulebook": [], "similarity": [], "weather": [], "gate": ["--trials", "100"], "local": []}
+RESULTS = HERE / "results"
+SPEED = ("loopback", "throughput", "growth", "rival", "cluster")
+TALK = {"rulebook": [], "similarity": [], "weather": [], "gate": ["--trials", "100"], "local": []}
+
+
+def run(name: str) -> bool:
+    """One bench in a process of its own; what it prints is shown and kept."""
+    print(f"== {name}", flush=True)
+    started = time.monotonic()
+    script = [str(HERE / "speed.py"), name] if name in SPEED else [str(HERE / f"{name}.py"), *TALK[name]]
+    with subprocess.Popen(
+        [sys.executable, *script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    if name in TALK:
+        (RESULTS / f"{name}.txt").write_text("".join(lines))
+    print(f"== {name}: {'failed' if process.returncode else 'done'} after {time.monotonic() - started:.0f} s\n")
+    return process.returncode == 0
+
+
+def table() -> str:
+    """All rows of the speed benches that have been run, as one table."""
+    lines = ["| bench | figure | found | bound | kept |", "|---|---|---|---|---|"]
+    for name in SPEED:
+        path = RESULTS / f"{name}.json"
+        for row in json.loads(path.read_text())["rows"] if path.exists() else []:
+            kept = {True: "yes", False: "NO", None: ""}[row["kept"]]
+            lines.append(f"| {name} | {row['figure']} | {row['found']} | {row['bound']} | {kept} |")
+    return "\n".join(lines)
 
 
 def main(names: list[str]) -> int:
-    failed = []
-    (HERE / "results").mkdir(exist_ok=True)
-    for name in names or list(BENCHES):
-        if name not in BENCHES:
-            print(f"unknown bench '{name}'; known are: {', '.join(BENCHES)}", file=sys.stderr)
+    known = [*SPEED, *TALK]
+    for name in names:
+        if name not in known:
+            print(f"unknown bench '{name}'; known are: {', '.join(known)}", file=sys.stderr)
             return 2
-        print(f"== {name}", flush=True)
-        started = time.monotonic()
-        command = [sys.executable, str(HERE / f"{name}.py"), *BENCHES[name]]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-            assert process.stdout is not None
-            lines = []
-            for line in process.stdout:
-                print(line, end="", flush=True)
-                lines.append(line)
-        (HERE / "results" / f"{name}.txt").write_text("".join(lines))
-        print(f"== {name}: {'failed' if process.returncode else 'done'} after {time.monotonic() - started:.0f} s\n")
-        failed += [name] if process.returncode else []
+    RESULTS.mkdir(exist_ok=True)
+    failed = [name for name in names or known if not run(name)]
+    print(table())
     return 1 if failed else 0
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from weakref import WeakSet
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,11 @@ from hypothesis import strategies as st
 from skillopt.config import TrainConfig
 from skillopt.envs.base import Item
 from skillopt.loop.batches import plan_steps
+
+
+class Held(Item):
+    def __hash__(self) -> int:
+        return id(self)
 
 
 def items(count: int) -> list[Item]:
@@ -64,7 +71,37 @@ def test_the_order_in_the_file_does_not_matter(count: int, config: dict[str, int
     shuffled = items(count)
     chance.shuffle(shuffled)
     train = TrainConfig(**config)  # type: ignore[arg-type]
-    assert plan_steps(shuffled, train) == plan_steps(items(count), train)
+    drawn, other = (
+        [(step.number, step.batches) for steps in plan_steps(split, train) for step in steps]
+        for split in (shuffled, items(count))
+    )
+    assert drawn == other
+
+
+def test_a_split_that_reads_from_disk_is_read_item_by_item() -> None:
+    class OnDisk(Sequence[Item]):
+        """Makes an item when it is asked for, and lets go of it."""
+
+        def __init__(self) -> None:
+            self.held: WeakSet[Held] = WeakSet()
+            self.most = 0
+
+        def __len__(self) -> int:
+            return 5000
+
+        def __getitem__(self, place: int) -> Item:  # type: ignore[override]
+            if place >= len(self):
+                raise IndexError
+            item = Held(id=f"i{place:05d}", question="?", answers=("a",))
+            self.held.add(item)
+            self.most = max(self.most, len(self.held))
+            return item
+
+    split = OnDisk()
+    epochs = plan_steps(split, TrainConfig(num_epochs=3, batch_size=40))
+    assert sum(step.size for steps in epochs for step in steps) == 15_000
+    assert split.most < 10, "the plan holds items"
+    assert len(epochs[1][3].items) == 40
 
 
 def test_the_same_seed_gives_the_same_batches_and_another_seed_others() -> None:

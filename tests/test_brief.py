@@ -12,10 +12,10 @@ import pytest
 
 from skillopt import prompts
 from skillopt.analysts.base import Memory, Minibatch, Patch
-from skillopt.analysts.brief import LONGEST_TEXT, BriefAnalyst, brief_messages, brief_schema, echo
+from skillopt.analysts.brief import LONGEST_TEXT, BriefAnalyst, brief_messages, echo
 from skillopt.config import Config
 from skillopt.envs.base import Score, Trajectory
-from skillopt.errors import SkillOptError
+from skillopt.errors import SkillOptError, UserError
 from skillopt.loop.plan import is_deterministic
 from skillopt.loop.session import make_callers
 from skillopt.models import weights
@@ -148,6 +148,11 @@ def test_samples_ask_the_same_question_afresh_where_the_optimizer_has_a_temperat
     assert len(set(patches[3])) == len(patches[3])
 
 
+def test_samples_that_could_not_differ_are_refused() -> None:
+    with pytest.raises(UserError, match="all samples are the same"):
+        Config.load(SIM, ["gradient.samples=2", "models.optimizer_temperature=0"])
+
+
 def test_a_model_that_repeats_itself_is_a_noisy_one_at_a_temperature() -> None:
     config = Config.load(SIM)
     assert is_deterministic(config, "optimizer")
@@ -167,5 +172,7 @@ def test_a_real_small_model_fills_the_form(tmp_path: Path) -> None:
         patch = propose(model, tmp_path, failure(1, "I cannot log in."), failure(2, "My parcel is late.", "green"))
     finally:
         asyncio.run(model.close())
-    assert patch.edits or patch.dropped or patch.unusable, "a reply, whatever it is worth"
-    assert brief_schema().body["required"] == ["cause", "text"]
+    assert not patch.lost, patch.lost
+    written = [edit.text for edit in patch.edits] + [str(dropped.edit["text"]) for dropped in patch.dropped]
+    assert len(written) == 1
+    assert 0 < len(written[0]) < LONGEST_TEXT

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from skillopt.cli import main
+from skillopt.loop import pulse
 from skillopt.report.live import View, sparkline
 from skillopt.run.events import FLEETING, Event
 from skillopt.run.files import read_jsonl
@@ -24,12 +25,15 @@ def drawn(view: View) -> str:
     return out.getvalue()
 
 
-def test_the_display_tells_stage_progress_flight_course_budget_and_time_left(tmp_path: Path) -> None:
+def test_the_display_tells_stage_progress_flight_course_budget_and_time_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "SECONDS", 0.01)  # many beats while calls of 0.05 s are under way
     view, seen = View(), []
 
     def listen(event: Event) -> None:
         view.tell(event)
-        if event.kind == "pulse" or event.step == 3:
+        if event.kind in {"pulse", "progress"} or event.step == 3:
             seen.append(drawn(view))
 
     train_sim(

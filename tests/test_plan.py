@@ -91,4 +91,4 @@ def test_the_command_needs_no_key_and_calls_nobody(tmp_path: Path) -> None:
 def test_the_end_of_a_run_shows_plan_and_real_figures(tmp_path: Path) -> None:
     done = skillopt("train", "--config", str(SIM), SMALL, "train.num_epochs=1", f"env.output_root={tmp_path}")
     assert "Planned (estimate) → real: target calls " in done.stdout
-    assert "Planned (estimate)" in next(tmp_path.rglob("report.html")).read_text()
+    assert "Plan against actual" in next(tmp_path.rglob("report.html")).read_text()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skillopt.api import train
+from skillopt.api import train, train_config
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.loop.trainer import Result
@@ -29,7 +29,7 @@ SMALL = ("train.num_epochs=2", "train.batch_size=6", "env.options={rules: 5, tra
 
 def tracked(out: Path, *names: str, listeners: Sequence[Any] = ()) -> Result:
     use = f"trackers.use=[{', '.join(names)}]"
-    return train(Config.load(SIM, [f"env.output_root={out}", *SMALL, use]), listeners=listeners)
+    return asyncio.run(train_config(Config.load(SIM, [f"env.output_root={out}", *SMALL, use]), listeners=listeners))
 
 
 @pytest.fixture(scope="module")

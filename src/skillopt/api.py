@@ -1,32 +1,250 @@
-"""What the command line does, in code: train a skill, measure a skill."""
+"""What the command line does, in code: train, evaluate, compare, replicate; each also async."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar, overload
 
+from skillopt.analysts import open_analysts
+from skillopt.analysts.base import Analyst
+from skillopt.analysts.custom import Propose, as_analyst
 from skillopt.config import Config
+from skillopt.config.keywords import ConfigLike, configure
+from skillopt.envs import open_env
+from skillopt.envs.base import Env
+from skillopt.envs.memory import MemoryEnv, ScoredEnv, Scorer, Tasks, read_tasks, save_tasks
 from skillopt.errors import SkillOptError
+from skillopt.events import Event, typed
+from skillopt.loop import trainer as loop
+from skillopt.loop.compare import compare as run_comparison
+from skillopt.loop.compare import find_skill
+from skillopt.loop.evaluate import evaluate as run_evaluation
+from skillopt.loop.parts import Gate, resolve
+from skillopt.loop.replicate import replicate as run_seeds
+from skillopt.loop.result import Result
+from skillopt.loop.schedule import Shape
 from skillopt.loop.session import Mode
-from skillopt.loop.trainer import Result, Trainer
+from skillopt.models.base import ChatModel
+from skillopt.report.console import open_console, watching
 from skillopt.report.html import write_report
-from skillopt.report.trackers import tracking
+from skillopt.report.trackers import Tracker, tracking
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Listener
+from skillopt.skill import Skill
+
+E = TypeVar("E", bound=Event)
+T = TypeVar("T")
+Callback = Callable[[Any], None]
+AnyAnalyst = str | Analyst | Propose | type[Analyst]
+_PASSED_ON = ("skill", "models", "analysts", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
+SkillLike = Skill | str | Path
+"""A skill; the path of its file; or `initial` or `best`, of the run that the config makes."""
 
 
-def train(config: Config | str | Path, *, listeners: Sequence[Listener] = (), mode: Mode = "auto") -> Result:
-    """Train to the end and write the report. Ctrl-C stops with everything paid for kept; again, it leaves at once."""
-    loaded = config if isinstance(config, Config) else Config.load(config)
-    return asyncio.run(train_async(loaded, listeners=listeners, mode=mode))
+class Trainer:
+    """Trains one skill. The same arguments again go on where the run stands.
+
+    `config` is a Config, a YAML file, a dict, or nothing; keywords are config keys (`num_epochs=2`) or sections
+    (`budget={"max_usd": 5}`). In place of what the config names may be passed
+
+    - `tasks`: a list of dicts with question and answer, or {"train": […], "val": […], "test": […]};
+    - `scorer`: a function of (item, output) to a number from 0 to 1, a bool, (number, feedback) or a Score;
+    - `skill`: the initial skill, as text in a Skill or as a path;
+    - `env`, `models`: an Env, and ChatModels by role (`target`, `optimizer`);
+    - `analysts`: names, Analysts, or functions of (skill, trajectories) to edits;
+    - `gates`: functions of (before, after), scores by item, that may turn down what the config's gate accepts;
+    - `schedule`: a function of the run's progress to the learning rate's share, both from 0 to 1;
+    - `callbacks`: functions of an event; `on` takes those for one type of event;
+    - `trackers`: names, or objects with begin, step, skill, finish and close; one that fails never hurts the run.
+
+    `progress` shows the run as the command line does.
+    """
+
+    def __init__(
+        self,
+        config: ConfigLike = None,
+        *,
+        tasks: Tasks | None = None,
+        scorer: Scorer | None = None,
+        skill: Skill | str | Path | None = None,
+        env: Env | None = None,
+        models: dict[str, ChatModel] | None = None,
+        analysts: Sequence[AnyAnalyst] = (),
+        gates: Sequence[Gate] = (),
+        schedule: Shape | None = None,
+        callbacks: Sequence[Callback] = (),
+        trackers: Sequence[Any] = (),
+        mode: Mode = "auto",
+        progress: bool = False,
+        **keys: Any,
+    ) -> None:
+        if skill is not None:
+            path = "" if isinstance(skill, Skill) else str(skill)
+            keys["train"] = {**keys.get("train", {}), "init_skill": path}
+        if trackers and all(isinstance(tracker, str) for tracker in trackers):
+            keys["trackers"] = {"use": list(trackers)}
+            trackers = ()
+        self._trackers = tuple(trackers)
+        if analysts and all(isinstance(analyst, str) for analyst in analysts):
+            keys["gradient"] = {**keys.get("gradient", {}), "analysts": list(analysts)}
+            analysts = ()
+        chosen = [as_analyst(a) if not isinstance(a, str) else open_analysts([a])[0] for a in analysts]
+        self.config, self.env = _tasks_of(configure(config, keys), env, tasks, scorer)
+        parts = resolve(self.config, analysts=chosen, gates=gates, schedule=schedule)
+        self._callbacks: list[tuple[type[Event], Callback]] = [(Event, callback) for callback in callbacks]
+        self._progress = progress
+        self._running: asyncio.AbstractEventLoop | None = None
+        self._make: Callable[[Sequence[Listener]], loop.Trainer] = lambda listeners: loop.Trainer(
+            self.config,
+            env=self.env,
+            models=models,
+            listeners=listeners,
+            mode=mode,
+            parts=parts,
+            initial_skill=skill if isinstance(skill, Skill) else None,
+        )
+
+    @overload
+    def on(self, kind: type[E]) -> Callable[[Callable[[E], None]], Callable[[E], None]]: ...
+    @overload
+    def on(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[E], None]: ...
+    def on(self, kind: type[E], callback: Callable[[E], None] | None = None) -> Any:
+        """Call a function at every event of a type (`events.Event` for all); also as a decorator."""
+        if callback is None:
+            return lambda function: self.on(kind, function)
+        self._callbacks.append((kind, callback))
+        return callback
+
+    def fit(self) -> Result:
+        """Train to the end and write the report; also in a notebook, whose event loop is left alone."""
+        return run_sync(self.fit_async(), self.interrupt)
+
+    async def fit_async(self) -> Result:
+        """As `fit`, for code that is async."""
+        self._running = asyncio.get_running_loop()
+        with self._listeners() as listeners:
+            return await fit_and_report(self._make_and_keep, self.config, listeners, self._trackers)
+
+    def _make_and_keep(self, listeners: Sequence[Listener]) -> loop.Trainer:
+        self._trainer = self._make(listeners)
+        return self._trainer
+
+    def interrupt(self) -> None:
+        """Stop in good order, as Ctrl-C does; from a callback or from another thread. `fit` then raises Stopped."""
+        if self._running is not None:
+            self._running.call_soon_threadsafe(self._trainer.interrupt)
+
+    @contextlib.contextmanager
+    def _listeners(self) -> Iterator[list[Listener]]:
+        def tell(raw: Any) -> None:
+            event = typed(raw)
+            for kind, callback in self._callbacks:
+                if isinstance(event, kind):
+                    callback(event)
+
+        if not self._progress:
+            yield [tell]
+            return
+        with watching(open_console()) as shown:
+            yield [shown, tell]
 
 
-async def train_async(config: Config, *, listeners: Sequence[Listener] = (), mode: Mode = "auto") -> Result:
-    async with tracking(config, tuple(listeners)) as tracker:
-        trainer = Trainer(config, listeners=[*listeners, tracker], mode=mode)
+def train(config: ConfigLike = None, **arguments: Any) -> Result:
+    """Train a skill to the end and write the report; the arguments are those of `Trainer`.
+
+    Ctrl-C stops with everything paid for kept; the same call again goes on.
+    """
+    return Trainer(config, **arguments).fit()
+
+
+async def train_async(config: ConfigLike = None, **arguments: Any) -> Result:
+    """As `train`, for code that is async."""
+    return await Trainer(config, **arguments).fit_async()
+
+
+async def evaluate_async(
+    config: ConfigLike,
+    skill: SkillLike,
+    *,
+    split: str = "test",
+    tasks: Tasks | None = None,
+    scorer: Scorer | None = None,
+    env: Env | None = None,
+    models: dict[str, ChatModel] | None = None,
+    **keys: Any,
+) -> dict[str, Any]:
+    """As `evaluate`, for code that is async."""
+    loaded, own = _tasks_of(configure(config, keys), env, tasks, scorer)
+    found, path = _skill_of(skill, loaded, own)
+    return await run_evaluation(loaded, found, split=split, skill_path=path, env=own, models=models)
+
+
+def evaluate(config: ConfigLike, skill: SkillLike, **arguments: Any) -> dict[str, Any]:
+    """A skill's score on a split (`split="test"`), as `eval_summary.json` has it: score, interval, hard, soft, failed …
+
+    A read of the test split is written down beside the run that the skill is from.
+    """
+    return run_sync(evaluate_async(config, skill, **arguments))
+
+
+async def compare_async(
+    config: ConfigLike,
+    a: SkillLike,
+    b: SkillLike,
+    *,
+    split: str = "val",
+    repeats: int = 1,
+    tasks: Tasks | None = None,
+    scorer: Scorer | None = None,
+    env: Env | None = None,
+    models: dict[str, ChatModel] | None = None,
+    **keys: Any,
+) -> dict[str, Any]:
+    """As `compare`, for code that is async."""
+    loaded, own = _tasks_of(configure(config, keys), env, tasks, scorer)
+    sides = [_skill_of(side, loaded, own) for side in (a, b)]
+    return await run_comparison(loaded, *sides, split=split, repeats=repeats, env=own, models=models)
+
+
+def compare(config: ConfigLike, a: SkillLike, b: SkillLike, **arguments: Any) -> dict[str, Any]:
+    """Two skills on the same items, as `comparison.json` has it: difference, interval, p, and the items' lists."""
+    return run_sync(compare_async(config, a, b, **arguments))
+
+
+async def replicate_async(config: ConfigLike = None, *, seeds: int = 5, **arguments: Any) -> dict[str, Any]:
+    """As `replicate`, for code that is async."""
+    first = Trainer(config, **arguments)
+    numbers = range(first.config.train.seed, first.config.train.seed + seeds)
+    passed = {name: arguments[name] for name in _PASSED_ON if name in arguments}
+    return await run_seeds(first.config, numbers, lambda own: train_async(own, env=first.env, **passed))
+
+
+def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Any) -> dict[str, Any]:
+    """Train under several seeds: rows, mean, interval and share improved. Other arguments are those of `Trainer`."""
+    return run_sync(replicate_async(config, seeds=seeds, **arguments))
+
+
+async def train_config(
+    config: Config, *, listeners: Sequence[Listener] = (), mode: Mode = "auto", **how: Any
+) -> Result:
+    """What the commands call: a config, listeners and nothing passed in."""
+    return await fit_and_report(lambda told: loop.Trainer(config, listeners=told, mode=mode, **how), config, listeners)
+
+
+async def fit_and_report(
+    make: Callable[[Sequence[Listener]], loop.Trainer],
+    config: Config,
+    listeners: Sequence[Listener],
+    trackers: Sequence[Tracker] = (),
+) -> Result:
+    """Ctrl-C stops with everything paid for kept; again, it leaves at once. The report is written in either case."""
+    async with tracking(config, tuple(listeners), trackers) as tracker:
+        trainer = make([*listeners, tracker])
         with _interruptible(trainer):
             try:
                 result = await trainer.fit()
@@ -40,10 +258,55 @@ async def train_async(config: Config, *, listeners: Sequence[Listener] = (), mod
     return result
 
 
+def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], None] = lambda: None) -> T:
+    """Wait for async work from code that is not async: in a notebook, where a loop runs already, in another thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    done: dict[str, Any] = {}
+
+    def target() -> None:
+        try:
+            done["result"] = asyncio.run(work)
+        except BaseException as error:
+            done["error"] = error
+
+    thread = threading.Thread(target=target, name="skillopt", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        try:
+            thread.join(0.2)
+        except KeyboardInterrupt:  # the notebook's stop button: end in good order, then say so
+            interrupt()
+    if "error" in done:
+        raise done["error"]
+    result: T = done["result"]
+    return result
+
+
+def _tasks_of(config: Config, env: Env | None, tasks: Tasks | None, scorer: Scorer | None) -> tuple[Config, Env | None]:
+    """The env that is meant, and the config that names its data."""
+    if tasks is not None:
+        splits = read_tasks(tasks, answers=scorer is None)
+        name = config.env.benchmark or "tasks"
+        folder = save_tasks(splits, config.env.output_root, name)
+        own = config.env.model_copy(update={"name": "qa", "benchmark": name, "data": "", "split_dir": str(folder)})
+        config = config.model_copy(update={"env": own})
+        env = MemoryEnv(own, splits)
+    if scorer is not None:
+        env = ScoredEnv(env or open_env(config), scorer)
+    return config, env
+
+
+def _skill_of(skill: SkillLike, config: Config, env: Env | None) -> tuple[Skill, Path | None]:
+    return (skill, None) if isinstance(skill, Skill) else find_skill(str(skill), config, None, env)
+
+
 class _interruptible(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
     """SIGINT and SIGTERM end the run in good order; a second one has its usual effect."""
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: loop.Trainer) -> None:
         self._trainer = trainer
         self._loop = asyncio.get_running_loop()
 

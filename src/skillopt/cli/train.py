@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from skillopt.cli.app import ConfigOption, OptimizerOption, Overrides, TargetOption, app, fetch_weights, load_config
+from skillopt.config import Config
 from skillopt.report.console import open_console
 from skillopt.report.text import printable
+
+if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+    from skillopt.loop.result import Result
+    from skillopt.loop.session import Mode
 
 
 @app.command()
@@ -23,24 +28,30 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Each event as a line of JSON, as in events.jsonl.")] = False,
 ) -> None:
     """Train a skill. The same command again goes on where the run stands."""
-    from skillopt.api import train as run_training
-    from skillopt.report.console import result_lines, result_table, watching
-
     if resume and fresh:
         raise typer.BadParameter("--resume and --fresh exclude each other")
+    mode: Mode = "resume" if resume else "fresh" if fresh else "auto"
+    run_and_show(load_config(config, overrides, target_model, optimizer_model), mode, as_json=as_json)
+
+
+def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) -> Result:
+    """Train, with the run on the terminal as it goes and its result at the end."""
+    from skillopt.api import train_config
+    from skillopt.report.console import result_lines, result_table, watching
+
     console = open_console()
-    loaded = load_config(config, overrides, target_model, optimizer_model)
-    fetch_weights(loaded)
+    fetch_weights(config)
     with watching(console, as_json=as_json) as listener:
-        result = run_training(loaded, listeners=[listener], mode="resume" if resume else "fresh" if fresh else "auto")
+        result = asyncio.run(train_config(config, listeners=[listener], mode=mode))
     if as_json:
-        return
+        return result
     console.print()
     console.print(result_table(result.summary))
     for line in result_lines(result.summary):
         console.print(printable(line))
     console.print(f"Best skill: {result.path / 'best_skill.md'}")
     console.print(f"Report: {result.path / 'report.html'}")
+    return result
 
 
 @app.command()
@@ -52,7 +63,7 @@ def replicate(
     target_model: TargetOption = "",
 ) -> None:
     """Train under several seeds and report mean, interval and share improved. The same command again goes on."""
-    from skillopt.api import train_async
+    from skillopt.api import train_config
     from skillopt.loop.replicate import replicate as run_seeds
     from skillopt.report.compared import replicate_lines, replicate_table
     from skillopt.report.console import watching
@@ -62,7 +73,7 @@ def replicate(
     fetch_weights(loaded)
     numbers = range(loaded.train.seed, loaded.train.seed + seeds)
     with watching(console) as listener:
-        work = run_seeds(loaded, numbers, lambda own: train_async(own, listeners=[listener]))
+        work = run_seeds(loaded, numbers, lambda own: train_config(own, listeners=[listener]))
         result = asyncio.run(work)
     console.print()
     console.print(replicate_table(result))
@@ -83,7 +94,7 @@ def plan(
     from skillopt.envs import open_env
     from skillopt.envs.base import check_splits
     from skillopt.loop.plan import plan_run
-    from skillopt.loop.session import read_initial
+    from skillopt.loop.session import initial_of
     from skillopt.report.planned import plan_lines
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
@@ -91,7 +102,7 @@ def plan(
     check_splits(env)
     given = {"target": target_seconds, "optimizer": optimizer_seconds}
     seconds = {role: (value, value) for role, value in given.items() if value is not None}
-    for line in plan_lines(plan_run(loaded, env, read_initial(loaded.train.init_skill), call_seconds=seconds)):
+    for line in plan_lines(plan_run(loaded, env, initial_of(loaded), call_seconds=seconds)):
         print(printable(line))
 
 

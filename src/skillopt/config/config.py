@@ -32,6 +32,8 @@ _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 
 
 class Config(Section):
+    """All that a run is told, checked: one section a part of the training. `Config.load` reads a file."""
+
     train: TrainConfig = TrainConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     gradient: GradientConfig = GradientConfig()
@@ -74,7 +76,7 @@ class Config(Section):
         """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
         free = ("budget.", "notes.", "hardware.", "trackers.")
         places = {"env.output_root", "env.split_dir", "env.data", "env.split", "env.split_seed", "train.init_skill"}
-        places |= {"gradient.analyst_workers", "gradient.prompts_dir"}
+        places |= {"gradient.analyst_workers", "gradient.prompts_dir", "train.speculate"}
         for role in ("target", "optimizer"):
             places |= {f"models.{role}_{key}" for key in ("url", "key_name", "rpm", "tpm")}
         found = {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}
@@ -119,6 +121,10 @@ class Config(Section):
             noisy and self.evaluation.gate != "paired",
             f"env.scoring: {self.env.scoring} may score the same output differently another time, and a strict gate "
             "takes luck for progress; set evaluation.gate to paired",
+        )
+        yield (
+            self.gradient.samples > 1 and self.models.optimizer_temperature == 0,
+            "gradient.samples: at optimizer_temperature 0 all samples are the same; set a temperature, or samples to 1",
         )
         yield (
             any(_URL_WITH_PASSWORD.search(str(value)) for value in self.flat().values()),

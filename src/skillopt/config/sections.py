@@ -6,6 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from skillopt import plugins
+
+SCHEDULERS = ("cosine", "linear", "constant")
+TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
+
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
@@ -33,15 +38,19 @@ class TrainConfig(Section):
     """Path of the Markdown file to start from (a seed, or a skill trained before); empty for an empty skill."""
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does."""
+    speculate: bool = False
+    """While the gate runs, begin the next step's rollouts on the likelier verdict: sooner done where workers are to
+    spare, and a wrong guess costs its calls. Changes no result."""
 
 
 class OptimizerConfig(Section):
-    learning_rate: float = Field(default=4, ge=1, le=64)
+    learning_rate: float = Field(default=4.0, ge=1, le=64)
     """At most this many edits a step."""
-    min_learning_rate: float = Field(default=1, ge=1, le=64)
+    min_learning_rate: float = Field(default=1.0, ge=1, le=64)
     """The rate never falls below this."""
-    lr_scheduler: Literal["cosine", "linear", "constant"] = "cosine"
-    """How the rate falls from learning_rate to min_learning_rate over the run."""
+    lr_scheduler: str = "cosine"
+    """How the rate falls from learning_rate to min_learning_rate over the run: cosine, linear, constant, or the name of
+    an entry point of the group skillopt.schedules."""
     reject_decay: float = Field(default=0.8, gt=0, le=1)
     """A rejected step multiplies the rate by this."""
     use_slow_update: bool = True
@@ -58,6 +67,14 @@ class OptimizerConfig(Section):
     """A longer edit is dropped."""
     max_skill_tokens: int = Field(default=8000, ge=100)
     """An edit that would make the skill longer than this is dropped."""
+
+    @field_validator("lr_scheduler")
+    @classmethod
+    def _known_schedule(cls, value: str) -> str:
+        known = [*SCHEDULERS, *plugins.names("schedules")] if value not in SCHEDULERS else SCHEDULERS
+        if value not in known:
+            raise ValueError(f"Input should be one of: {', '.join(known)}")
+        return value
 
 
 class GradientConfig(Section):
@@ -78,7 +95,8 @@ class GradientConfig(Section):
     rank: Literal["local", "llm"] = "local"
     """llm: the optimizer model orders the edits; local: support, impact, frequency and novelty do."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
-    """Who proposes edits: llm, brief (an LLM that is small) or exemplar (no LLM); several work side by side."""
+    """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
+    group skillopt.analysts; several work side by side."""
     review_risky: bool = False
     """An edit that brings a URL, a shell command or a request for secrets waits for a person (`skillopt review`) before
     it can reach the skill; guidance that does so is refused."""
@@ -94,6 +112,8 @@ class EvaluationConfig(Section):
     gate: Literal["strict", "paired"] = "strict"
     """strict: accept when the validation score is higher than the current skill's. paired: and when fresh samples of
     both skills on the items on which they differ bear it out; equals strict where the target is deterministic."""
+    gates: tuple[str, ...] = ()
+    """Gates of your own that a candidate must pass as well: names of entry points of the group skillopt.gates."""
     credit_gates: int = Field(default=0, ge=0, le=16)
     """Gates that a rejected step may spend on the halves of its edits; 0 tries none."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
@@ -150,7 +170,8 @@ class ModelsConfig(Section):
 
 class EnvConfig(Section):
     name: str = "qa"
-    """The tasks' kind: qa (questions with answers), sim (the simulated world), a plug-in's name, or `module:Class`."""
+    """The tasks' kind: qa (questions with answers), sim (the simulated world), trigger (is a skill picked), a benchmark
+    (docs/benchmarks.md), a plug-in's name, or `module:Class`."""
     benchmark: str = ""
     """The folder of its runs below output_root; empty for the env's name."""
     split_dir: str = ""
@@ -180,6 +201,11 @@ class EnvConfig(Section):
 class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
     """Target calls in flight."""
+    executor: Literal["local", "ray"] = "local"
+    """Where tasks are done and scored: in this process, or on the CPUs of a Ray cluster; model calls are always made by
+    this process."""
+    ray_address: str = ""
+    """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
     call_timeout: float = Field(default=120, gt=0)
     """Seconds until a call without an answer is given up and tried again."""
     max_retries: int = Field(default=5, ge=0)
@@ -230,8 +256,9 @@ class BudgetConfig(Section):
 
 
 class TrackersConfig(Section):
-    use: tuple[Literal["tensorboard", "mlflow", "wandb", "otel"], ...] = ()
-    """Where else a run is told, as it happens; `trackers: [mlflow]` for short. Each is an extra of its own name."""
+    use: tuple[str, ...] = ()
+    """Where else a run is told, as it happens: tensorboard, mlflow, wandb, otel (each an extra of its own name), or the
+    names of entry points of the group skillopt.trackers. `trackers: [mlflow]` for short."""
     project: str = Field(default="skillopt", min_length=1)
     """What runs are filed under: the experiment of mlflow, the project of wandb, the service of otel."""
     mlflow_uri: str = ""
@@ -240,6 +267,15 @@ class TrackersConfig(Section):
     """offline writes into the run's folder, for `wandb sync`; online sends, with the key of `wandb login`."""
     otel_endpoint: str = ""
     """OTLP over HTTP, such as http://127.0.0.1:4318; empty: OTEL_EXPORTER_OTLP_ENDPOINT, else a file in the run."""
+
+    @field_validator("use")
+    @classmethod
+    def _known_trackers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        known = [*TRACKERS, *plugins.names("trackers")] if set(value) - set(TRACKERS) else TRACKERS
+        for name in value:
+            if name not in known:
+                raise ValueError(f"Input should be one of: {', '.join(known)}")
+        return value
 
 
 class NotesConfig(Section):

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from skillopt.errors import UserError
+from skillopt.shipped import shipped
 
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data")
@@ -17,6 +18,7 @@ _CODE = ("env.name", "env.scoring", "env.agent")
 
 
 def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    path = shipped(path)
     if path.resolve() in above:
         raise UserError(f"{path}: _base_ leads back to this file; remove the circle")
     if not path.is_file():
@@ -47,12 +49,13 @@ def _short_forms(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A relative path that exists beside the config means that file; otherwise the working folder's."""
+    """A relative path that exists beside the config means that file; else the working folder's or the package's."""
     for dotted in _PATHS:
         section, key = dotted.split(".")
         value = tree.get(section, {}).get(key)
-        if isinstance(value, str) and value and (folder / value).exists():
-            tree[section][key] = str(folder / value)
+        if isinstance(value, str) and value:
+            beside = folder / value
+            tree[section][key] = str(beside if beside.exists() else shipped(value))
     command = tree.get("env", {}).get("command")
     words = command.split() if isinstance(command, str) else command
     if isinstance(words, list) and any((folder / str(word)).is_file() for word in words):
@@ -89,6 +92,8 @@ def override(tree: dict[str, Any], text: str) -> None:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
             raise UserError(f"'{text}': '{key}' has no keys below it")
+    if ".".join(keys) in _PATHS and isinstance(value, str) and value:
+        value = str(shipped(value))
     place[keys[-1]] = "" if raw == "" else value
 
 

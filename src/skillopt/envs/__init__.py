@@ -10,7 +10,19 @@ from skillopt.envs.base import Env
 from skillopt.envs.load import is_reference, load_object
 from skillopt.errors import UserError
 
-BUILT_IN = {"qa": "skillopt.envs.qa:QAEnv", "sim": "skillopt.envs.sim:SimEnv"}
+BUILT_IN = {
+    "qa": "skillopt.envs.qa:QAEnv",
+    "sim": "skillopt.envs.sim:SimEnv",
+    "trigger": "skillopt.envs.trigger:TriggerEnv",
+    "searchqa": "skillopt.envs.searchqa:SearchQAEnv",
+    "docvqa": "skillopt.envs.docvqa:DocVQAEnv",
+    "alfworld": "skillopt.envs.games:AlfWorldEnv",
+    "textworld": "skillopt.envs.games:TextWorldEnv",
+    "reasoning_gym": "skillopt.envs.reasoning:ReasoningGymEnv",
+    "spreadsheetbench": "skillopt.envs.spreadsheet:SpreadsheetEnv",
+    "livemathematicianbench": "skillopt.envs.choices:ChoiceEnv",
+    "officeqa": "skillopt.envs.officeqa:OfficeQAEnv",
+}
 """By name; imported only when it is asked for. Each is called with the config's `env` section."""
 GROUP = "skillopt.envs"
 """The entry-point group by which an installed package offers envs."""

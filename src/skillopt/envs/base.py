@@ -127,6 +127,8 @@ class Env(Protocol):
 
     - `patterns`, {name: what it means}: its own names for causes of failure, which analysts are told;
     - `baseline(item) -> str`: the output of doing nothing, where that is not the empty text (a file left as it was);
+    - `warnings`, texts: what it finds suspicious in its data, for `skillopt doctor`;
+    - `turns`: the most model calls that one task may take, for `skillopt plan`;
     - `noisy = True`: the same output may get another score (a judge); such runs need the paired gate;
     - `judge(item, output, ask) -> Score` (async) in place of `score`: `ask` is the optimizer model, journalled;
     - `fingerprint`: what besides items and config changes results (the text of a scorer's file);
@@ -135,7 +137,9 @@ class Env(Protocol):
 
     name: str
 
-    def items(self, split: str) -> Sequence[Item]: ...
+    def items(self, split: str) -> Sequence[Item]:
+        """A split's items. The sequence may read them from disk one by one: the loop holds a batch at a time."""
+        ...
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode: ...
 
@@ -172,7 +176,7 @@ def close_env(env: Env) -> None:
 def check_splits(env: Env) -> None:
     """Refuse empty splits and items that stand in two of them, by id or by content."""
     seen_ids: dict[str, str] = {}
-    seen_content: dict[str, tuple[str, str]] = {}
+    seen_content: dict[bytes, tuple[str, str]] = {}
     for split in SPLITS:
         items = env.items(split)
         if not items:
@@ -183,14 +187,15 @@ def check_splits(env: Env) -> None:
                     f"env '{env.name}': id '{item.id}' stands in {seen_ids[item.id]} and {split}; "
                     "the splits must be disjoint, or the score proves nothing: remove it from one of them"
                 )
-            same = seen_content.get(item.content())
+            content = hashlib.sha256(item.content().encode("utf-8", "replace")).digest()  # a long text is not kept
+            same = seen_content.get(content)
             if same and same[0] != split:
                 raise UserError(
                     f"env '{env.name}': '{same[1]}' ({same[0]}) and '{item.id}' ({split}) are the same task under two "
                     "ids; the splits must be disjoint: remove one"
                 )
             seen_ids[item.id] = split
-            seen_content[item.content()] = (split, item.id)
+            seen_content[content] = (split, item.id)
 
 
 def data_hash(env: Env) -> str:

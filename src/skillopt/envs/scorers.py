@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from skillopt import plugins
 from skillopt.envs import judge as judging
 from skillopt.envs.base import Item, Judge, Score, ScorerError, closed_set
 from skillopt.envs.load import is_reference, source_hash
@@ -42,7 +43,9 @@ def open_scorer(scoring: str, options: Mapping[str, Any]) -> Scorer:
         return JudgeScorer(options)
     if is_reference(scoring):
         return OwnScorer(scoring, options)
-    known = ", ".join([*sorted(SCORERS), "judge"])
+    if registered := plugins.reference("scorers", scoring):
+        return OwnScorer(registered, options)
+    known = ", ".join([*sorted(SCORERS), "judge", *plugins.names("scorers")])
     raise UserError(f"env.scoring: unknown '{scoring}'; known are: {known}, or a function of your own as scorer.py:fn")
 
 

@@ -29,6 +29,7 @@ def extract_answer(output: str) -> str:
     return (tagged[-1] if tagged else output).strip()
 
 
+@lru_cache(maxsize=4096)
 def normalise(text: str) -> str:
     """SQuAD's normal form: lower case, no punctuation, no articles, single spaces.
 

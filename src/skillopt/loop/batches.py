@@ -15,25 +15,42 @@ class Step:
     number: int
     """1 … over the whole run."""
     epoch: int
-    batches: list[list[Item]]
-    """More than one where gradients are accumulated."""
+    split: Sequence[Item]
+    places: list[list[int]]
+    """Where each batch's items stand in the split; more than one batch where gradients are accumulated."""
+
+    @property
+    def batches(self) -> list[list[Item]]:
+        """Read from the split when they are wanted: an env may hold its items on disk."""
+        return [[self.split[place] for place in batch] for batch in self.places]
 
     @property
     def items(self) -> list[Item]:
         return [item for batch in self.batches for item in batch]
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.places))
 
 
 def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
     """The steps of each epoch. Every epoch goes through all items once, in an order of its own."""
     epochs: list[list[Step]] = []
     number = 0
+    by_id = in_id_order(items)
     for epoch in range(1, config.num_epochs + 1):
-        order = sorted(items, key=lambda item: item.id)
+        order = list(by_id)
         random.Random(f"{config.seed}/{epoch}/batches").shuffle(order)  # noqa: S311
         batches = [order[at : at + config.batch_size] for at in range(0, len(order), config.batch_size)]
         steps = []
         for at in range(0, len(batches), config.accumulation):
             number += 1
-            steps.append(Step(number=number, epoch=epoch, batches=batches[at : at + config.accumulation]))
+            steps.append(Step(number=number, epoch=epoch, split=items, places=batches[at : at + config.accumulation]))
         epochs.append(steps)
     return epochs
+
+
+def in_id_order(items: Sequence[Item]) -> list[int]:
+    """The places of a split's items by their ids."""
+    ids = [item.id for item in items]
+    return sorted(range(len(ids)), key=ids.__getitem__)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -15,11 +16,20 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, Trajectory, check_splits, data_hash
 from skillopt.errors import UserError
+from skillopt.executor import open_executor
 from skillopt.loop.context import Context
 from skillopt.loop.evaluate import note_read
 from skillopt.loop.gate import require_few
 from skillopt.loop.rollout import roll_out_one
-from skillopt.loop.session import closing_env, make_callers, measuring_roles, opened_models, read_initial, run_of
+from skillopt.loop.session import (
+    closing_env,
+    initial_of,
+    make_callers,
+    measuring_roles,
+    opened_models,
+    read_initial,
+    run_of,
+)
 from skillopt.loop.statistics import bootstrap, evidence, interval
 from skillopt.loop.verify import all_measured
 from skillopt.models.base import ChatModel
@@ -43,7 +53,7 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
         return read_initial(name), path
     if run is None:
         env = env or open_env(config)
-        run = run_of(config, env, read_initial(config.train.init_skill)).root
+        run = run_of(config, env, initial_of(config)).root
     directory = RunDirectory(run)
     path = directory.snapshot(0) if name == "initial" else directory.best_skill
     if not path.is_file():
@@ -77,12 +87,14 @@ async def compare(
         roles = measuring_roles(config)
         opened = await stack.enter_async_context(opened_models(config, models, roles=roles))
         await stack.enter_async_context(closing_env(env, opened_here))
+        executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(folder.held())
         journal = stack.enter_context(Journal(folder.journal))
         events = stack.enter_context(Events(folder.events, tuple(listeners)))
         callers, budget, _ = make_callers(config, journal, opened)
         target, judge = callers["target"], callers[roles[-1]]
         ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)
+        ctx = replace(ctx, executor=executor)
         items = env.items(split)
         trajectories, refused = await _measure(skills, items, repeats, ctx)
         result = {

@@ -11,6 +11,9 @@ from typing import Any
 
 from skillopt.config import Config
 from skillopt.envs.base import Env, is_noisy
+from skillopt.executor import Executor, LocalExecutor
+from skillopt.loop.parts import Parts, resolve
+from skillopt.loop.underway import Underway
 from skillopt.models.call import Caller
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Events
@@ -24,12 +27,20 @@ class Context:
     optimizer: Caller
     run: RunDirectory
     events: Events
+    parts: Parts | None = None
+    """Parts that were passed in; without them, those that the config names."""
     epoch: int = 0
     step: int = 0
     steps: int = 0
     """How many steps the run has in all."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By stage; telemetry only."""
+    executor: Executor = field(default_factory=LocalExecutor)
+    """Where tasks are done and scored."""
+    underway: Underway = field(default_factory=Underway)
+    """Work that was started beside the loop."""
+    later: bool = False
+    """Nothing waits for this work yet: its calls take the places that others leave free."""
 
     @property
     def noisy(self) -> bool:
@@ -40,6 +51,11 @@ class Context:
 
     def at(self, epoch: int, step: int) -> Context:
         return replace(self, epoch=epoch, step=step, seconds={})
+
+    @property
+    def chosen(self) -> Parts:
+        """This run's analysts, gates and schedule."""
+        return self.parts or resolve(self.config)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

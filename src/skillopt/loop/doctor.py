@@ -16,7 +16,7 @@ from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
 from skillopt.errors import SkillOptError
 from skillopt.loop.plan import Plan, is_deterministic, plan_run
-from skillopt.loop.session import initial_kind, make_callers, needs_optimizer, opened_models, read_initial
+from skillopt.loop.session import initial_kind, initial_of, make_callers, needs_optimizer, opened_models
 from skillopt.loop.slow_update import text_schema
 from skillopt.loop.statistics import smallest_detectable
 from skillopt.models import open_model
@@ -54,7 +54,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
     try:
         env = open_env(config)
         check_splits(env)
-        skill = read_initial(config.train.init_skill)
+        skill = initial_of(config)
     except SkillOptError as error:
         return [Check(name="data", status="fail", says=str(error), fix="see above")]
     checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env)]
@@ -77,6 +77,7 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
         *_rates(config),
         _output(config),
         _budget(config, plan),
+        *_warnings(env),
     ]
 
 
@@ -101,6 +102,14 @@ def _splits(config: Config, env: Env) -> Check:
         fix = "more val items let the gate see smaller improvements"
         return Check(name="splits", status="warn", says=says, fix=fix)
     return passed("splits", says)
+
+
+def _warnings(env: Env) -> Iterator[Check]:
+    """What the env itself finds suspicious in its data, such as a label that its place or length gives away."""
+    for says in getattr(env, "warnings", ()):
+        yield Check(
+            name="data", status="warn", says=says, fix="hold the score against the baselines; see docs/benchmarks.md"
+        )
 
 
 def _initial(config: Config, skill: Skill) -> Check:

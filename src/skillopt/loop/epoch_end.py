@@ -1,7 +1,8 @@
-"""The epoch boundary: slow update (guidance through the gate), then meta skill (notes for the optimizer)."""
+"""The epoch boundary: slow update (guidance through the gate) and, beside it, meta skill (notes for the optimizer)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from skillopt.loop.commit import accept, learn
@@ -9,24 +10,39 @@ from skillopt.loop.context import Context
 from skillopt.loop.meta_skill import meta_skill
 from skillopt.loop.paired import decide
 from skillopt.loop.record import gate_record
-from skillopt.loop.slow_update import Comparison, slow_update
+from skillopt.loop.slow_update import Comparison, begin_comparison, slow_update
+from skillopt.models.structured import Answer
 from skillopt.run.files import write_atomic, write_json, write_jsonl
 from skillopt.run.state import State
-from skillopt.skill import Applied, Edit
+from skillopt.skill import Applied, Edit, Skill
 
 
-async def end_epoch(state: State, history: list[dict[str, Any]], ctx: Context) -> dict[str, Any]:
-    """Brings `state` to the epoch's end and returns what happened, for the history."""
+async def end_epoch(
+    state: State, records: list[dict[str, Any]], ctx: Context, settled: Callable[[int, Skill], None]
+) -> dict[str, Any]:
+    """Brings `state` to the epoch's end and returns what happened, for the history.
+
+    `records` are the epoch's own. `settled` is told the step and the skill as soon as that can no longer change.
+    """
     optimizer = ctx.config.optimizer
     outcome: dict[str, Any] = {"epoch": ctx.epoch}
+    notes = ctx.underway.start(meta_skill(state.memory, records, ctx)) if optimizer.use_meta_skill else None
     if optimizer.use_slow_update and ctx.epoch >= 2:
         outcome["slow_update"] = await _slow_update(state, ctx)
-    if optimizer.use_meta_skill:
-        outcome["meta_skill"] = await _meta_skill(state, history, ctx)
+    settled(ctx.step, ctx.run.read_skill(state.current))
+    if notes:
+        outcome["meta_skill"] = _remember(state, await notes, ctx)
     state.epoch_versions = [*state.epoch_versions, state.current]
     state.epoch = ctx.epoch
     write_json(ctx.run.epoch_end(state.step), outcome)
     return outcome
+
+
+def look_ahead(state: State, skill: Skill, ctx: Context) -> None:
+    """In an epoch's last step: once the epoch has changed the skill, the slow update will want the one before it."""
+    before = ctx.run.read_skill(state.epoch_versions[-1])
+    if ctx.config.optimizer.use_slow_update and ctx.epoch >= 2 and before.hash != skill.hash:
+        begin_comparison(before, ctx)
 
 
 async def _slow_update(state: State, ctx: Context) -> dict[str, Any]:
@@ -69,9 +85,7 @@ def guidance_edit(comparison: Comparison, earlier: str, ctx: Context) -> Edit:
     )
 
 
-async def _meta_skill(state: State, history: list[dict[str, Any]], ctx: Context) -> dict[str, Any]:
-    records = [record for record in history if record["epoch"] == ctx.epoch]
-    answer = await meta_skill(state.memory, records, ctx)
+def _remember(state: State, answer: Answer[str], ctx: Context) -> dict[str, Any]:
     if answer.value is not None:
         state.memory = answer.value
     write_atomic(ctx.run.meta_skill(ctx.epoch) / "memory.md", state.memory + "\n" if state.memory else "")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Trajectory, check_splits, data_hash
 from skillopt.errors import UserError
+from skillopt.executor import open_executor
 from skillopt.loop.baselines import do_nothing, majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured, measure
@@ -49,11 +51,16 @@ async def evaluate(
     folder = RunDirectory(out or _folder(config, env, skill, split))
     started = time.monotonic()
     roles = measuring_roles(config)
-    async with opened_models(config, models, roles=roles) as opened, closing_env(env, opened_here):
+    async with (
+        opened_models(config, models, roles=roles) as opened,
+        closing_env(env, opened_here),
+        open_executor(config, env, own=opened_here) as executor,
+    ):
         with folder.held(), Journal(folder.journal) as journal, Events(folder.events, tuple(listeners)) as events:
             callers, budget, _ = make_callers(config, journal, opened)
             target, judge = callers["target"], callers[roles[-1]]
             ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)
+            ctx = replace(ctx, executor=executor)
             ctx.emit("evaluation_started", split=split, name="skill", items=len(env.items(split)))
             measured = await measure(skill, env.items(split), ctx, tag=f"eval-{split}", stage="evaluate")
             ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)

@@ -11,6 +11,7 @@ from skillopt.loop.baselines import do_nothing, majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured
 from skillopt.loop.statistics import interval, wilson
+from skillopt.models.call import gather_all
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.state import State
@@ -97,16 +98,19 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     """
     finals = Finals()
     initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
-    if ctx.noisy:
-        finals.measured["val_remeasured"] = await evaluate("val", "remeasured", best)
-    finals.measured["test_initial"] = await evaluate("test", "initial", initial)
-    changed = best.hash != initial.hash
-    finals.measured["test_best"] = await evaluate("test", "best", best) if changed else finals.measured["test_initial"]
+    wanted = [("val", "remeasured", best)] if ctx.noisy else []
+    wanted += [("test", "initial", initial)]
+    wanted += [("test", "best", best)] if best.hash != initial.hash else []
     if ctx.config.evaluation.baselines:
+        wanted += [(split, "no_skill", Skill("")) for split in ("val", "test")]
         for split in ("val", "test"):
-            finals.measured[f"{split}_no_skill"] = await evaluate(split, "no_skill", Skill(""))
             always = await majority(ctx.env, split, ctx.config.evaluation.metric)
             finals.majority |= {split: always} if always else {}
             idle = await do_nothing(ctx.env, split, ctx.config.evaluation.metric)
             finals.do_nothing |= {split: idle} if idle else {}
+    measured = await gather_all(evaluate(*one) for one in wanted)
+    for found in measured:  # what one of them set aside counts for none
+        found.values = {item: value for item, value in found.values.items() if item not in state.set_aside}
+    finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
+    finals.measured.setdefault("test_best", finals.measured["test_initial"])
     return finals

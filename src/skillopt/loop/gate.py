@@ -11,7 +11,7 @@ import asyncio
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -243,11 +243,22 @@ class Race:
         first = min(self.order.index(error.item_id) for error in missing)
         return any(self.lost(self.order[:end]) for end in range(first + 1))
 
-    def width(self) -> int:
-        """How many more calls are useful at once: as many as it takes, at the losses seen so far, to settle it."""
-        losses = math.fsum(1 - value for value in self.known.values())
-        typical = (losses + 1) / (len(self.known) + 1)
-        return max(1, math.ceil(self.slack(self.order) / typical))
+    def useful(self, running: Collection[str], workers: int) -> bool:
+        """Is another call worth its price now? Yes where those in flight will not settle it, at the losses seen so far;
+        and where it takes a place that is free, if leaving that free would mean one more round of calls in the end."""
+        slack = self.slack(self.order)
+        if slack <= 0:
+            return False
+        solved = sum(self.current[i] >= 0.5 for i in running)
+        if solved * self._likely_loss(solved=True) + (len(running) - solved) * self._likely_loss(solved=False) < slack:
+            return True
+        left = len(self.order) - len(self.known) - len(self.refused) - len(running)
+        return 0 < (left % workers or workers) <= workers - len(running)
+
+    def _likely_loss(self, *, solved: bool) -> float:
+        """What an item that the current skill solves, or does not, will cost the candidate, by those seen so far."""
+        seen = [1 - value for i, value in self.known.items() if (self.current[i] >= 0.5) == solved]
+        return (math.fsum(seen) + (0.1 if solved else 1)) / (len(seen) + 1)
 
 
 async def run_race(
@@ -257,15 +268,16 @@ async def run_race(
     metric = ctx.config.evaluation.metric
     results: dict[str, Trajectory] = {}
     waiting = deque(enumerate(race.order))
-    running: set[asyncio.Task[Trajectory | RolloutError]] = set()
+    workers = ctx.config.hardware.workers
+    running: dict[asyncio.Task[Trajectory | RolloutError], str] = {}
     lost: list[RolloutError] = []
     trouble: list[BaseException] = []
     rounds = 0
     while True:
-        while waiting and not lost and not trouble and not race.lost(race.order) and len(running) < race.width():
+        while waiting and not lost and not trouble and race.useful(running.values(), workers):
             number, item_id = waiting.popleft()
             work = roll_out_one(candidate, items[item_id], ctx, tag=tag, number=number, stage="gate")
-            running.add(asyncio.create_task(work))
+            running[asyncio.create_task(work)] = item_id
         if not running:
             if race.settled_without(lost):
                 break
@@ -275,8 +287,9 @@ async def run_race(
             waiting.extendleft(place for place in reversed([*enumerate(race.order)]) if place[1] in again)
             lost = []
             continue
-        done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
+            del running[task]
             if error := task.exception():
                 trouble.append(error)
                 continue

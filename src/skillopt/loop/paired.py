@@ -34,6 +34,7 @@ from skillopt.loop.gate import (
 )
 from skillopt.loop.rollout import roll_out_one
 from skillopt.loop.verify import all_measured
+from skillopt.plugins import named
 from skillopt.skill import Applied, Skill
 
 _LENIENCE = 1.5
@@ -51,8 +52,25 @@ async def decide(
 ) -> Verdict:
     """The gate that the config names. Where nothing is noisy there is nothing to repeat: there, paired is strict."""
     if ctx.config.evaluation.gate == "paired" and ctx.noisy:
-        return await paired_gate(skill, candidate, current, ctx, tag=tag, rule=rule)
-    return await gate(candidate, current, ctx, tag=tag, rule=rule)
+        verdict = await paired_gate(skill, candidate, current, ctx, tag=tag, rule=rule)
+    else:
+        verdict = await gate(candidate, current, ctx, tag=tag, rule=rule)
+    return own_gates(verdict, ctx)
+
+
+def own_gates(verdict: Verdict, ctx: Context) -> Verdict:
+    """The user's gates may turn down what the gate of the config accepts. Guidance that only has to keep the score is
+    not theirs to judge."""
+    if not verdict.accepted or verdict.rule == "keep":
+        return verdict
+    before = {row.item_id: row.before for row in verdict.evidence}
+    after = {row.item_id: row.after for row in verdict.evidence}
+    for own in ctx.chosen.gates:
+        said = own(before, after)
+        if said is not True:
+            reason = said if isinstance(said, str) and said else f"turned down by the gate '{named(own)}'"
+            return verdict.model_copy(update={"decision": "reject", "reason": reason, "standing": {}})
+    return verdict
 
 
 async def paired_gate(

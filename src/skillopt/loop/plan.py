@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from skillopt import prompts
-from skillopt.analysts import open_analysts
 from skillopt.config import Config
 from skillopt.envs.base import SPLITS, Env
 from skillopt.loop.batches import plan_steps
+from skillopt.loop.parts import Parts, resolve
 from skillopt.loop.schedule import scheduled_rate
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
@@ -30,6 +30,8 @@ EDIT_TOKENS = 40
 """An edit's length, for the estimate of how the skill grows."""
 REPLY_TOKENS = {"target": 256, "optimizer": 1500}
 """A long reply, for the estimate; a model that is told to think may use all that it may."""
+TURN_TOKENS = 60
+"""What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
 """What one call takes where nobody says better."""
 _SAMPLE = 100
@@ -71,17 +73,25 @@ class Plan:
         return sum(low for low, _ in own), sum(high for _, high in own)
 
 
-def plan_run(config: Config, env: Env, skill: Skill, *, call_seconds: Mapping[str, Range] | None = None) -> Plan:
+def plan_run(
+    config: Config,
+    env: Env,
+    skill: Skill,
+    *,
+    call_seconds: Mapping[str, Range] | None = None,
+    parts: Parts | None = None,
+) -> Plan:
     """The plan of a whole run from its beginning."""
+    parts = parts or resolve(config)
     sizes = {split: len(env.items(split)) for split in SPLITS}
     epochs = plan_steps(env.items("train"), config.train)
     steps = [step for epoch in epochs for step in epoch]
-    skill_tokens = (skill.tokens, _usual_skill(config, skill, len(steps)))
+    skill_tokens = (skill.tokens, _usual_skill(config, parts, skill, len(steps)))
     task = _mean(_item_tokens(env))
-    batches = [len(step.items) for step in steps]
+    batches = [step.size for step in steps]
     lines = (
-        *_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)),
-        *_optimizer_lines(config, batches, task, skill_tokens),
+        *_over_turns(_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)), env),
+        *_optimizer_lines(config, parts, batches, task, skill_tokens),
     )
     lines = (*lines, *_judge_lines(config, lines, task))
     widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
@@ -112,13 +122,25 @@ def _target_lines(config: Config, sizes: dict[str, int], batches: list[int], pro
     baseline = sizes["val"] + sizes["test"] if config.evaluation.baselines else 0
     again = 0 if known else sizes["val"]  # the winner is measured again, since its score may be luck
     measured = (sizes["val"] + sizes["test"], sizes["val"] + again + 2 * sizes["test"] + baseline)
+    guessed = sum(batches) if config.train.speculate else 0
+    least = min(least, *batches) if guessed else least
     for stage, calls, phases in (
         ("evaluate", measured, 3 + 2 * bool(baseline)),
         ("rollout", (least, sum(batches)), len(batches)),
         ("gate", (0, gates * _gate_calls(config, sizes["val"], known)), gates),
         ("slow_update", (0, later * compared), later),
+        ("speculate", (0, guessed), len(batches)),
     ):
         yield Line(role="target", stage=stage, calls=calls, phases=phases, prompt=prompt)
+
+
+def _over_turns(lines: Iterable[Line], env: Env) -> Iterable[Line]:
+    """A task of many turns may take that many calls, each with what was said before."""
+    turns = int(getattr(env, "turns", 1))
+    for line in lines:
+        low, high = line.prompt
+        prompt = (low, high + TURN_TOKENS * (turns - 1))
+        yield replace(line, calls=(line.calls[0], line.calls[1] * turns), phases=line.phases * turns, prompt=prompt)
 
 
 def _gate_calls(config: Config, items: int, known: bool) -> int:
@@ -128,10 +150,12 @@ def _gate_calls(config: Config, items: int, known: bool) -> int:
     return items * (2 + 2 * config.evaluation.max_repeats)
 
 
-def _optimizer_lines(config: Config, batches: list[int], task: float, skill: tuple[int, int]) -> Iterable[Line]:
+def _optimizer_lines(
+    config: Config, parts: Parts, batches: list[int], task: float, skill: tuple[int, int]
+) -> Iterable[Line]:
     """Every question may have to be asked twice, where the first reply cannot be used."""
     gradient, optimizer, epochs = config.gradient, config.optimizer, config.train.num_epochs
-    analysts = sum(analyst.needs_optimizer for analyst in open_analysts(gradient.analysts))
+    analysts = sum(analyst.needs_optimizer for analyst in parts.analysts)
     steps = len(batches)
     least = min(steps, config.train.patience) if config.train.patience else steps
     least = 1 if is_deterministic(config, "optimizer") else least
@@ -165,9 +189,9 @@ def _judge_lines(config: Config, lines: Sequence[Line], task: float) -> Iterable
         yield Line(role="optimizer", stage="judge", calls=(low, 2 * high), phases=phases, prompt=prompt)
 
 
-def _usual_skill(config: Config, skill: Skill, steps: int) -> int:
+def _usual_skill(config: Config, parts: Parts, skill: Skill, steps: int) -> int:
     """The skill's length halfway through a run in which every edit is accepted."""
-    edits = sum(scheduled_rate(number, steps, config.optimizer) for number in range(1, steps + 1))
+    edits = sum(scheduled_rate(number, steps, config.optimizer, parts.schedule) for number in range(1, steps + 1))
     most = max(skill.tokens, config.optimizer.max_skill_tokens)
     return min(most, skill.tokens + round(edits * EDIT_TOKENS / 2))
 

@@ -16,7 +16,7 @@ from skillopt.loop.review import Reviewed
 from skillopt.loop.rollout import failed, mean_score, scored
 from skillopt.loop.select import Ranked
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import write_atomic, write_json, write_jsonl
+from skillopt.run.files import json_text, jsonl_text, write_all
 from skillopt.run.state import State
 from skillopt.skill import Applied, Skill
 
@@ -49,16 +49,20 @@ class StepWork:
 
 
 def write_step(run: RunDirectory, work: StepWork, record: dict[str, Any]) -> None:
+    selected = {"ranked": work.ranked, "skipped": [vars(s) for s in work.candidate.skipped]}
+    texts = {
+        "trajectories.jsonl": jsonl_text(work.results),
+        "trajectory_digest.json": json_text(digest(work)),
+        "patches.json": json_text(work.patches),
+        "aggregate.json": json_text(work.pool),
+        "selected.json": json_text(selected),
+        "candidate_skill.md": work.candidate.skill.text,
+        "gate.json": json_text(gate_record(work.verdict, work.candidate.skill)),
+        "gate_trajectories.jsonl": jsonl_text(work.verdict.trajectories),
+        "step_record.json": json_text(record),
+    }
     folder = run.step(work.step.number)
-    write_jsonl(folder / "trajectories.jsonl", work.results)
-    write_json(folder / "trajectory_digest.json", digest(work))
-    write_json(folder / "patches.json", work.patches)
-    write_json(folder / "aggregate.json", work.pool)
-    write_json(folder / "selected.json", {"ranked": work.ranked, "skipped": [vars(s) for s in work.candidate.skipped]})
-    write_atomic(folder / "candidate_skill.md", work.candidate.skill.text)
-    write_json(folder / "gate.json", gate_record(work.verdict, work.candidate.skill))
-    write_jsonl(folder / "gate_trajectories.jsonl", work.verdict.trajectories)
-    write_json(folder / "step_record.json", record)
+    write_all({folder / name: text for name, text in texts.items()})
 
 
 def digest(work: StepWork) -> dict[str, Any]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 
-from skillopt.analysts import open_analysts
 from skillopt.analysts.base import Analyst, Dropped, Kind, Memory, Minibatch, Patch, Pattern
 from skillopt.analysts.leaks import find_leaks
 from skillopt.envs.base import RolloutError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.loop.context import Context
-from skillopt.loop.rollout import failed, mean_score, scored
+from skillopt.loop.rollout import Rollouts, failed, mean_score, require_most, scored
 from skillopt.loop.similarity import normal_name, same_meaning
 from skillopt.loop.update import apply_within_limits
 from skillopt.models.call import gather_all
@@ -20,16 +20,23 @@ from skillopt.skill import Edit, Skill
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\d+")
 
 
-async def reflect(
-    skill: Skill, results: Sequence[Trajectory | RolloutError], memory: Memory, ctx: Context
-) -> list[Patch]:
-    """Patches of all analysts on all minibatches, in a fixed order; then deep reflection where one cause prevails."""
-    analysts = open_analysts(ctx.config.gradient.analysts)
-    trajectories = sorted(scored(results), key=lambda trajectory: trajectory.id)
+async def reflect(skill: Skill, rollouts: Rollouts, memory: Memory, ctx: Context) -> list[Patch]:
+    """Patches of all analysts on all minibatches, in a fixed order; then deep reflection where one cause prevails.
+
+    A minibatch is read as soon as its trajectories are there. They are cut in id order, so that arrival cannot change
+    them.
+    """
+    analysts = ctx.chosen.analysts
+    reading = Reading(analysts, skill, memory, ctx)
+    with ctx.timed("rollout"):
+        async for result in rollouts:
+            reading.add(result)
+    require_most(reading.results, "rollout")
+    trajectories = scored(reading.results)
     score = mean_score(trajectories, ctx.config.evaluation.metric)
-    ctx.emit("reflect_started", score=score, errors=len(failed(results)))
+    ctx.emit("reflect_started", score=score, errors=len(failed(reading.results)))
     with ctx.timed("reflect"):
-        shallow = await _propose(analysts, skill, _minibatches(trajectories, ctx), memory, ctx)
+        shallow = await reading.patches()
         if shallow and all(patch.unreachable for patch in shallow):
             raise Stopped(f"reflect: no reply from the optimizer; the last error was: {shallow[-1].lost}")
         shallow += _from_feedback(trajectories, shallow, ctx)
@@ -49,7 +56,7 @@ async def reflect(
 
 
 async def _propose(
-    analysts: list[Analyst], skill: Skill, minibatches: list[Minibatch], memory: Memory, ctx: Context
+    analysts: Sequence[Analyst], skill: Skill, minibatches: list[Minibatch], memory: Memory, ctx: Context
 ) -> list[Patch]:
     return await gather_all(
         analyst.propose(skill, minibatch, memory, ctx.optimizer, ctx.config)
@@ -59,25 +66,48 @@ async def _propose(
     )
 
 
-def _minibatches(trajectories: list[Trajectory], ctx: Context) -> list[Minibatch]:
-    """Failures and successes, cut in id order, so that arrival cannot change them."""
-    size = ctx.config.gradient.minibatch_size
-    known = known_patterns(ctx)
-    kinds: tuple[tuple[Kind, bool], ...] = (("failure", False), ("success", True))
-    out: list[Minibatch] = []
-    for kind, passed in kinds:
-        group = [t for t in trajectories if (t.score.hard >= 1) == passed]
-        out += [
-            Minibatch(
-                id=f"{ctx.step:04d}-{kind}-{at // size:02d}" + f"-{sample}" * bool(sample),
-                kind=kind,
-                trajectories=group[at : at + size],
-                known_patterns=known if kind == "failure" else {},
-            )
-            for at in range(0, len(group), size)
-            for sample in range(1 if passed else ctx.config.gradient.samples)
-        ]
-    return [*out, Minibatch(id=f"{ctx.step:04d}-batch", kind="batch", trajectories=trajectories)]
+class Reading:
+    """Minibatches of failures and of successes; each is read from the moment that it is full."""
+
+    def __init__(self, analysts: Sequence[Analyst], skill: Skill, memory: Memory, ctx: Context) -> None:
+        self.results: list[Trajectory | RolloutError] = []
+        self._analysts, self._skill, self._memory, self._ctx = analysts, skill, memory, ctx
+        self._open: dict[Kind, list[Trajectory]] = {"failure": [], "success": []}
+        self._cut: dict[Kind, int] = {"failure": 0, "success": 0}
+        self._tasks: dict[tuple[int, Kind, int, int], asyncio.Task[Patch]] = {}
+
+    def add(self, result: Trajectory | RolloutError) -> None:
+        """The next result in id order."""
+        self.results.append(result)
+        if isinstance(result, Trajectory):
+            kind: Kind = "success" if result.score.hard >= 1 else "failure"
+            self._open[kind].append(result)
+            if len(self._open[kind]) == self._ctx.config.gradient.minibatch_size:
+                self._read(kind)
+
+    async def patches(self) -> list[Patch]:
+        """After the last result: analyst by analyst, failures before successes before the batch as a whole."""
+        for kind, left in self._open.items():
+            if left:
+                self._read(kind)
+        self._open["batch"], self._cut["batch"] = scored(self.results), 0
+        self._read("batch")
+        place = {kind: number for number, kind in enumerate(self._cut)}
+        order = sorted(self._tasks, key=lambda key: (key[0], place[key[1]], *key[2:]))
+        return await gather_all(self._tasks[key] for key in order)
+
+    def _read(self, kind: Kind) -> None:
+        ctx, number = self._ctx, self._cut[kind]
+        read, self._open[kind], self._cut[kind] = self._open[kind], [], number + 1
+        name = f"{ctx.step:04d}-batch" if kind == "batch" else f"{ctx.step:04d}-{kind}-{number:02d}"
+        known = known_patterns(ctx) if kind == "failure" else {}
+        for sample in range(ctx.config.gradient.samples if kind == "failure" else 1):
+            again = f"-{sample}" * bool(sample)
+            minibatch = Minibatch(id=name + again, kind=kind, trajectories=read, known_patterns=known)
+            for place, analyst in enumerate(self._analysts):
+                if kind in analyst.kinds:
+                    work = analyst.propose(self._skill, minibatch, self._memory, ctx.optimizer, ctx.config)
+                    self._tasks[place, kind, number, sample] = ctx.underway.start(work)
 
 
 def known_patterns(ctx: Context) -> Mapping[str, str]:

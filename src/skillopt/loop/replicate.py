@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from skillopt.config import BudgetConfig, Config, RoleBudget
 from skillopt.errors import Stopped
+from skillopt.loop.result import Result
 from skillopt.loop.statistics import seeds_interval
-from skillopt.loop.trainer import Result
 from skillopt.run.directory import safe_name
 from skillopt.run.files import write_json
 from skillopt.run.summary import ROLES
@@ -32,7 +32,7 @@ async def replicate(config: Config, seeds: Sequence[int], train: Train) -> dict[
     rows: list[dict[str, Any]] = []
     path = _folder(config, seeds) / "replicate.json"
     for seed in seeds:
-        left = _left(config.budget, summaries, (time.monotonic() - started) / 60)
+        left = left_of(config.budget, summaries, (time.monotonic() - started) / 60)
         own = config.model_copy(update={"train": config.train.model_copy(update={"seed": seed}), "budget": left})
         result = await train(own)
         summaries.append(result.summary)
@@ -70,8 +70,8 @@ def report(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _left(budget: BudgetConfig, spent: Sequence[dict[str, Any]], minutes: float) -> BudgetConfig:
-    """What the seeds before have left of the budget."""
+def left_of(budget: BudgetConfig, spent: Sequence[dict[str, Any]], minutes: float) -> BudgetConfig:
+    """What earlier runs, by their summaries, have left of the budget that all share."""
     by_role = {
         role: {
             "max_calls": sum(s["calls"][role] for s in spent),
@@ -92,7 +92,7 @@ def _lowered(limits: B, spent: dict[str, float], prefix: str = "") -> B:
         if limit is None:
             continue
         if limit <= amount:
-            raise Stopped(f"budget.{prefix}{name}: the seeds so far have used up all of {limit:g}; raise it to go on")
+            raise Stopped(f"budget.{prefix}{name}: the runs so far have used up all of {limit:g}; raise it to go on")
         lower[name] = limit - amount
     return limits.model_copy(update=lower)
 

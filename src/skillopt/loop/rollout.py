@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from skillopt.envs.base import Item, RolloutError, ScorerError, Trajectory, score_output
+from skillopt.envs.base import Item, RolloutError, ScorerError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.loop.context import Context
 from skillopt.models.base import Message, RefusedError, Schema, TransientError
@@ -22,18 +24,74 @@ async def rollout(
 
     `tag` names the purpose: it labels fresh samples and begins the trajectories' ids. Without it, it is the step's.
     """
-    tag = tag or f"{ctx.step:04d}"
-    done = 0
+    with ctx.timed(stage):
+        return await begin(skill, items, ctx, tag=tag, stage=stage).all()
 
-    async def one(number: int, item: Item) -> Trajectory | RolloutError:
-        nonlocal done
-        result = await roll_out_one(skill, item, ctx, tag=tag, number=number, stage=stage)
-        done += 1
-        ctx.emit("progress", stage=stage, done=done, total=len(items))
+
+def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> Rollouts:
+    """The rollouts, under way: begun now, unless the very same were begun ahead."""
+    ahead = ctx.underway.ahead.pop(tag or f"{ctx.step:04d}", None)
+    if ahead and ahead.is_of(skill, items):
+        ahead.wanted = True
+        return ahead
+    return Rollouts(skill, items, ctx, tag=tag, stage=stage)
+
+
+def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
+    """Begin what the loop will most likely come to, in the places that nothing else needs; it enters no record before
+    the loop asks for it with `begin`."""
+    tag = tag or f"{ctx.step:04d}"
+    known = ctx.underway.ahead.get(tag)
+    if not (known and known.is_of(skill, items)):
+        later = replace(ctx, later=True)
+        ctx.underway.ahead[tag] = Rollouts(skill, items, later, tag=tag, stage=stage, wanted=False)
+
+
+class Rollouts:
+    """A batch under way: its results one by one in the order of their ids as they come, or all of them at once."""
+
+    def __init__(
+        self,
+        skill: Skill,
+        items: Sequence[Item],
+        ctx: Context,
+        *,
+        tag: str = "",
+        stage: str = "rollout",
+        wanted: bool = True,
+    ) -> None:
+        self._skill = skill
+        self._items = items
+        self.tag = tag or f"{ctx.step:04d}"
+        self.wanted = wanted
+        """Whether the loop has come to it; before, it tells nobody of its progress."""
+        self._stage = stage
+        self._done = 0
+        work = (self._one(number, item, ctx) for number, item in enumerate(items))
+        self._tasks = [ctx.underway.start(one) for one in work]
+
+    def is_of(self, skill: Skill, items: Sequence[Item]) -> bool:
+        return self._skill.hash == skill.hash and [item.id for item in self._items] == [item.id for item in items]
+
+    async def _one(self, number: int, item: Item, ctx: Context) -> Trajectory | RolloutError:
+        result = await roll_out_one(self._skill, item, ctx, tag=self.tag, number=number, stage=self._stage)
+        self._done += 1
+        if self.wanted:
+            stage = "rollout" if self._stage == "speculate" else self._stage
+            ctx.emit("progress", stage=stage, done=self._done, total=len(self._items))
         return result
 
-    with ctx.timed(stage):
-        return await gather_all(one(number, item) for number, item in enumerate(items))
+    async def all(self) -> list[Trajectory | RolloutError]:
+        """In the order of the items."""
+        return await gather_all(self._tasks)
+
+    async def __aiter__(self) -> AsyncIterator[Trajectory | RolloutError]:
+        for number in sorted(range(len(self._tasks)), key=lambda number: trajectory_id(self.tag, number)):
+            yield await asyncio.shield(self._tasks[number])
+
+
+def trajectory_id(tag: str, number: int) -> str:
+    return f"{tag}-{number:03d}"
 
 
 async def roll_out_one(
@@ -41,15 +99,16 @@ async def roll_out_one(
 ) -> Trajectory | RolloutError:
     """One episode and its score, or the endpoint's or the scorer's failure: that is no score."""
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
-    chat = BoundChat(ctx.target, label=label, stage=stage)
+
+    def new_chat() -> BoundChat:
+        return BoundChat(ctx.target, label=label, stage=stage, later=ctx.later)
 
     async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> Answer[Any]:
         return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
 
-    identity: dict[str, Any] = {"id": f"{tag}-{number:03d}", "item_id": item.id, "skill_hash": skill.hash}
+    identity: dict[str, Any] = {"id": trajectory_id(tag, number), "item_id": item.id, "skill_hash": skill.hash}
     try:
-        episode = await ctx.env.run(item, skill, chat)
-        score = episode.score or await score_output(ctx.env, item, episode.output, judge)
+        episode, score = await ctx.executor.run(ctx.env, item, skill, new_chat, judge)
     except (RefusedError, ScorerError) as error:
         return RolloutError(**identity, refused=True, error=str(error))
     except TransientError as error:

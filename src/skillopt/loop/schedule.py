@@ -5,19 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from skillopt import plugins
 from skillopt.config import OptimizerConfig
 
-SHAPES: dict[str, Callable[[float], float]] = {
+Shape = Callable[[float], float]
+"""The share of the way from the lowest to the full rate (0 to 1), by how much of the run is done (0 to 1)."""
+
+SHAPES: dict[str, Shape] = {
     "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
     "linear": lambda progress: 1 - progress,
     "constant": lambda progress: 1.0,
 }
-"""The share of the way from the lowest to the full rate, by how much of the run is done (0 to 1)."""
 
 
-def scheduled_rate(step: int, steps: int, config: OptimizerConfig) -> float:
+def shape_of(name: str) -> Shape:
+    """Our own, or what an installed package registers as `skillopt.schedules`."""
+    if name in SHAPES:
+        return SHAPES[name]
+    shape: Shape = plugins.instance(plugins.load("schedules", name, key="optimizer.lr_scheduler", known=SHAPES))
+    return shape
+
+
+def scheduled_rate(step: int, steps: int, config: OptimizerConfig, shape: Shape | None = None) -> float:
     """The rate of step 1 … steps before any decay; the last step has the lowest."""
-    share = SHAPES[config.lr_scheduler](step / steps)
+    share = (shape or shape_of(config.lr_scheduler))(step / steps)
     return config.min_learning_rate + (config.learning_rate - config.min_learning_rate) * share
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from skillopt import prompts
-from skillopt.analysts import open_analysts
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, close_env, data_hash, is_noisy
 from skillopt.errors import UserError
+from skillopt.executor import open_executor
 from skillopt.loop.context import Context
+from skillopt.loop.parts import Parts, resolve
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
@@ -24,12 +25,14 @@ from skillopt.models.prices import price_of
 from skillopt.run.damage import config_text
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Events, Listener
-from skillopt.run.files import read_text, write_atomic, write_json
+from skillopt.run.files import write_atomic, write_json
 from skillopt.run.journal import Journal
 from skillopt.run.mend import mend
 from skillopt.run.open import find_run, run_name
+from skillopt.run.package import keep_package, open_package, package_file, package_hash, read_skill
 from skillopt.run.state import State
 from skillopt.run.summary import ROLES
+from skillopt.shipped import shipped
 from skillopt.skill import Skill
 from skillopt.version import __version__
 
@@ -67,13 +70,13 @@ async def closing_env(env: Env, wanted: bool = True) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def opened_models(
-    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES
+    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES, parts: Parts | None = None
 ) -> AsyncIterator[dict[str, ChatModel]]:
     """The roles' models, closed at the end. Nothing is called, but names, URLs and keys are checked."""
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
         for role in roles:
-            unused = role == "optimizer" and not needs_optimizer(config)
+            unused = role == "optimizer" and not needs_optimizer(config, parts)
             models[role] = (given or {}).get(role) or (NoModel() if unused else open_model(role, config))
             stack.push_async_callback(models[role].close)
         yield models
@@ -122,40 +125,49 @@ async def open_session(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
     mode: Mode = "auto",
+    parts: Parts | None = None,
+    shared_journal: Path | None = None,
+    initial_skill: Skill | None = None,
 ) -> AsyncIterator[Session]:
     """Check everything that can be checked without paying, then take the run's lock."""
     opened_here = env is None
     env = env or open_env(config)
     check_splits(env)
+    parts = parts or resolve(config)
     if is_noisy(env) and config.evaluation.gate != "paired":
         raise UserError(
             f"env '{env.name}': its scores are noisy, and a strict gate takes luck for progress; "
             "set evaluation.gate to paired"
         )
-    open_analysts(config.gradient.analysts)
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
-    skill = read_initial(config.train.init_skill)
-    run = run_of(config, env, skill, fresh=mode == "fresh")
+    skill = initial_skill or initial_of(config)
+    run = run_of(config, env, skill, fresh=mode == "fresh", parts=parts)
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
-    async with opened_models(config, models) as opened, closing_env(env, opened_here):
-        with (
-            run.held(),
-            nullcontext(mend(run)) as mended,
-            Journal(run.journal) as journal,
-            Events(run.events, tuple(listeners)) as events,
-        ):
+    async with (
+        opened_models(config, models, parts=parts) as opened,
+        closing_env(env, opened_here),
+        open_executor(config, env, own=opened_here) as executor,
+        AsyncExitStack() as stack,
+    ):
+        stack.enter_context(run.held())
+        mended = mend(run)
+        journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
+        with Events(run.events, tuple(listeners)) as events:
             state = _read_state(run, config)
             if mended:
                 events.emit("mended", files=mended)
             _write_config(run, config)
+            keep_package(config.train.init_skill, run)
             callers, budget, switch = make_callers(config, journal, opened)
             target, optimizer = callers["target"], callers["optimizer"]
-            ctx = Context(config=config, env=env, target=target, optimizer=optimizer, run=run, events=events)
+            ctx = Context(
+                config=config, env=env, target=target, optimizer=optimizer, run=run, events=events, parts=parts
+            )
             yield Session(
-                ctx=ctx,
+                ctx=replace(ctx, executor=executor),
                 journal=journal,
                 budget=budget,
                 switch=switch,
@@ -165,18 +177,24 @@ async def open_session(
             )
 
 
-def run_of(config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False) -> RunDirectory:
+def run_of(
+    config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, parts: Parts | None = None
+) -> RunDirectory:
     """The run that this config, data and initial skill make; there may be nothing in it yet."""
     identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": initial_skill.hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
+    if parts and parts.passed_in:
+        identity["parts"] = dict(parts.passed_in)
+    if package := package_hash(config.train.init_skill):
+        identity["package"] = package
     return find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=fresh)
 
 
-def needs_optimizer(config: Config) -> bool:
+def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
     """Analysts may do without an LLM; notes and guidance are always written by one."""
     slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
-    analysts = open_analysts(config.gradient.analysts)
+    analysts = (parts or resolve(config)).analysts
     consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
     return slow_update or consulted or judged(config) or any(analyst.needs_optimizer for analyst in analysts)
 
@@ -209,15 +227,26 @@ def check_prices(config: Config) -> None:
             )
 
 
+def initial_of(config: Config) -> Skill:
+    """The skill that a training starts from: the file's, or where the trigger is trained, its package's description."""
+    skill = read_initial(config.train.init_skill)
+    file = package_file(config.train.init_skill) if config.train.init_skill else None
+    if config.env.name != "trigger":
+        return skill
+    if file is None:
+        raise UserError("train.init_skill: a description is trained in its package; name the package's SKILL.md")
+    return Skill(open_package(file).description)
+
+
 def read_initial(path: str) -> Skill:
     """The skill to start from; an empty path or an empty file is an empty skill."""
     if not path:
         return Skill("")
-    file = Path(path)
-    if not file.is_file():
+    file = shipped(path)
+    if not file.is_file() and package_file(file) is None:
         raise UserError(f"train.init_skill: '{path}' does not exist; give an existing file, or leave it empty")
     try:
-        return Skill(read_text(file))
+        return read_skill(file)
     except UnicodeDecodeError:
         raise UserError(f"train.init_skill: '{path}' is not UTF-8 text") from None
 

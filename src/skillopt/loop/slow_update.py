@@ -9,10 +9,11 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt import prompts
 from skillopt.analysts.shown import block, data_line, trim_middle
-from skillopt.envs.base import RolloutError, Trajectory
+from skillopt.envs.base import Item, RolloutError, Trajectory
+from skillopt.loop.batches import in_id_order
 from skillopt.loop.context import Context
 from skillopt.loop.policy import new_risk
-from skillopt.loop.rollout import require_most, rollout, scored
+from skillopt.loop.rollout import begin_ahead, require_most, rollout, scored
 from skillopt.models.base import Schema
 from skillopt.models.call import gather_all
 from skillopt.models.structured import Answer, ask
@@ -64,11 +65,9 @@ async def slow_update(
     frame: dict[str, Any] = {"epoch": ctx.epoch, "before_version": versions[0], "after_version": versions[1]}
     if before.hash == after.hash:
         return Comparison(**frame, equal=True, lost="both epochs ended with the same skill"), []
-    pool = sorted(ctx.env.items("train"), key=lambda item: item.id)
-    items = ctx.rng("slow_update").sample(pool, min(len(pool), ctx.config.optimizer.slow_update_samples))
-    tag = f"slow-{ctx.epoch:02d}"
+    items = _sample(ctx)
     old, new = await gather_all(
-        rollout(skill, items, ctx, tag=f"{tag}-{name}", stage="slow_update")
+        rollout(skill, items, ctx, tag=_tag(name, ctx), stage="slow_update")
         for name, skill in (("before", before), ("after", after))
     )
     require_most([*old, *new], "slow update")
@@ -79,6 +78,22 @@ async def slow_update(
     told: dict[str, Any] = {"guidance": answer.value or "", "lost": answer.lost, "unusable": answer.unusable}
     comparison = Comparison(**frame, equal=False, counts=counts, rows=tuple(rows), **told)
     return comparison, list(trajectories.values())
+
+
+def begin_comparison(before: Skill, ctx: Context) -> None:
+    """The previous epoch's skill can be rolled out before the current epoch is at its end."""
+    begin_ahead(before, _sample(ctx), ctx, tag=_tag("before", ctx), stage="slow_update")
+
+
+def _sample(ctx: Context) -> list[Item]:
+    items = ctx.env.items("train")
+    places = in_id_order(items)
+    drawn = ctx.rng("slow_update").sample(places, min(len(places), ctx.config.optimizer.slow_update_samples))
+    return [items[place] for place in drawn]
+
+
+def _tag(name: str, ctx: Context) -> str:
+    return f"slow-{ctx.epoch:02d}-{name}"
 
 
 def _rows(old: list[Trajectory | RolloutError], new: list[Trajectory | RolloutError]) -> list[Row]:

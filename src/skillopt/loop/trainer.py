@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from skillopt.analysts.base import Memory, Patch
 from skillopt.config import Config
-from skillopt.envs.base import Env
+from skillopt.envs.base import Env, Item
 from skillopt.errors import SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.loop.aggregate import Pool, aggregate
 from skillopt.loop.batches import Step, plan_steps
@@ -22,17 +23,19 @@ from skillopt.loop.consult import merge, rank
 from skillopt.loop.context import Context
 from skillopt.loop.credit import credit
 from skillopt.loop.doctor import advice
-from skillopt.loop.epoch_end import end_epoch
+from skillopt.loop.epoch_end import end_epoch, look_ahead
 from skillopt.loop.final import Finals, measure_finals
 from skillopt.loop.gate import Measured, measure
 from skillopt.loop.paired import decide
+from skillopt.loop.parts import Parts, resolve
 from skillopt.loop.plan import beside, plan_run
 from skillopt.loop.policy import held_back
 from skillopt.loop.pulse import pulse
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
+from skillopt.loop.result import Result
 from skillopt.loop.review import Reviewed, file_conflicts, review
-from skillopt.loop.rollout import failed, require_most, rollout
+from skillopt.loop.rollout import Rollouts, begin, begin_ahead, failed
 from skillopt.loop.schedule import decayed_rate, scheduled_rate
 from skillopt.loop.select import Ranked, select
 from skillopt.loop.session import Mode, Session, initial_kind, open_session, pins
@@ -40,20 +43,11 @@ from skillopt.loop.update import update
 from skillopt.models.base import ChatModel
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
-from skillopt.run.seals import seal
+from skillopt.run.history import History
+from skillopt.run.seals import Seals
 from skillopt.run.state import State
 from skillopt.run.summary import rollouts_paid, summarise, usage
-from skillopt.skill import Skill
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a training gives."""
-
-    path: Path
-    """The run's folder."""
-    best_skill: Skill
-    summary: dict[str, Any]
+from skillopt.skill import Applied, Skill
 
 
 class Trainer:
@@ -67,12 +61,23 @@ class Trainer:
         models: dict[str, ChatModel] | None = None,
         listeners: Sequence[Listener] = (),
         mode: Mode = "auto",
+        parts: Parts | None = None,
+        shared_journal: Path | None = None,
+        read_test: bool = True,
+        initial_skill: Skill | None = None,
     ) -> None:
+        """`read_test` false leaves the test split sealed: the run stops before its end and can be finished later."""
         self.config = config
         self._env = env
         self._models = models
         self._listeners = listeners
         self._mode = mode
+        self._baseline: asyncio.Task[Measured] | None = None
+        """The initial skill's validation, while it is under way."""
+        self._parts = parts or resolve(config)
+        self._shared_journal = shared_journal
+        self._read_test = read_test
+        self._initial_skill = initial_skill
         self.started = False
 
     async def fit(self) -> Result:
@@ -82,16 +87,17 @@ class Trainer:
             for epoch, steps in enumerate(self.plan, 1):
                 for step in self._left(steps):
                     ctx, skill, rates = self.base.at(epoch, step.number), self.skill, self._rates(step)
-                    results = await rollout(skill, self._batch(step, ctx), ctx)
-                    patches = await reflect(skill, self._checked(results), self._memory(), ctx)
+                    rollouts = self._rollouts(step, skill, ctx)
+                    patches = await reflect(skill, rollouts, self._memory(), ctx)
                     pool = await self._merged(aggregate(patches), patches, skill, ctx)
                     reviewed = self._reviewed(pool, ctx)
                     ranked = await self._ranked(reviewed, patches, rates["used"], skill, ctx)
-                    candidate = update(skill, ranked, ctx)
-                    verdict = await decide(skill, candidate, self.state.val, ctx)
+                    candidate = self._speculate(step, skill, update(skill, ranked, ctx))
+                    verdict = await decide(skill, candidate, await self._val(), ctx)
                     credited = await credit(skill, candidate, verdict, self.state.val, ctx)
+                    results = self._checked(await rollouts.all())
                     work = StepWork(step, skill, rates, results, patches, reviewed, ranked, credited)
-                    self._commit(work, ctx)
+                    await self._commit(work, ctx)
                 if self.state.epoch < epoch and not self._out_of_patience():
                     await self._end_epoch(epoch)
             return await self._finish()
@@ -110,30 +116,47 @@ class Trainer:
     async def _opened(self) -> AsyncIterator[None]:
         """Everything that the loop needs, closed again whatever happens; a stop leaves a state to go on from."""
         opened = open_session(
-            self.config, env=self._env, models=self._models, listeners=self._listeners, mode=self._mode
+            self.config,
+            env=self._env,
+            models=self._models,
+            listeners=self._listeners,
+            mode=self._mode,
+            parts=self._parts,
+            shared_journal=self._shared_journal,
+            initial_skill=self._initial_skill,
         )
         async with opened as session:
             self.session: Session = session
             self.plan = plan_steps(session.ctx.env.items("train"), self.config.train)
-            self.base = session.base(sum(len(steps) for steps in self.plan))
+            self._steps = [step for steps in self.plan for step in steps]
+            self.base = session.base(len(self._steps))
             self.run = session.ctx.run
-            self.forecast = plan_run(self.config, session.ctx.env, session.initial_skill)
+            self.forecast = plan_run(self.config, session.ctx.env, session.initial_skill, parts=self._parts)
             self.state = session.state or State(pins=pins(self.config))
-            self.history: list[dict[str, Any]] = []
+            self.history = History(self.run.history)
             self.started = True
             self._earlier = self.state.telemetry.model_copy()
             try:
                 async with pulse(self.base):
                     yield
             except SkillOptError as error:
+                session.switch.trip(error)
+                await self.base.underway.settle()
                 self._stop(error)
                 raise
             except OSError as error:
                 if not is_disk_trouble(error):
+                    self.base.underway.cancel()
                     raise
                 stopped = Stopped(disk_trouble(error))
+                session.switch.trip(stopped)
+                await self.base.underway.settle()
                 self._stop(stopped)
                 raise stopped from error
+            except BaseException:  # a second Ctrl-C, or a mistake of ours: nothing is waited for
+                self.base.underway.cancel()
+                raise
+            await self.base.underway.settle()
 
     async def _begin(self) -> None:
         """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""
@@ -153,13 +176,14 @@ class Trainer:
             workers=config.hardware.workers,
             epochs=config.train.num_epochs,
             learning_rate=config.optimizer.learning_rate,
-            scheduler=config.optimizer.lr_scheduler,
+            scheduler=self._parts.scheduler,
         )
         if resumed:
             run.roll_back(
                 step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
             )
-            self.history = [r for r in read_json(run.history) if r["step"] <= state.step] if state.step else []
+            self.history.roll_back(state.step, run.step)
+            self._seals = Seals(run, state)
             self.skill = run.read_skill(state.current)
             return
         self.skill = self.session.initial_skill
@@ -168,15 +192,31 @@ class Trainer:
         run.write_best(self.skill)
         run.conflicts.parent.mkdir(exist_ok=True)
         write_atomic(run.conflicts, "")
-        measured = await self._evaluate("val", "initial", self.skill)
-        state.val = measured.values
-        state.initial_val = state.best.val = measured.score
-        state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
-        self._counted(self.base)
-        self._save()
+        self.history.begin()
+        self._seals = Seals(run, state)
+        self._baseline = self.base.underway.start(self._evaluate("val", "initial", self.skill, later=True))
+
+    async def _val(self) -> dict[str, float]:
+        """The current skill's validation scores; the initial skill's are measured beside the first rollout."""
+        if self._baseline:
+            await self._baseline
+            self._keep_baseline()
+        return self.state.val
+
+    def _keep_baseline(self) -> None:
+        """From here on there is a run to go on from."""
+        if self._baseline and self._baseline.done() and not self._baseline.exception():
+            measured, self._baseline = self._baseline.result(), None
+            state = self.state
+            state.val = measured.values
+            state.initial_val = state.best.val = measured.score
+            state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
+            self._counted(self.base)
+            self._save()
 
     def _stop(self, error: SkillOptError) -> None:
         """The state of the last finished step stands; only say why the run ended."""
+        self._keep_baseline()
         if self.run.state.exists() and self.state.status != "finished":
             state = State.read(self.run.state)
             state.status, state.stop_reason = "stopped", str(error)
@@ -196,16 +236,39 @@ class Trainer:
         return 0 < self.config.train.patience <= self.state.stale_steps
 
     def _rates(self, step: Step) -> dict[str, float]:
-        scheduled = scheduled_rate(step.number, self.base.steps, self.config.optimizer)
+        scheduled = scheduled_rate(step.number, self.base.steps, self.config.optimizer, self._parts.schedule)
         return {"scheduled": scheduled, "used": decayed_rate(scheduled, self.state.decay, self.config.optimizer)}
 
-    def _batch(self, step: Step, ctx: Context) -> list[Any]:
-        items = [item for item in step.items if item.id not in self.state.set_aside]
+    def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
+        """The step's batch, under way."""
+        items = self._batch(step)
         ctx.emit("rollout_started", items=len(items), workers=self.config.hardware.workers)
-        return items
+        rollouts = begin(skill, items, ctx)
+        if self._ends_epoch(step):
+            look_ahead(self.state, skill, ctx)
+        return rollouts
+
+    def _batch(self, step: Step) -> list[Item]:
+        return [item for item in step.items if item.id not in self.state.set_aside]
+
+    def _ends_epoch(self, step: Step) -> bool:
+        return step is self.plan[step.epoch - 1][-1]
+
+    def _go_ahead(self, done: int, skill: Skill, stage: str = "rollout") -> None:
+        """Begin the rollouts of the step after `done`, beside the writing of files and notes."""
+        if done < self.base.steps and not self._out_of_patience():
+            step = self._steps[done]
+            begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number), stage=stage)
+
+    def _speculate(self, step: Step, skill: Skill, candidate: Applied) -> Applied:
+        """Bet on the gate's verdict while it runs: most verdicts so far, or at first an accepted candidate."""
+        if self.config.train.speculate and candidate.applied and not self._ends_epoch(step):
+            counts = self.state.counts
+            guess = candidate.skill if counts.accepted * 2 >= counts.run else skill
+            self._go_ahead(step.number, guess, stage="speculate")
+        return candidate
 
     def _checked(self, results: list[Any]) -> list[Any]:
-        require_most(results, "rollout")
         refused = {error.item_id: error.error for error in failed(results) if error.refused}
         self.state.set_aside = {**self.state.set_aside, **refused}
         return results
@@ -236,7 +299,7 @@ class Trainer:
             turned_down=reviewed.turned_down,
         )
 
-    def _commit(self, work: StepWork, ctx: Context) -> None:
+    async def _commit(self, work: StepWork, ctx: Context) -> None:
         """Write the step down; the state comes last, and finishes it."""
         self.run.check_held()
         ctx.emit("gate_decided", **work.verdict.brief())
@@ -245,19 +308,20 @@ class Trainer:
         apply_verdict(state, work.skill, work.candidate, work.verdict, ctx)
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
+        self.skill = work.candidate.skill if work.verdict.accepted else work.skill
+        if not self._ends_epoch(work.step):  # where it does, the slow update may change the skill
+            self._go_ahead(ctx.step, self.skill)
         record = step_record(work, state, self.config.evaluation.metric, self._telemetry(ctx))
-        write_step(self.run, work, record)
+        await asyncio.to_thread(write_step, self.run, work, record)
         file_conflicts(self.run, ctx.step, work.pool.conflicts)
         self.history.append(record)
-        self.skill = work.candidate.skill if work.verdict.accepted else work.skill
         self._save()
         ctx.emit("step_finished", record={k: v for k, v in record.items() if k != "applied"})
 
     async def _end_epoch(self, epoch: int) -> None:
         ctx = self.base.at(epoch, self.state.step)
-        outcome = await end_epoch(self.state, self.history, ctx)
-        if self.history:
-            self.history[-1] = {**self.history[-1], "epoch_end": outcome}
+        outcome = await end_epoch(self.state, self.history.epoch, ctx, self._go_ahead)
+        self.history.amend(epoch_end=outcome)
         self.skill = self.run.read_skill(self.state.current)
         self._counted(ctx)
         self._save()
@@ -276,17 +340,17 @@ class Trainer:
         return seconds
 
     def _save(self) -> None:
-        write_json(self.run.history, self.history)
         self.state.status, self.state.stop_reason = "running", ""
         self._write_state(Finals())
 
     # The end
 
-    async def _evaluate(self, split: str, name: str, skill: Skill) -> Measured:
+    async def _evaluate(self, split: str, name: str, skill: Skill, *, later: bool = False) -> Measured:
         """Measure a skill on a split, and leave the items' scores in the run."""
         items = [item for item in self.base.env.items(split) if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
-        measured = await measure(skill, items, self.base, tag=f"{split}-{name}", stage="evaluate")
+        ctx = replace(self.base, later=later)
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate")
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
@@ -298,7 +362,11 @@ class Trainer:
         """The test split is read here, once."""
         state = self.state
         best = self.run.read_skill(state.best.version)
-        if state.status != "finished":
+        if not self._read_test and state.status != "finished":
+            self.run.write_best(best)
+            state.status, state.stop_reason = "stopped", "trained; the test split is left sealed"
+            self._write_state(Finals())
+        elif state.status != "finished":
             self.run.write_best(best)
             read = {"who": "train", "when": datetime.now(UTC).isoformat(), "items": len(self.base.env.items("test"))}
             finals = await measure_finals(state, self.base, self._evaluate)
@@ -343,5 +411,5 @@ class Trainer:
         )
         write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})
         if state.status != "stopped":  # a stop declares nothing finished
-            seal(self.run, state, self.session.journal.sync())
+            self._seals.seal(state, self.session.journal.sync())
         state.write(self.run.state)

@@ -90,6 +90,10 @@ def _azure(name: str, model: str, url: str, key_name: str, config: Config) -> Ch
 
 
 def _sim(name: str, model: str, url: str, key_name: str, config: Config) -> ChatModel:
+    if model.partition("?")[0] == "player":
+        from skillopt.models.simulated_player import SimulatedPlayer
+
+        return SimulatedPlayer(name)
     from skillopt.models.simulated import SimulatedModel
 
     return SimulatedModel(name)

@@ -27,6 +27,8 @@ class Schema:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
+    """One request to a model, as any provider can be asked it."""
+
     messages: tuple[Message, ...]
     temperature: float | None = None
     """None leaves it to the endpoint."""
@@ -50,6 +52,8 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatReply:
+    """What a model answered, and what that took."""
+
     text: str
     finish_reason: str = "stop"
     """`stop`, or `length` when the reply was cut off at max_tokens."""

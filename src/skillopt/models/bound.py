@@ -36,16 +36,22 @@ class UnseenModel:
 class BoundChat:
     """A Chat (envs/base.py) that names every call by the rollout that it is made for."""
 
-    def __init__(self, caller: Caller, *, label: str, stage: str) -> None:
+    def __init__(self, caller: Caller, *, label: str, stage: str, later: bool = False) -> None:
         self._caller = caller
         self._label = label
         self._stage = stage
+        self._later = later
         self._turn = 0
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
         self._turn += 1
         return await self._caller(
-            messages, stage=self._stage, label=f"{self._label}/{self._turn}", turn=self._turn, tools=tools
+            messages,
+            stage=self._stage,
+            label=f"{self._label}/{self._turn}",
+            turn=self._turn,
+            tools=tools,
+            later=self._later,
         )
 
     async def whole(self, identity: Sequence[Any], work: Work) -> dict[str, Any]:

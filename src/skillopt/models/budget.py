@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from skillopt.config import BudgetConfig
+from skillopt.config import BudgetConfig, Price
 from skillopt.errors import Stopped
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
@@ -21,11 +21,17 @@ class Amount:
     tokens: float = 0
     usd: float = 0.0
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
+    def __iadd__(self, other: Amount) -> Amount:
+        self.calls += other.calls
+        self.tokens += other.tokens
+        self.usd += other.usd
+        return self
 
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
+    def __isub__(self, other: Amount) -> Amount:
+        self.calls -= other.calls
+        self.tokens -= other.tokens
+        self.usd -= other.usd
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +50,10 @@ class _Account:
     paid: Amount = field(default_factory=Amount)
     in_flight: Amount = field(default_factory=Amount)
 
-    @property
-    def used(self) -> Amount:
-        return self.paid + self.in_flight
+    def used(self, what: str) -> float:
+        """calls, tokens or usd."""
+        total: float = getattr(self.paid, what) + getattr(self.in_flight, what)
+        return total
 
 
 class Budget:
@@ -56,6 +63,14 @@ class Budget:
         self._config = config
         self._started = time.monotonic()
         self._accounts: dict[str, _Account] = {}
+        self._prices: dict[str, Price | None] = {}
+        sections = ((None, config), ("target", config.target), ("optimizer", config.optimizer))
+        self._set: list[tuple[str | None, str, float]] = [
+            (role, what, getattr(section, f"max_{what}"))
+            for what in ("calls", "tokens", "usd")
+            for role, section in sections
+            if getattr(section, f"max_{what}") is not None
+        ]
         for total in journal.totals():
             tokens = total.prompt_tokens + total.completion_tokens
             account = self._account(total.role)
@@ -69,7 +84,7 @@ class Budget:
     def reserve(self, role: str, model: str, estimate: Usage) -> Reserved:
         """Count a call before it is sent; raises Stopped where a limit is reached."""
         for name, used, limit in self._limits(role):
-            if limit is not None and used >= limit:
+            if used >= limit:
                 raise Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to go on")
         reserved = Reserved(role=role, model=model, amount=self._amount(model, estimate))
         self._account(role).in_flight += reserved.amount
@@ -86,26 +101,29 @@ class Budget:
 
     def standing(self) -> dict[str, tuple[float, float | None]]:
         """What is used and in flight, with its limit: calls, tokens, usd and minutes over all roles."""
-        return {
-            name.removeprefix("max_"): (used, limit) for name, used, limit in self._limits("target") if "." not in name
+        used = {
+            what: sum(account.used(what) for account in self._accounts.values()) for what in ("calls", "tokens", "usd")
         }
+        used["minutes"] = (time.monotonic() - self._started) / 60
+        return {what: (amount, getattr(self._config, f"max_{what}")) for what, amount in used.items()}
 
-    def _limits(self, role: str) -> Iterator[tuple[str, float, float | None]]:
-        limits = self._config
-        used = sum((account.used for account in self._accounts.values()), Amount())
-        yield "max_calls", used.calls, limits.max_calls
-        yield "max_tokens", used.tokens, limits.max_tokens
-        yield "max_usd", used.usd, limits.max_usd
-        yield "max_minutes", (time.monotonic() - self._started) / 60, limits.max_minutes
-        own = limits.optimizer if role == "optimizer" else limits.target
-        mine = self._account(role).used
-        yield f"{role}.max_calls", mine.calls, own.max_calls
-        yield f"{role}.max_tokens", mine.tokens, own.max_tokens
-        yield f"{role}.max_usd", mine.usd, own.max_usd
+    def _limits(self, role: str) -> Iterator[tuple[str, float, float]]:
+        """Each limit that is set and counts for this role, and what counts against it."""
+        if self._config.max_minutes is not None:
+            yield "max_minutes", (time.monotonic() - self._started) / 60, self._config.max_minutes
+        for whose, what, limit in self._set:
+            if whose is None:
+                yield f"max_{what}", sum(account.used(what) for account in self._accounts.values()), limit
+            elif whose == role:
+                yield f"{role}.max_{what}", self._account(role).used(what), limit
 
     def _account(self, role: str) -> _Account:
-        return self._accounts.setdefault(role, _Account())
+        if role not in self._accounts:
+            self._accounts[role] = _Account()
+        return self._accounts[role]
 
     def _amount(self, model: str, usage: Usage) -> Amount:
-        usd = cost_of(usage, price_of(model, self._config.prices)) or 0.0
+        if model not in self._prices:
+            self._prices[model] = price_of(model, self._config.prices)
+        usd = cost_of(usage, self._prices[model]) or 0.0
         return Amount(1, usage.prompt + usage.completion, usd)

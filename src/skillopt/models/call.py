@@ -9,7 +9,7 @@ import json
 import random
 import sqlite3
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -49,6 +49,7 @@ class _Asked:
     attempt: int
     stage: str
     turn: int
+    later: bool
 
 
 @dataclass(kw_only=True)
@@ -96,12 +97,14 @@ class Caller:
         schema: Schema | None = None,
         attempt: int = 1,
         turn: int = 1,
+        later: bool = False,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> ChatReply:
         """The reply, from the journal or paid for.
 
         `label` names the purpose of the sample (split, item, step, repeat). A noisy model gives a fresh sample for
-        each; a deterministic one is never asked the same twice, whatever the label.
+        each; a deterministic one is never asked the same twice, whatever the label. A call that nothing waits for yet
+        is sent `later` than those that something does.
         """
         label = "" if self.deterministic else label
         request = ChatRequest(
@@ -123,7 +126,8 @@ class Caller:
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
         self._in_flight[key, attempt] = future
         try:
-            reply = await self._paid(_Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn))
+            asked = _Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn, later=later)
+            reply = await self._paid(asked)
             future.set_result(reply)
             return reply
         except BaseException as error:
@@ -147,8 +151,8 @@ class Caller:
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def _store(self, asked: _Asked, reply: ChatReply) -> None:
-        self.journal.put(
+    async def _store(self, asked: _Asked, reply: ChatReply) -> None:
+        await self.journal.store(
             Record(
                 key=asked.key,
                 attempt=asked.attempt,
@@ -156,7 +160,7 @@ class Caller:
                 stage=asked.stage,
                 model=self.model.name,
                 turn=asked.turn,
-                reply=asdict(reply),
+                reply={**vars(reply), "usage": vars(reply.usage)},
                 prompt_tokens=reply.usage.prompt,
                 completion_tokens=reply.usage.completion,
                 cached_tokens=reply.usage.cached,
@@ -166,19 +170,25 @@ class Caller:
     async def _paid(self, asked: _Asked) -> ChatReply:
         """Try until there is a reply, or no hope of one."""
         first, others = 0.0, 0
+        reply: ChatReply | None = None
         for attempt in range(self.hardware.max_retries + 1):
             estimate = self._estimate(asked.request)
-            async with self.limiter.slot(self.switch, tokens=estimate.prompt + estimate.completion) as slot:
+            tokens = estimate.prompt + estimate.completion
+            async with self.limiter.slot(self.switch, tokens=tokens, later=asked.later) as slot:
                 if not attempt:
                     first, others = slot.sent, self._replies
                 try:
-                    return await self._once(asked, estimate, slot)
+                    reply = await self._once(asked, estimate, slot)
                 except TransientError as error:
                     wait = _wait(error, attempt)
                     self._give_up(error, attempt, time.monotonic() + wait - first, self._replies - others)
                 except (FatalError, Stopped) as error:
                     self.switch.trip(error)
                     raise
+            if reply is not None:
+                with kept(self.switch):
+                    await self._store(asked, reply)
+                return reply
             self.retries += 1
             await self.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
@@ -198,8 +208,6 @@ class Caller:
                 slot.turned_down(error.retry_after)
             raise
         slot.went_through(asked.stage)
-        with kept(self.switch):
-            self._store(asked, reply)
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
         return reply
@@ -265,7 +273,7 @@ def _reply_from(stored: dict[str, Any]) -> ChatReply:
     return ChatReply(**{**stored, **own})
 
 
-async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
     """Run all to their end, then raise the first error: what is in flight is paid for and must be kept."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:

@@ -208,6 +208,37 @@ class Endpoint:
                 free -= 1
 
 
+class Places:
+    """So many at once; who waits goes in the order of asking, and those who can wait go after all who cannot."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque())
+
+    async def take(self, *, later: bool) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[later].append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """Hands the place on to whoever waits."""
+        for queue in self._waiting:
+            while queue:
+                turn = queue.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+                    return
+        self._free += 1
+
+
 @dataclass(kw_only=True)
 class Slot:
     """A place among the calls in flight, from which the caller tells what came of its call."""
@@ -235,7 +266,7 @@ class Limiter:
         self.limit = limit
         self.in_flight = 0
         self.endpoint = endpoint or Endpoint(limit)
-        self._slots = asyncio.Semaphore(limit)
+        self._places = Places(limit)
         self._own = {"requests": requests is not None, "tokens": tokens is not None}
         self._buckets = {name: Bucket(n) for name, n in (("requests", requests), ("tokens", tokens)) if n is not None}
 
@@ -257,9 +288,10 @@ class Limiter:
             self._buckets["tokens"].take(tokens)
 
     @asynccontextmanager
-    async def slot(self, switch: Switch, *, tokens: float = 0) -> AsyncIterator[Slot]:
-        """A place for one call of about so many tokens."""
-        async with self._slots:
+    async def slot(self, switch: Switch, *, tokens: float = 0, later: bool = False) -> AsyncIterator[Slot]:
+        """A place for one call of about so many tokens; one that can wait goes `later` than all that cannot."""
+        await self._places.take(later=later)
+        try:
             level = await self.endpoint.enter()
             try:
                 while (wait := self._wait()) > 0:
@@ -273,6 +305,8 @@ class Limiter:
                     self.in_flight -= 1
             finally:
                 self.endpoint.leave()
+        finally:
+            self._places.give_back()
 
     def _wait(self) -> float:
         return max(self.endpoint.paused(), *(bucket.wait() for bucket in self._buckets.values()), 0.0)

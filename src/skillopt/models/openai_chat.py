@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
@@ -57,6 +58,7 @@ class OpenAIChat:
         self._left_out: set[str] = set()
         self._query = dict(query or {})
         self._session: aiohttp.ClientSession | None = None
+        self._proxy: str | None = None
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         while True:
@@ -70,15 +72,14 @@ class OpenAIChat:
         if self._session is None:
             # The limiter bounds what is in flight; call.py's timeout bounds how long.
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75),
-                timeout=aiohttp.ClientTimeout(total=None),
-                trust_env=True,
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75), timeout=aiohttp.ClientTimeout(total=None)
             )
+            self._proxy = env_proxy(self.endpoint)
         url = f"{self.endpoint}/chat/completions"
         headers = await self._headers()
         try:
             async with self._session.post(
-                url, json=payload, params=self._query, headers=headers, allow_redirects=False
+                url, json=payload, params=self._query, headers=headers, allow_redirects=False, proxy=self._proxy
             ) as response:
                 body = await response.read()
                 self.limits = rate_limits(response.headers) or self.limits
@@ -158,6 +159,16 @@ class OpenAIChat:
 
 _OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_completion_tokens"}
 """What a request can do without."""
+
+
+def env_proxy(url: str) -> str | None:
+    """The proxy that the environment names for this URL. Looked up once: aiohttp does so for every call, and
+    reads the user's .netrc each time, which takes longer than the call's own work."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    known = getproxies()
+    return known.get(parts.scheme) or known.get("all")
 
 
 def check_url(name: str, url: str) -> None:

@@ -137,9 +137,9 @@ class SimulatedModel:
         draw = Draw(options.seed, sample, self._arrivals[sample])
         await self._weather(draw, options.optimizer_latency if request.schema else options.latency)
         if request.schema is None:
-            text = _target(request, options, sample)
+            text = self.target_text(request, sample)
         else:
-            text = json.dumps(optimizer_reply(request, options, key))
+            text = json.dumps(self.optimizer_json(request, key))
         finish = "stop"
         if request.schema and draw.happens("cut_off", options.cut_off):
             text, finish = text[: len(text) // 2], "length"
@@ -151,6 +151,12 @@ class SimulatedModel:
             text = f"<think>Is {{this}} right?</think>Sure, here it is:\n```json\n{text}\n```\nAnything else?"
         prompt = sum(count_tokens(str(message["content"])) for message in request.messages)
         return ChatReply(text=text, finish_reason=finish, usage=Usage(prompt=prompt, completion=count_tokens(text)))
+
+    def target_text(self, request: ChatRequest, sample: str) -> str:
+        return _target(request, self.options, sample)
+
+    def optimizer_json(self, request: ChatRequest, key: str) -> dict[str, Any]:
+        return optimizer_reply(request, self.options, key)
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Any]:

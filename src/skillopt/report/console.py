@@ -174,7 +174,11 @@ def result_table(summary: dict[str, Any]) -> Table:
     """What the run gave, on one screen."""
     table = Table(show_header=True, box=None, pad_edge=False)
     table.add_column("")
-    baselines = {name: row for name, row in summary["baselines"].items() if name != "do_nothing" or any(row.values())}
+    baselines = {
+        name: row
+        for name, row in summary["baselines"].items()
+        if name != "do_nothing" or row.get("val") or row.get("test")  # nothing done, nothing scored: no need to say
+    }
     columns = {**baselines, "initial": summary["initial"], "best": summary["best"]}
     for name in columns:
         table.add_column(name.replace("_", " "), justify="right")

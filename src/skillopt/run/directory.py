@@ -33,9 +33,11 @@ class RunDirectory:
         self.ablation = root / "ablation"
         self.plots = root / "plots"
         self.best_skill = root / "best_skill.md"
+        self.package = root / "package"
         self.skills = root / "skills"
         self.patch_log = PatchLog(root / "patch_log.jsonl")
         self.events = root / "events.jsonl"
+        self.live = root / "live.json"
         self.journal = root / "journal.sqlite"
         self.conflicts = root / "review" / "conflicts.jsonl"
         self.decisions = root / "review" / "decisions.jsonl"

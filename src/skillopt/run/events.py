@@ -43,10 +43,10 @@ class Events:
         self._listeners = listeners
         if self._file and path and torn(path):
             self._file.write("\n")
-
-    @property
-    def watched(self) -> bool:
-        return bool(self._listeners)
+        self.last: Event | None = None
+        """The newest event but the pulse."""
+        self.progress: dict[str, Any] = {}
+        """How far the work under way is: stage, done, total."""
 
     def emit(self, kind: str, *, step: int = 0, epoch: int = 0, **data: Any) -> None:
         event = Event(kind=kind, step=step, epoch=epoch, data=data, time=round(time.time(), 3))
@@ -54,6 +54,8 @@ class Events:
             with suppress(OSError):  # a full disk stops the run where results are written, not for its log
                 self._file.write(json.dumps(event.row(), ensure_ascii=False) + "\n")
                 self._file.flush()
+        if kind != "pulse":
+            self.progress, self.last = data if kind == "progress" else {}, event
         for listener in self._listeners:
             listener(event)
 

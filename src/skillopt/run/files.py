@@ -6,7 +6,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,39 @@ def write_atomic(path: Path, text: str) -> None:
         raise
 
 
+def write_brief(path: Path, value: Any) -> None:
+    """Replace a file that only tells of the moment: readers never see half of it, and nobody waits for the disk."""
+    draft = path.with_name(f".{path.name}.tmp")
+    draft.write_text(json.dumps(plain(value), ensure_ascii=False), encoding="utf-8")
+    draft.replace(path)
+
+
+def write_all(texts: Mapping[Path, str]) -> None:
+    """Several files at once: a disk makes many durable in about the time of one."""
+    with ThreadPoolExecutor(max_workers=len(texts) or 1) as pool:
+        for written in [pool.submit(write_atomic, path, text) for path, text in texts.items()]:
+            written.result()
+
+
 def write_json(path: Path, value: Any) -> None:
-    write_atomic(path, json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+    write_atomic(path, json_text(value))
 
 
 def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
-    write_atomic(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
+    write_atomic(path, jsonl_text(rows))
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"
+
+
+def jsonl_text(rows: Iterable[Any]) -> str:
+    return "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows)
 
 
 def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
     """Add lines at the end, durable when this returns."""
-    text = "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows)
+    text = jsonl_text(rows)
     if not text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,40 +42,28 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     """,
     """
-    CREATE TABLE reply_seals (
-        key TEXT NOT NULL, attempt INTEGER NOT NULL, seal TEXT NOT NULL, PRIMARY KEY (key, attempt)
-    ) WITHOUT ROWID;
-    CREATE TABLE total_seals (
-        role TEXT NOT NULL, stage TEXT NOT NULL, model TEXT NOT NULL, seal TEXT NOT NULL,
-        PRIMARY KEY (role, stage, model)
-    ) WITHOUT ROWID;
-    INSERT INTO reply_seals SELECT key, attempt, seal(key, attempt, role, stage, model, turn, reply,
-        prompt_tokens, completion_tokens, cached_tokens) FROM replies;
-    INSERT INTO total_seals SELECT role, stage, model, seal(role, stage, model, calls, first_turns,
-        prompt_tokens, completion_tokens, cached_tokens) FROM totals;
-    CREATE TRIGGER reply_stored AFTER INSERT ON replies BEGIN
-        INSERT INTO reply_seals VALUES (new.key, new.attempt, seal(new.key, new.attempt, new.role, new.stage,
-            new.model, new.turn, new.reply, new.prompt_tokens, new.completion_tokens, new.cached_tokens));
-    END;
-    CREATE TRIGGER total_begun AFTER INSERT ON totals BEGIN
-        INSERT INTO total_seals VALUES (new.role, new.stage, new.model, seal(new.role, new.stage, new.model,
-            new.calls, new.first_turns, new.prompt_tokens, new.completion_tokens, new.cached_tokens));
-    END;
-    CREATE TRIGGER total_grown AFTER UPDATE ON totals BEGIN
-        UPDATE total_seals SET seal=seal(new.role, new.stage, new.model, new.calls, new.first_turns,
-            new.prompt_tokens, new.completion_tokens, new.cached_tokens)
-            WHERE role=new.role AND stage=new.stage AND model=new.model;
-    END;
+    ALTER TABLE replies ADD COLUMN seal TEXT NOT NULL DEFAULT '';
+    ALTER TABLE totals ADD COLUMN seal TEXT NOT NULL DEFAULT '';
+    UPDATE replies SET seal = seal(key, attempt, role, stage, model, turn, reply,
+        prompt_tokens, completion_tokens, cached_tokens);
+    UPDATE totals SET seal = seal(role, stage, model, calls, first_turns,
+        prompt_tokens, completion_tokens, cached_tokens);
     """,
 )
 """Numbered by their place; a journal knows how many it has seen."""
+REPLIES = "key, attempt, role, stage, model, turn, reply, prompt_tokens, completion_tokens, cached_tokens"
+TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_tokens, cached_tokens"
+"""The columns that a row's seal covers."""
+_INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+SEAL_TOTALS = f"UPDATE totals SET seal=seal({TOTALS})"  # noqa: S608 - our own names
 _DISK = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN")
 """Errors that tell of the disk, not of the journal."""
 
 
 def seal(*fields: object) -> str:
-    """A row's checksum, which a trigger stores beside it: SQLite itself does not notice a changed byte in a text."""
-    return hashlib.sha256(json.dumps(fields, default=repr).encode()).hexdigest()[:32]
+    """A row's checksum, which stands beside it: SQLite itself does not notice a changed byte in a text."""
+    text = "\0".join(map(str, fields))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +102,20 @@ class Total:
 class Journal:
     """One SQLite file in WAL mode. A reply is durable before anything is made of it."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, shared: Path | None = None) -> None:
+        """With `shared`, a journal of several runs: what one of them has paid for, the others take from there."""
         self.path = Path(path)
+        self._pending: list[Record] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._shared = Journal(shared) if shared else None
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.create_function("seal", -1, seal, deterministic=True)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("PRAGMA wal_autocheckpoint=4000")  # 16 MB: fewer, longer writes to the file itself
             self._migrate()
+            self._count: int = self._db.execute("SELECT count(*) FROM replies").fetchone()[0]
         except sqlite3.DatabaseError as error:
             if str(getattr(error, "sqlite_errorname", "")).startswith(_DISK):
                 raise UserError(f"{path}: cannot be written ({error}); is the disk full, or read-only?") from None
@@ -135,45 +130,118 @@ class Journal:
 
     def get(self, key: str, attempt: int) -> dict[str, Any] | None:
         row = self._db.execute("SELECT reply FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
-        return json.loads(row[0]) if row else None
+        if row:
+            return dict(json.loads(row[0]))
+        return self._borrow(key, attempt, self._shared) if self._shared else None
+
+    def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
+        """Take over a reply that another run paid for. It enters no total of ours."""
+        row = shared._db.execute("SELECT * FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
+        if row:
+            self._db.execute(_INSERT, row)
+            self._count += 1
+        return shared.get(key, attempt)
 
     def put(self, record: Record) -> None:
-        fields = asdict(record) | {"reply": json.dumps(record.reply), "first": int(record.turn == 1)}
+        """Durable when this returns."""
+        self._pending.append(record)
+        self._flush()
+
+    async def store(self, record: Record) -> None:
+        """Durable when this returns. Replies that come at the same moment share one transaction."""
+        self._pending.append(record)
+        loop = asyncio.get_running_loop()
+        flushed: asyncio.Future[None] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._flush_together)
+        self._waiting.append(flushed)
+        await flushed
+
+    def _flush_together(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        error: Exception | None = None
+        try:
+            self._flush()
+        except Exception as trouble:  # whoever waits is told
+            error = trouble
+        for flushed in waiting:
+            if flushed.done():  # cancelled; what it brought is stored all the same
+                continue
+            if error:
+                flushed.set_exception(error)
+            else:
+                flushed.set_result(None)
+
+    def _flush(self) -> None:
+        records, self._pending = self._pending, []
+        if not records:
+            return
+        totals: dict[tuple[str, str, str], list[int]] = {}
+        for r in records:
+            total = totals.setdefault((r.role, r.stage, r.model), [0] * 5)
+            for place, amount in enumerate(
+                (r.calls, int(r.turn == 1), r.prompt_tokens, r.completion_tokens, r.cached_tokens)
+            ):
+                total[place] += amount
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute(
-                "INSERT INTO replies VALUES (:key, :attempt, :role, :stage, :model, :turn, :reply,"
-                " :prompt_tokens, :completion_tokens, :cached_tokens)",
-                fields,
-            )
-            self._db.execute(
-                "INSERT INTO totals VALUES (:role, :stage, :model, :calls, :first,"
-                " :prompt_tokens, :completion_tokens, :cached_tokens)"
+            self._db.executemany(_INSERT, map(_row, records))
+            self._db.executemany(
+                "INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, '')"
                 " ON CONFLICT DO UPDATE SET calls=calls+excluded.calls, first_turns=first_turns+excluded.first_turns,"
                 " prompt_tokens=prompt_tokens+excluded.prompt_tokens,"
                 " completion_tokens=completion_tokens+excluded.completion_tokens,"
                 " cached_tokens=cached_tokens+excluded.cached_tokens",
-                fields,
+                [(*key, *total) for key, total in totals.items()],
             )
+            self._db.executemany(f"{SEAL_TOTALS} WHERE role=? AND stage=? AND model=?", totals)
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
+        self._count += len(records)
+        if self._shared:
+            self._shared.take(records)
+
+    def take(self, records: list[Record]) -> None:
+        """Keep what another journal has, unless it is here already."""
+        self._pending += [record for record in records if self.get(record.key, record.attempt) is None]
+        self._flush()
 
     def totals(self, keep: Callable[[Total], bool] = lambda total: True) -> list[Total]:
         """What was paid since the run began, over all sessions."""
-        rows = self._db.execute("SELECT * FROM totals ORDER BY role, stage, model").fetchall()
+        self._flush()
+        rows = self._db.execute(f"SELECT {TOTALS} FROM totals ORDER BY role, stage, model").fetchall()  # noqa: S608
         names = list(Total.__dataclass_fields__)
         return [t for row in rows if keep(t := Total(**dict(zip(names, row, strict=True))))]
 
     def sync(self) -> int:
         """Every reply so far survives a power cut when this returns; gives how many there are."""
+        self._flush()
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        (count,) = self._db.execute("SELECT count(*) FROM replies").fetchone()
-        return int(count)
+        return self._count
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._flush()
         self._db.close()
+        if self._shared:
+            self._shared.__exit__()
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    row = (
+        record.key,
+        record.attempt,
+        record.role,
+        record.stage,
+        record.model,
+        record.turn,
+        json.dumps(record.reply),
+        record.prompt_tokens,
+        record.completion_tokens,
+        record.cached_tokens,
+    )
+    return (*row, seal(*row))

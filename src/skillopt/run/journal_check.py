@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.errors import Damaged
-from skillopt.run.journal import Journal, seal
-
-_REPLIES = "key, attempt, role, stage, model, turn, reply, prompt_tokens, completion_tokens, cached_tokens"
-_TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_tokens, cached_tokens"
+from skillopt.run.journal import REPLIES, SEAL_TOTALS, TOTALS, Journal, seal
 
 
 def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one for each thing that can be wrong
@@ -25,20 +22,16 @@ def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one f
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 return f"is damaged ({' '.join(str(found).split())[:120]})"
-            replies = sum(1 for _ in _sound_replies(db))
-            counts = "SELECT max((SELECT count(*) FROM replies), (SELECT count(*) FROM reply_seals))"
-            (stored,) = db.execute(counts).fetchone()
-            if replies < stored:
-                return f"is damaged: {stored - replies} of {stored} replies are not what was received"
-            totals = f"SELECT s.seal, {_columns('t', _TOTALS)} FROM total_seals s LEFT JOIN totals t"  # noqa: S608
-            sealed = [row[0] == seal(*row[1:]) for row in db.execute(f"{totals} USING (role, stage, model)")]
-            (kept,) = db.execute("SELECT count(*) FROM totals").fetchone()
-            if not all(sealed) or kept != len(sealed):
+            db.text_factory = _text
+            sound = [_is_sound(row) for row in db.execute(f"SELECT {REPLIES}, seal FROM replies")]  # noqa: S608
+            if not all(sound):
+                return f"is damaged: {sound.count(False)} of {len(sound)} replies are not what was received"
+            if not all(_is_sound(row) for row in db.execute(f"SELECT {TOTALS}, seal FROM totals")):  # noqa: S608
                 return "is damaged: its sums of what was paid do not fit their checksums"
     except (sqlite3.DatabaseError, Damaged, UnicodeDecodeError) as error:
         return f"is damaged ({str(error)[:120]})"
-    if replies < least:
-        return f"has lost replies: it held {least} when the last step was finished, {replies} are there"
+    if len(sound) < least:
+        return f"has lost replies: it held {least} when the last step was finished, {len(sound)} are there"
     return ""
 
 
@@ -56,43 +49,31 @@ def salvage(path: Path) -> tuple[int, Path]:
     with Journal(path), closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.create_function("seal", -1, seal, deterministic=True)
         db.execute("BEGIN")
-        db.executemany("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        db.executemany("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         db.execute(
             "INSERT INTO totals SELECT role, stage, model, count(*), sum(turn=1), sum(prompt_tokens),"
-            " sum(completion_tokens), sum(cached_tokens) FROM replies GROUP BY role, stage, model"
+            " sum(completion_tokens), sum(cached_tokens), '' FROM replies GROUP BY role, stage, model"
         )
+        db.execute(SEAL_TOTALS)
         db.execute("COMMIT")
     return len(rows), aside
 
 
-def _columns(table: str, names: str) -> str:
-    return ", ".join(f"{table}.{name.strip()}" for name in names.split(","))
+def _is_sound(row: tuple[Any, ...]) -> bool:
+    return bool(row[-1] == seal(*row[:-1]))
 
 
-def _sound_replies(db: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
-    db.text_factory = _text
-    query = f"SELECT s.seal, {_columns('r', _REPLIES)} FROM replies r JOIN reply_seals s USING (key, attempt)"  # noqa: S608
-    for row in db.execute(query):
-        if row[0] == seal(*row[1:]):
-            yield row[1:]
-
-
-def _readable(path: Path) -> Iterator[tuple[object, ...]]:
-    """The sound replies of a journal that may break off anywhere."""
-    seals = {(key, attempt): sealed for key, attempt, sealed in _rows(path, "reply_seals", "key, attempt, seal")}
+def _readable(path: Path) -> Iterator[tuple[Any, ...]]:
+    """The sound replies of a journal that may break off anywhere: from both ends, so that one bad page does not take
+    what lies behind it."""
     seen = set()
-    for row in _rows(path, "replies", _REPLIES):
-        if row[:2] not in seen and seals.get(row[:2]) == seal(*row):
-            seen.add(row[:2])
-            yield row
-
-
-def _rows(path: Path, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-    """From both ends, so that one bad page does not take what lies behind it; a row may come twice."""
     for order in ("ASC", "DESC"):
         with contextlib.suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path)) as db:
             db.text_factory = _text
-            yield from db.execute(f"SELECT {columns} FROM {table} ORDER BY key {order}")  # noqa: S608 - our own names
+            for row in db.execute(f"SELECT {REPLIES}, seal FROM replies ORDER BY key {order}"):  # noqa: S608
+                if row[:2] not in seen and _is_sound(row):
+                    seen.add(row[:2])
+                    yield row
 
 
 def _text(data: bytes) -> str:

@@ -17,10 +17,8 @@ from pydantic import BaseModel, ConfigDict
 from skillopt.errors import Damaged
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import file_digest, sync_folder
-from skillopt.run.state import WAY_OUT, State
+from skillopt.run.state import WAY_OUT, Sealed, State
 
-_LASTING = ("skills/skill_v*.md", "steps/*/*", "slow_update/*/*", "meta_skill/*/*", "evaluations/*.json")
-"""What a finished step or epoch leaves, and nobody writes again."""
 _GROWING = ("patch_log.jsonl", "review/conflicts.jsonl")
 """What every step may add to: sealed up to its size."""
 
@@ -34,28 +32,81 @@ class Seal(BaseModel):
     sha256: str
 
 
-def seal(run: RunDirectory, state: State, replies: int) -> None:
-    """Seal all that the state is about to declare finished; the state must be written next."""
-    known = sealed_files(run, state)
-    new = [entry for entry in _seals(run, state, known) if known.get(entry.path) != entry]
-    added = "".join(json.dumps(entry.model_dump()) + "\n" for entry in new).encode()
-    before = run.seals.read_bytes()[: state.sealed.size] if run.seals.exists() else b""
-    with run.seals.open("ab") as file:
-        file.truncate(len(before))  # what an interrupted step sealed
-        file.write(added)
-        file.flush()
-        os.fsync(file.fileno())
-    for folder in sorted({(run.root / entry.path).parent for entry in new} | {run.root}):
-        sync_folder(folder)
-    whole = before + added
-    state.sealed = state.sealed.model_copy(
-        update={"size": len(whole), "sha256": hashlib.sha256(whole).hexdigest(), "replies": replies}
-    )
+class Seals:
+    """Seals what each step leaves. A step costs what it left itself, whatever the run's length."""
+
+    def __init__(self, run: RunDirectory, state: State) -> None:
+        """Of a run whose unfinished step is cleared away. Raises Damaged as `sealed_files` does."""
+        self._run = run
+        self._known = sealed_files(run, state)
+        self._list = hashlib.sha256(_listed(run, state))
+        self._size = state.sealed.size
+        self._version = -1
+        """Skills up to this version are sealed."""
+        self._grown = {name: (hashlib.sha256(), 0) for name in _GROWING}
+        """What was read of a growing file, and how far."""
+
+    def seal(self, state: State, replies: int) -> None:
+        """Seal all that the state is about to declare finished; the state must be written next."""
+        new = [entry for entry in self._left(state) if self._known.get(entry.path) != entry]
+        added = "".join(json.dumps(entry.model_dump()) + "\n" for entry in new).encode()
+        with self._run.seals.open("ab") as file:
+            file.truncate(self._size)  # what an interrupted step sealed
+            file.write(added)
+            file.flush()
+            os.fsync(file.fileno())
+        for folder in sorted({(self._run.root / entry.path).parent for entry in new} | {self._run.root}):
+            sync_folder(folder)
+        self._known |= {entry.path: entry for entry in new}
+        self._list.update(added)
+        self._size += len(added)
+        self._version = state.version
+        state.sealed = Sealed(size=self._size, sha256=self._list.hexdigest(), replies=replies)
+
+    def _left(self, state: State) -> Iterator[Seal]:
+        """What the newest step and epoch have left, and whatever else may be new."""
+        run = self._run
+        folders = (run.step(state.step), run.slow_update(state.epoch), run.meta_skill(state.epoch))
+        paths = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
+        paths += [run.snapshot(version) for version in range(self._version + 1, state.version + 1)]
+        paths += sorted(run.evaluations.glob("*.json"))
+        for path in paths:
+            again = path.parent == run.evaluations and path.name != "val_initial.json"  # of a run that ends again
+            if path.is_file() and not path.name.startswith(".") and (again or self._name(path) not in self._known):
+                yield self._seal_of(path)
+        if state.status == "finished":
+            yield self._seal_of(run.summary)
+        for name in _GROWING:
+            if (run.root / name).is_file():
+                yield self._grow(name)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._run.root).as_posix()
+
+    def _seal_of(self, path: Path) -> Seal:
+        return Seal(path=self._name(path), size=path.stat().st_size, sha256=file_digest(path))
+
+    def _grow(self, name: str) -> Seal:
+        hasher, read = self._grown[name]
+        path = self._run.root / name
+        if path.stat().st_size < read:
+            raise Damaged(f"{path}: was cut while the run was at work; {WAY_OUT}")
+        with path.open("rb") as file:
+            file.seek(read)
+            added = file.read()
+        hasher.update(added)
+        self._grown[name] = (hasher, read + len(added))
+        return Seal(path=name, size=read + len(added), sha256=hasher.hexdigest())
+
+
+def _listed(run: RunDirectory, state: State) -> bytes:
+    """The part of seals.jsonl that counts."""
+    return run.seals.read_bytes()[: state.sealed.size] if run.seals.exists() else b""
 
 
 def sealed_files(run: RunDirectory, state: State) -> dict[str, Seal]:
     """By path. Raises Damaged where the list itself is not as it was written."""
-    data = run.seals.read_bytes()[: state.sealed.size] if run.seals.exists() else b""
+    data = _listed(run, state)
     if state.sealed.size and hashlib.sha256(data).hexdigest() != state.sealed.sha256:
         raise Damaged(f"{run.seals}: does not fit its checksum; {WAY_OUT}")
     rows = [Seal.model_validate_json(line) for line in data.splitlines()]
@@ -74,20 +125,3 @@ def broken(run: RunDirectory, state: State) -> Iterator[tuple[Path, str]]:
             path not in _GROWING and file.stat().st_size != entry.size
         ):
             yield file, "is not what was written"
-
-
-def _seals(run: RunDirectory, state: State, known: dict[str, Seal]) -> Iterator[Seal]:
-    for pattern in _LASTING:
-        for path in sorted(run.root.glob(pattern)):
-            name = path.relative_to(run.root).as_posix()
-            final = path.parent == run.evaluations and path.name != "val_initial.json"
-            if path.is_file() and not path.name.startswith(".") and (final or name not in known):
-                yield _seal_of(run, name)
-    for name in (*_GROWING, *([run.summary.name] if state.status == "finished" else [])):
-        if (run.root / name).is_file():
-            yield _seal_of(run, name)
-
-
-def _seal_of(run: RunDirectory, name: str) -> Seal:
-    path = run.root / name
-    return Seal(path=name, size=path.stat().st_size, sha256=file_digest(path))

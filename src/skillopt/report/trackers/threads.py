@@ -7,15 +7,17 @@ import importlib
 import importlib.util
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from skillopt import plugins
 from skillopt.config import Config, TrackersConfig
 from skillopt.errors import UserError
 from skillopt.report.trackers.base import About, Tracker, final_figures, step_scalars
-from skillopt.run.directory import RunDirectory
+from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.events import Event, Listener
 from skillopt.run.files import read_json, write_json
 
@@ -29,6 +31,8 @@ _NEEDS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb", "o
 def check_trackers(settings: TrackersConfig) -> None:
     """Refuse, before anything is paid, a tracker whose package is not installed."""
     for name in settings.use:
+        if name not in _NEEDS:  # another package's, which is installed, or its name would not have been accepted
+            continue
         if not _importable(_NEEDS[name]):
             raise UserError(f"trackers.use: '{name}' needs a package that is not here: pip install 'skillopt[{name}]'")
 
@@ -41,10 +45,12 @@ def _importable(module: str) -> bool:
 
 
 @asynccontextmanager
-async def tracking(config: Config, others: tuple[Listener, ...]) -> AsyncIterator[Tracking]:
+async def tracking(
+    config: Config, others: tuple[Listener, ...], passed_in: Sequence[Tracker] = ()
+) -> AsyncIterator[Tracking]:
     """A listener that tells a run to its trackers; `others` hear of a tracker that failed."""
     check_trackers(config.trackers)
-    watch = Tracking(config, others)
+    watch = Tracking(config, others, passed_in)
     try:
         yield watch
     finally:
@@ -54,9 +60,11 @@ async def tracking(config: Config, others: tuple[Listener, ...]) -> AsyncIterato
 class Tracking:
     """Listens to a run. Without trackers it does nothing."""
 
-    def __init__(self, config: Config, others: tuple[Listener, ...] = ()) -> None:
+    def __init__(self, config: Config, others: tuple[Listener, ...] = (), passed_in: Sequence[Tracker] = ()) -> None:
         self._others = others
-        self._workers = [_Worker(name, config) for name in config.trackers.use]
+        opened = {name: partial(open_tracker, name) for name in config.trackers.use}
+        opened |= {safe_name(plugins.named(own)): partial(plugins.instance, own) for own in passed_in}
+        self._workers = [_Worker(name, config, make) for name, make in opened.items()]
         self._told: set[str] = set()
 
     def __call__(self, event: Event) -> None:
@@ -91,8 +99,9 @@ _Job = Callable[[], None]
 class _Worker:
     """One tracker on its thread: events go into a queue, and nothing comes back but what went wrong."""
 
-    def __init__(self, name: str, config: Config) -> None:
+    def __init__(self, name: str, config: Config, make: Callable[[], Tracker]) -> None:
         self.name = name
+        self._make = make
         self.trouble = ""
         self._config = config
         self._tracker: Tracker | None = None
@@ -143,7 +152,7 @@ class _Worker:
         """What an earlier session told is not told again; what it missed is."""
         self._run = RunDirectory(path)
         done = self._mark()
-        self._tracker = open_tracker(self.name)
+        self._tracker = self._make()
         about = About(
             name=f"{path.parent.name}/{path.name}",
             folder=self._run.trackers / self.name,
@@ -206,6 +215,9 @@ class _Worker:
 
 def open_tracker(name: str) -> Tracker:
     """By its name in the config; its package is imported only now."""
+    if name not in _NEEDS:
+        own: Tracker = plugins.instance(plugins.load("trackers", name, key="trackers.use", known=_NEEDS))
+        return own
     module = importlib.import_module(f"skillopt.report.trackers.to_{name}")
     tracker: Tracker = module.open_tracker()
     return tracker

@@ -1,0 +1,76 @@
+"""`skillopt data`: the benchmarks' data, fetched or made."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skillopt.errors import UserError
+
+data_app = typer.Typer(no_args_is_help=True, help="The benchmarks' data: fetch and convert it, or make it.")
+
+PREPARED = ("searchqa", "docvqa", "alfworld", "spreadsheetbench", "livemathematicianbench", "officeqa")
+GENERATED = ("alfworld", "textworld", "reasoning_gym")
+
+
+@data_app.command()
+def prepare(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(PREPARED)}.", show_default=False)],
+    source: Annotated[Path | None, typer.Option("--from", help="Folder of the published files.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where train/, val/ and test/ are written.")] = None,
+) -> None:
+    """Turn a published benchmark into a split folder; fetch it first where that needs no account."""
+    from skillopt.envs.sources import prepare as run
+
+    _known(name, PREPARED, "prepare")
+    folder = out or Path("data") / name
+    counts = run(name, source or folder / "published", folder, typer.echo)
+    typer.echo(f"{folder}: {', '.join(f'{count} {split}' for split, count in counts.items())}")
+    typer.echo(f"Next: skillopt train --config configs/{name}/default.yaml env.split_dir={folder}")
+
+
+@data_app.command()
+def generate(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(GENERATED)}.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Where train/, val/ and test/ are written.", show_default=False)],
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same tasks.")] = 0,
+    train: Annotated[int, typer.Option(min=1, help="Training items.")] = 40,
+    val: Annotated[int, typer.Option(min=1, help="Validation items.")] = 20,
+    test: Annotated[int, typer.Option(min=1, help="Test items.")] = 40,
+    families: Annotated[
+        str, typer.Option(help="reasoning_gym: task families, with commas between them.")
+    ] = "chain_sum",
+    recipes: Annotated[bool, typer.Option(help="Games: write recipes, not files; they are made when played.")] = False,
+) -> None:
+    """Make tasks from a seed: games, or items of reasoning-gym's families, frozen to JSON."""
+    _known(name, GENERATED, "generate")
+    sizes = {"train": train, "val": val, "test": test}
+    if (out / "train" / "items.json").exists():
+        raise UserError(f"--out: {out} holds items already; name another folder, or remove it")
+    if name == "reasoning_gym":
+        from skillopt.envs.reasoning import Generated
+        from skillopt.envs.reasoning import generate as make
+        from skillopt.envs.rows import write_splits
+
+        wanted = Generated(families=tuple(f.strip() for f in families.split(",") if f.strip()), seed=seed, sizes=sizes)
+        splits = make(wanted)
+        write_splits(out, splits)
+        counts = {split: len(rows) for split, rows in splits.items()}
+    else:
+        from skillopt.envs.games import AlfWorldEnv, TextWorldEnv
+        from skillopt.envs.games.generate import generate as make_games
+
+        {"alfworld": AlfWorldEnv, "textworld": TextWorldEnv}[name].require()
+        counts = asyncio.run(make_games(name, sizes, seed, out, files=not recipes))
+    typer.echo(f"{out}: {', '.join(f'{count} {split}' for split, count in counts.items())}")
+    typer.echo(f"Next: skillopt train --config configs/{name}/default.yaml env.split_dir={out}")
+
+
+def _known(name: str, names: tuple[str, ...], what: str) -> None:
+    if name not in names:
+        other = GENERATED if what == "prepare" else PREPARED
+        hint = f"; it is made with `skillopt data {'generate' if what == 'prepare' else 'prepare'} {name}`"
+        raise UserError(f"data {what}: unknown '{name}'{hint if name in other else ''}; known are: {', '.join(names)}")

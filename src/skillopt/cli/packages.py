@@ -1,0 +1,158 @@
+"""Skills that leave the lab: export, import, transfer; and sweep."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from skillopt.cli.app import ConfigOption, OptimizerOption, Overrides, TargetOption, app, fetch_weights, load_config
+from skillopt.config import Config
+from skillopt.report.console import open_console
+from skillopt.report.text import printable
+
+RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
+Part = Literal["body", "description"]
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    to: Annotated[Path, typer.Option("--to", help="Folder of the package; its name is the package's name.")],
+    description: Annotated[
+        str, typer.Option("--description", help="What the skill does and when to use it, for the front matter.")
+    ] = "",
+    references: Annotated[
+        int | None,
+        typer.Option("--references", min=50, help="Move sections to references/ while the body has more tokens."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is there already.")] = False,
+) -> None:
+    """Write a run's best skill as an Agent Skills package. A run that began with a package gives that one back."""
+    _export(run, to, description=description, references=references, overwrite=overwrite)
+
+
+def _export(run: Path, to: Path, *, description: str, references: int | None, overwrite: bool) -> None:
+    from skillopt.run.directory import RunDirectory
+    from skillopt.run.export import export as write_package
+
+    done = write_package(RunDirectory(run), to, description=description, references=references, overwrite=overwrite)
+    for line in [f"Package: {done.folder} ({', '.join(done.files)})", *done.notes]:
+        print(printable(line))
+
+
+@app.command("import")
+def import_package(
+    package: Annotated[Path, typer.Argument(help="Folder of an Agent Skills package (it holds SKILL.md).")],
+    config: ConfigOption,
+    overrides: Overrides = None,
+    train: Annotated[Part, typer.Option("--train", help="The part that is trained; all else stays as it is.")] = "body",
+    to: Annotated[Path | None, typer.Option("--to", help="Then export the trained package to this folder.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is there already.")] = False,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+) -> None:
+    """Train an existing skill package: its body on the config's tasks, or its description on requests."""
+    from skillopt.cli.train import run_and_show
+    from skillopt.run.package import checked_package
+    from skillopt.skill.package import FILE
+
+    name = checked_package(package).name
+    own = [f"train.init_skill={package / FILE}", *(overrides or [])]
+    loaded = load_config(config, own, target_model, optimizer_model)
+    result = run_and_show(for_description(loaded, package, name) if train == "description" else loaded)
+    if to is not None:
+        _export(result.path, to, description="", references=None, overwrite=overwrite)
+    else:
+        print(printable(f"To get the package back: skillopt export {result.path} --to DIR/{name}"))
+
+
+def for_description(config: Config, package: Path, name: str) -> Config:
+    """The config with what training a description takes: the trigger metric, its prompts, one short paragraph."""
+    from skillopt import prompts
+
+    env, optimizer, gradient = config.env, config.optimizer, config.gradient
+    options = {"package": str(package), **env.options}
+    own = env.model_copy(
+        update={"name": "trigger", "options": options, "benchmark": env.benchmark or f"{name}-description"}
+    )
+    short = {"max_skill_tokens": min(optimizer.max_skill_tokens, 250), "max_edit_tokens": 80}
+    asked = gradient.prompts_dir or str(Path(prompts.__file__).parent / "description")
+    return config.model_copy(
+        update={
+            "env": own,
+            "optimizer": optimizer.model_copy(update={**short, "slow_update_gate": "strict"}),
+            "gradient": gradient.model_copy(update={"prompts_dir": asked}),
+        }
+    )
+
+
+@app.command()
+def transfer(
+    run: RunArgument,
+    config: Annotated[Path, typer.Option("--to", help="Config of the other benchmark or target.")],
+    overrides: Overrides = None,
+    zero_shot: Annotated[bool, typer.Option("--zero-shot", help="Only measure; do not train further.")] = False,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+) -> None:
+    """Try a run's skill on other tasks or another target: zero-shot, then fine-tuned from there."""
+    from skillopt.api import train_config
+    from skillopt.loop.transfer import transfer as run_transfer
+    from skillopt.report.console import watching
+    from skillopt.report.sweeps import transfer_table
+    from skillopt.run.directory import RunDirectory
+
+    console = open_console()
+    loaded = load_config(config, overrides, target_model, optimizer_model)
+    fetch_weights(loaded)
+    with watching(console) as listener:
+        work = run_transfer(
+            RunDirectory(run), loaded, lambda own: train_config(own, listeners=[listener]), tune=not zero_shot
+        )
+        result = asyncio.run(work)
+    console.print()
+    console.print(transfer_table(result))
+    console.print(printable(f"Written: {result['path']}"))
+
+
+@app.command()
+def sweep(
+    config: ConfigOption,
+    axes: Annotated[
+        list[str], typer.Argument(metavar="section.key=V1,V2...", help="Values to try; one value is an override.")
+    ],
+    draws: Annotated[
+        int | None, typer.Option("--random", min=1, help="So many random draws instead of the grid; allows key=1..8.")
+    ] = None,
+    optimizer_model: OptimizerOption = "",
+    target_model: TargetOption = "",
+) -> None:
+    """Train under several values of some keys and choose by validation. The same command again goes on."""
+    from skillopt.api import train_config
+    from skillopt.loop.result import Result
+    from skillopt.loop.sweep import sweep as run_sweep
+    from skillopt.report.console import watching
+    from skillopt.report.sweeps import sweep_lines, sweep_markdown, sweep_plot, sweep_table
+    from skillopt.run.files import write_atomic
+
+    console = open_console()
+    fetch_weights(load_config(config, None, target_model, optimizer_model))
+    with watching(console) as listener:
+
+        async def train(own: Config, journal: Path, read_test: bool) -> Result:
+            return await train_config(own, listeners=[listener], shared_journal=journal, read_test=read_test)
+
+        work = run_sweep(
+            lambda given: load_config(config, given, target_model, optimizer_model), axes, train, draws=draws
+        )
+        result = asyncio.run(work)
+    path = Path(result["path"])
+    write_atomic(path.with_suffix(".svg"), sweep_plot(result))
+    write_atomic(path.with_suffix(".md"), sweep_markdown(result))
+    console.print()
+    console.print(sweep_table(result))
+    for line in [*sweep_lines(result), f"Written: {path}, {path.with_suffix('.md')}, {path.with_suffix('.svg')}"]:
+        console.print(printable(line))

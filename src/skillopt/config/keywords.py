@@ -1,0 +1,52 @@
+"""A config from code: a file, a dict, a Config or nothing, and keywords on top."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skillopt.config.config import Config
+from skillopt.config.tree import override, read_tree
+from skillopt.errors import UserError
+
+ConfigLike = Config | str | Path | Mapping[str, Any] | None
+
+
+def configure(
+    config: ConfigLike = None, keys: Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
+) -> Config:
+    """The config with keywords on top: a key (`num_epochs=2`) or a section of keys (`budget={"max_usd": 5}`)."""
+    where = "config"
+    if isinstance(config, Config):
+        tree: dict[str, Any] = config.model_dump(mode="json")
+    elif isinstance(config, str | Path):
+        tree, where = read_tree(Path(config), ()), str(config)
+    else:
+        tree = copy.deepcopy({name: dict(keys) for name, keys in (config or {}).items()})
+    for name, value in (keys or {}).items():
+        _place(tree, name, value)
+    for text in overrides:
+        override(tree, text)
+    return Config.parse(tree, where=where)
+
+
+def _place(tree: dict[str, Any], name: str, value: Any) -> None:
+    if name in Config.model_fields:
+        if not isinstance(value, Mapping):
+            raise UserError(f"{name}: is a section; give a dict of its keys")
+        tree.setdefault(name, {}).update(value)
+        return
+    homes = [section for section in Config.model_fields if section != "notes" and name in _keys(section)]
+    if len(homes) != 1:
+        given = " or ".join(f"{section}={{{name!r}: …}}" for section in homes)
+        hint = (
+            f"say which: {given}" if homes else "a keyword is a config key or section; docs/reference/config.md has all"
+        )
+        raise UserError(f"{name}: {'stands in several sections' if homes else 'is no config key'}; {hint}")
+    tree.setdefault(homes[0], {})[name] = str(value) if isinstance(value, Path) else value
+
+
+def _keys(section: str) -> list[str]:
+    return list(type(getattr(Config(), section)).model_fields)

@@ -1,0 +1,135 @@
+"""A process that plays games: a script of its own, which imports nothing of SkillOpt, so that it starts quickly.
+
+It reads one request a line (JSON) and writes one reply a line. A process holds any number of games at once; a game that
+fails answers with an error and leaves the others alone. It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    engine = ENGINES[sys.argv[1]]()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever the engine prints must not stand among the answers
+    games: dict[int, Any] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = handle(engine, games, request)
+        except Exception as error:  # a game that fails is one item's failure
+            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        answers.write(json.dumps({"id": request["id"], **answer}) + "\n")
+        answers.flush()
+
+
+def handle(engine: Any, games: dict[int, Any], request: dict[str, Any]) -> dict[str, Any]:
+    game = request.get("game", 0)
+    if request["do"] == "build":
+        return {"facts": engine.build(request["recipe"], Path(request["path"]))}
+    if request["do"] == "start":
+        games[game] = engine.start(request["path"])
+        return {"state": told(games[game].reset())}
+    if request["do"] == "step":
+        state, _, done = games[game].step(request["command"])
+        return {"state": told(state) | {"done": bool(done)}}
+    closed = games.pop(game, None)
+    if closed is not None:
+        closed.close()
+    return {}
+
+
+def told(state: Any) -> dict[str, Any]:
+    """What a player may know, and whether the game is won. A title in letters made of letters is left out."""
+    text = str(state.feedback).split("\n> ")[0].strip().rstrip(">").strip()
+    text = text[text.find("-= ") :] if "$$" in text and "-= " in text else text
+    return {
+        "observation": text.removeprefix("-= Welcome to TextWorld, ALFRED! =-").strip(),
+        "commands": sorted(state.admissible_commands or []),
+        "objective": str(state.objective or ""),
+        "won": bool(state.won),
+        "done": False,
+    }
+
+
+class TextWorld:
+    """Games of `tw-make`, compiled for the Z-machine."""
+
+    def start(self, path: str) -> Any:
+        import textworld
+
+        infos = textworld.EnvInfos(admissible_commands=True, objective=True, won=True, lost=True, feedback=True)
+        return textworld.start(path, infos)
+
+    def build(self, recipe: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Make the game that the recipe (seed, rooms, objects, quest_length) stands for; gives what it is about."""
+        import textworld
+        import textworld.generator
+
+        options = textworld.GameOptions()
+        options.seeds = int(recipe["seed"])
+        options.nb_rooms, options.nb_objects = int(recipe["rooms"]), int(recipe["objects"])
+        options.quest_length, options.quest_breadth = int(recipe["quest_length"]), 1
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            options.path = str(Path(folder) / path.name)
+            game = textworld.generator.make_game(options)
+            textworld.generator.compile_game(game, options)
+            for made in Path(folder).glob(f"{path.stem}.*"):
+                if made.suffix != path.suffix:
+                    made.replace(path.with_suffix(made.suffix))
+            Path(options.path).replace(path)  # last: who sees it sees all of it
+        return {"objective": game.objective, "walkthrough": list(game.metadata["walkthrough"])}
+
+
+class AlfWorld:
+    """Household games in ALFWorld's own format, in its own engine."""
+
+    def start(self, path: str) -> Any:
+        import textworld
+        from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+
+        infos = textworld.EnvInfos(admissible_commands=True, won=True, feedback=True)
+        return textworld.start(path, infos, wrappers=[AlfredDemangler(shuffle=False)])
+
+    def build(self, recipe: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Write game.tw-pddl and traj_data.json; the planner's way to win is the proof that it can be won."""
+        made = importlib.import_module("alfworld_games").make_game(str(recipe["task"]), int(recipe["seed"]))
+        path.with_name("traj_data.json").write_text(json.dumps(made.trajectory, indent=1))
+        unfinished = path.with_name(f"unfinished-{os.getpid()}.tw-pddl")
+        unfinished.write_text(json.dumps(made.game))
+        try:
+            walkthrough = self._plan(str(unfinished)) if recipe.get("plan", True) else []
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return {"objective": made.goal, "walkthrough": walkthrough, "name": made.name}
+
+    def _plan(self, path: str) -> list[str]:
+        """The planner's way to win, played in the game itself. Asking for it at every step would plan at every step."""
+        import textworld
+        from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+
+        infos = textworld.EnvInfos(policy_commands=True)
+        with contextlib.closing(textworld.start(path, infos, wrappers=[AlfredDemangler(shuffle=False)])) as planned:
+            plan = list(planned.reset().policy_commands or [])
+        with contextlib.closing(self.start(path)) as game:
+            state = game.reset()
+            for command in plan:
+                state, _, _ = game.step(command)
+        if not state.won:
+            raise ValueError("the planner does not win this game")
+        return plan
+
+
+ENGINES = {"textworld": TextWorld, "alfworld": AlfWorld}
+
+if __name__ == "__main__":
+    main()

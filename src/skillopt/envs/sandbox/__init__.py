@@ -1,0 +1,220 @@
+"""A place to run programs that a model wrote: no network, no home folder, limits on all that a program can use up.
+
+`Sandbox.run` never raises for what the program does; a program that is stopped, crashes or floods gives an `Outcome`
+that says so. Where the machine does not allow the isolation, `Sandbox` refuses to be made (docs/sandbox.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skillopt.envs.sandbox import jail
+from skillopt.errors import SkillOptError, UserError
+
+Mode = Literal["namespaces", "limits"]
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store")
+_OFFICE = ("/etc/fonts", "/etc/libreoffice", "/var/lib/libreoffice", "/opt")
+_ENDED = {"time": "stopped at the limit of {seconds} s", "memory": "stopped at the limit of {memory_mb} MB of memory"}
+_SIGNALS = {128 + 24: "stopped at the limit of {cpu_seconds} s of CPU time", 128 + 25: "wrote a file over {file_mb} MB"}
+
+
+class Limits(BaseModel):
+    """What one program may use up."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    cpu_seconds: int = Field(default=20, ge=1)
+    """CPU time of one process."""
+    seconds: int = Field(default=60, ge=1)
+    """Time by the clock; a backstop for programs that wait, since how long work takes depends on the machine."""
+    memory_mb: int = Field(default=1024, ge=64)
+    """Address space of one process, and resident memory of all together."""
+    file_mb: int = Field(default=32, ge=1)
+    """One file."""
+    disk_mb: int = Field(default=64, ge=1)
+    """All files together."""
+    processes: int = Field(default=16, ge=1)
+    """Processes and threads at once."""
+    output_kb: int = Field(default=64, ge=1)
+    """What is kept of standard output and of standard error; the rest is read and dropped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    ok: bool
+    """The program ended by itself with exit code 0."""
+    reason: str
+    """Why it is not ok, in words; empty when it is."""
+    stdout: str
+    stderr: str
+    files: Mapping[str, bytes]
+    """Those of the wanted files that the program left as plain files."""
+
+
+class Sandbox:
+    """Runs Python programs, at most one a core at once. `office` also lets them start an office program: it is shown
+    where that lies, and a /proc with its own processes alone.
+
+    `limits` mode is for machines without user namespaces and must be asked for: it keeps the limits and the filter of
+    system calls, but the program sees the machine's files.
+    """
+
+    def __init__(self, limits: Limits | None = None, *, mode: Mode = "namespaces", office: bool = False) -> None:
+        self.limits = limits or Limits()
+        self.mode = mode
+        self._office = office
+        self._turns: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        require(mode)
+
+    async def run(
+        self, program: str, *, files: Mapping[str, bytes] | None = None, wanted: Sequence[str] = ()
+    ) -> Outcome:
+        """Run a program's text beside `files` in a folder of its own; bring back the `wanted` files."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._turns:  # a semaphore belongs to one loop
+            self._turns = {loop: asyncio.Semaphore(os.cpu_count() or 1)}
+        async with self._turns[loop]:
+            with tempfile.TemporaryDirectory(prefix="skillopt-sandbox-") as folder:
+                command = _prepared(
+                    Path(folder), program, files or {}, wanted, self.limits, self.mode, office=self._office
+                )
+                return await _run(Path(folder), command, self.limits)
+
+
+def require(mode: Mode) -> None:
+    """Refuse to go on where a harmless program does not run in this mode."""
+    why = _tried(mode)
+    if why and mode == "namespaces":
+        raise UserError(
+            f"sandbox: this machine does not let programs be isolated ({why}). It needs Linux 5.12 or newer with user "
+            "namespaces for this user: start a container with --security-opt seccomp=unconfined; on Ubuntu 24 set "
+            "sysctl kernel.apparmor_restrict_unprivileged_userns=0. Or accept that generated programs can read this "
+            "machine's files: env.options={sandbox: limits}"
+        )
+    if why:
+        raise UserError(f"sandbox: programs cannot be run here: {why}")
+
+
+_TRIED: dict[Mode, str] = {}
+
+
+def _tried(mode: Mode) -> str:
+    """Why a harmless program fails in this mode; empty when it does not. Tried once a process."""
+    if mode not in _TRIED:
+        with tempfile.TemporaryDirectory(prefix="skillopt-sandbox-") as name:
+            folder = Path(name)
+            command = _prepared(folder, "print('here')", {}, (), Limits(), mode)
+            pipe = subprocess.PIPE
+            # Its end of standard input tells the supervisor that nobody waits for it any more: it stays open.
+            with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:  # noqa: S603
+                assert process.stdout
+                said = process.stdout.read().strip()
+            _TRIED[mode] = "" if said == "here" else said.removeprefix("sandbox: ") or f"exit code {process.returncode}"
+    return _TRIED[mode]
+
+
+def _prepared(
+    folder: Path,
+    program: str,
+    files: Mapping[str, bytes],
+    wanted: Sequence[str],
+    limits: Limits,
+    mode: Mode,
+    *,
+    office: bool = False,
+) -> list[str]:
+    """Lay out the folder; gives the supervisor's command line."""
+    for name in ("in", "out"):
+        (folder / name).mkdir()
+    folder.chmod(0o711)  # in `limits` mode the program may be another user's
+    for name, content in {**files, "program.py": program.encode("utf-8", "replace")}.items():
+        if not name or Path(name).name != name:
+            raise ValueError(f"'{name}' is not the name of a file")
+        (folder / "in" / name).write_bytes(content)
+    spec = {
+        "mode": mode,
+        "office": office,
+        "folder": str(folder),
+        "argv": [sys.executable, "-I", "-B", "program.py"],
+        "environment": _environment(),
+        "wanted": list(wanted),
+        "read_only": [*_SYSTEM, *(_OFFICE if office else ()), *_python_folders()],
+        "limits": limits.model_dump(),
+    }
+    return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), json.dumps(spec)]
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the user's environment: keys live there."""
+    threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")}
+    home = jail.WORK
+    places = {"PATH": "/usr/bin:/bin", "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
+    return {**places, "LANG": "C.UTF-8", "TZ": "UTC", **threads}
+
+
+def _python_folders() -> list[str]:
+    """Where this Python and its packages lie. A whole home folder is never among them."""
+    paths = {sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent)}
+    paths |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    home = Path.home()
+    return sorted(path for path in paths if not home.is_relative_to(path))
+
+
+async def _run(folder: Path, command: list[str], limits: Limits) -> Outcome:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+    )
+    assert process.stdout
+    assert process.stderr
+    most = limits.output_kb * 1024
+    try:
+        # The supervisor stops the program itself; this is for a supervisor that cannot.
+        async with asyncio.timeout(limits.seconds + 30):
+            stdout, stderr, _ = await asyncio.gather(
+                _read(process.stdout, most), _read(process.stderr, most), process.wait()
+            )
+    except TimeoutError:
+        raise SkillOptError("sandbox: the supervisor does not answer; is this machine out of memory?") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode or not (folder / "result.json").exists():
+        raise SkillOptError(f"sandbox: could not start: {stderr.strip()[-500:] or process.returncode}")
+    return _outcome(folder, stdout, stderr, limits)
+
+
+async def _read(stream: asyncio.StreamReader, most: int) -> str:
+    """The first so many bytes; the rest is read, lest the program waits for ever, and dropped."""
+    kept = b""
+    while chunk := await stream.read(1 << 16):
+        kept += chunk[: most - len(kept)]
+    return kept.decode("utf-8", "replace")
+
+
+def _outcome(folder: Path, stdout: str, stderr: str, limits: Limits) -> Outcome:
+    result = json.loads((folder / "result.json").read_text())
+    status, numbers = int(result["status"]), limits.model_dump()
+    if result["ended"] == "exit" and status == jail.SETUP_FAILED and stderr.startswith("sandbox: "):
+        raise SkillOptError(stderr.strip()[-500:])
+    reason = _ENDED.get(result["ended"], "").format(**numbers) or _SIGNALS.get(status, "").format(**numbers)
+    if not reason and status:
+        last = stderr.strip().splitlines()[-1:] or [""]
+        reason = f"killed by signal {status - 128}" if status > 128 else f"exit code {status}: {last[0]}".rstrip(": ")
+    files = {name: (folder / "out" / name).read_bytes() for name in result["files"]}
+    return Outcome(ok=not reason, reason=reason, stdout=stdout, stderr=stderr, files=files)

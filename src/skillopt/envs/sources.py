@@ -1,0 +1,202 @@
+"""Where the published benchmarks come from, and how their files become split folders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skillopt.envs import choices, docvqa, officeqa, searchqa, spreadsheet
+from skillopt.envs.rows import split_rows, write_splits
+from skillopt.errors import SkillOptError, UserError
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One benchmark's data."""
+
+    sizes: dict[str, int]
+    """Items of each split, as in the paper."""
+    files: str
+    """Which of the published files holds the items, as a pattern below the folder."""
+    read: Callable[[Path], Iterable[dict[str, Any]]]
+    url: str = ""
+    """What can be fetched without an account; empty where an account is needed."""
+    beside: tuple[str, ...] = ()
+    """Folders beside the items that belong to the data."""
+    how: str = ""
+    """What to fetch by hand, and where it goes."""
+
+
+SOURCES: dict[str, Source] = {
+    "searchqa": Source(
+        sizes={"train": 400, "val": 200, "test": 1400},
+        files="*.jsonl*",
+        read=searchqa.published,
+        url="https://s3.us-east-2.amazonaws.com/mrqa/release/v2/dev/SearchQA.jsonl.gz",
+        how="SearchQA.jsonl.gz of the MRQA 2019 shared task",
+    ),
+    "docvqa": Source(
+        sizes={"train": 107, "val": 53, "test": 374},
+        files="val_v1.0*.json",
+        read=docvqa.published,
+        beside=("documents",),
+        how="val_v1.0_withQT.json and the folders documents/ and ocr/ of the single-page task (rrc.cvc.uab.es/?ch=17; "
+        "needs an account)",
+    ),
+    "spreadsheetbench": Source(
+        sizes={"train": 80, "val": 40, "test": 280},
+        files="**/dataset.json",
+        read=spreadsheet.published,
+        url="https://huggingface.co/datasets/KAKA22/SpreadsheetBench/resolve/main/spreadsheetbench_verified_400.tar.gz",
+        beside=("spreadsheet",),
+        how="dataset.json and the folder spreadsheet/ of SpreadsheetBench (github.com/RUCKBReasoning/SpreadsheetBench)",
+    ),
+    "livemathematicianbench": Source(
+        sizes={"train": 35, "val": 17, "test": 125},
+        files="**/qa_*_final.json",
+        read=choices.published,
+        url="https://huggingface.co/datasets/LiveMathematicianBench/LiveMathematicianBench/resolve/main/data/202511/"
+        "qa_202511_final.json",
+        how="qa_YYYYMM_final.json files (huggingface.co/datasets/LiveMathematicianBench/LiveMathematicianBench)",
+    ),
+    "officeqa": Source(
+        sizes={"train": 50, "val": 24, "test": 172},
+        files="officeqa_*.csv",
+        read=officeqa.published,
+        beside=("documents",),
+        how="officeqa_full.csv (huggingface.co/datasets/databricks/officeqa; access is granted on request), and the "
+        "parsed bulletins' .txt files in a folder documents/",
+    ),
+}
+
+
+def prepare(name: str, source_dir: Path, out: Path, say: Say) -> dict[str, int]:
+    """Read the published files from `source_dir`, fetching them first where that is possible; write split folders."""
+    if name == "alfworld":
+        return prepare_alfworld(out)
+    source = SOURCES[name]
+    found = _files(source, source_dir)
+    if not found and source.url:
+        _fetch(source.url, source_dir, say, name)
+        found = _files(source, source_dir)
+    if not found:
+        raise UserError(_by_hand(name, source_dir))
+    rows: dict[str, dict[str, Any]] = {}
+    for path in found:
+        for row in source.read(path):
+            rows.setdefault(str(row["id"]), row)
+    if len(rows) < 3:
+        raise UserError(f"{found[0]}: holds {len(rows)} usable items; three splits need at least three")
+    splits = split_rows(_unique(list(rows.values())), source.sizes, lambda row: _hash(str(row["id"])))
+    write_splits(out, splits)
+    for folder in source.beside:
+        near = found[0].parent / folder
+        if near.is_dir() and near.resolve() != (out / folder).resolve():
+            shutil.copytree(near, out / folder, dirs_exist_ok=True)
+    return {split: len(items) for split, items in splits.items()}
+
+
+def _unique(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same task under two ids would stand in two splits."""
+    seen: set[str] = set()
+    kept = []
+    for row in rows:
+        text = " ".join(f"{row['question']}\n{row.get('context', '')}".casefold().split())
+        if text not in seen:
+            seen.add(text)
+            kept.append(row)
+    return kept
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(f"split/{text}".encode()).hexdigest()
+
+
+def _files(source: Source, folder: Path) -> list[Path]:
+    return sorted(folder.glob(source.files)) if folder.is_dir() else []
+
+
+def _by_hand(name: str, folder: Path) -> str:
+    source = SOURCES[name]
+    return (
+        f"{name}: no {source.files} in {folder}. Put there: {source.how}. Then run `skillopt data prepare {name}` "
+        f"again. Without any download, configs/{name}/mini.yaml runs on a small set of our own."
+    )
+
+
+def _fetch(url: str, folder: Path, say: Say, name: str) -> None:
+    """Download into the folder, whole or not at all, and unpack archives."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / url.rpartition("/")[2]
+    say(f"fetching {url}")
+    unfinished = target.with_name(f"{target.name}.part")
+    try:
+        with urllib.request.urlopen(url, timeout=30) as reply, unfinished.open("wb") as file:  # noqa: S310 - https, ours
+            shutil.copyfileobj(reply, file)
+    except (OSError, urllib.error.URLError) as error:
+        unfinished.unlink(missing_ok=True)
+        raise SkillOptError(f"{url} cannot be reached ({error}). {_by_hand(name, folder)}") from None
+    unfinished.replace(target)
+    if target.name.endswith((".tar.gz", ".tgz")):
+        with tarfile.open(target) as archive:
+            archive.extractall(folder, filter="data")
+
+
+ALFWORLD_SPLITS = {"train": ("train", 39), "val": ("valid_seen", 18), "test": ("valid_unseen", 134)}
+"""The official folder that each split draws from, and how many games it takes."""
+
+
+def prepare_alfworld(out: Path) -> dict[str, int]:
+    """Items for the official games below ALFWORLD_DATA, task types in turn."""
+    data = os.environ.get("ALFWORLD_DATA", "")
+    root = Path(data) / "json_2.1.1"
+    if not data or not root.is_dir():
+        raise UserError(
+            "alfworld: set ALFWORLD_DATA to the folder that holds json_2.1.1/ (`alfworld-download`, which comes with "
+            "the package, fetches it). Or make games in its format: `skillopt data generate alfworld --out FOLDER`"
+        )
+    splits = {}
+    for split, (folder, count) in ALFWORLD_SPLITS.items():
+        games = sorted((root / folder).glob("*/trial_*/game.tw-pddl"), key=lambda path: _hash(str(path.parent.name)))
+        rows = [row for path in games if (row := _alfworld_row(path, Path(data)))]
+        if not rows:
+            raise UserError(f"{root / folder}: holds no game.tw-pddl; run `alfworld-download`")
+        splits[split] = _in_turn(rows, count)
+    write_splits(out, splits)
+    return {split: len(rows) for split, rows in splits.items()}
+
+
+def _alfworld_row(path: Path, data: Path) -> dict[str, Any] | None:
+    """An item for a game; None for one that cannot be won, or that moves or slices what the six types leave alone."""
+    game = json.loads(path.read_text(encoding="utf-8"))
+    told = json.loads(path.with_name("traj_data.json").read_text(encoding="utf-8"))
+    if not game.get("solvable", True) or "movable" in path.parent.parent.name or "Sliced" in path.parent.parent.name:
+        return None
+    goal = game["grammar"].split("Your task is to: ", 1)[-1].split('"')[0].split("\n")[0].strip().rstrip(".;")
+    return {
+        "id": f"{path.parent.parent.name}/{path.parent.name}",
+        "question": f"Your task is to: {goal or told['turk_annotations']['anns'][0]['task_desc']}.",
+        "type": told["task_type"],
+        "game": str(path.relative_to(data)),
+    }
+
+
+def _in_turn(rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """Evenly by type, as far as they go."""
+    seen: dict[str, int] = {}
+    ranked = []
+    for place, row in enumerate(rows):
+        seen[row["type"]] = seen.get(row["type"], 0) + 1
+        ranked.append((seen[row["type"]], place))
+    return [rows[place] for _, place in sorted(ranked)[:count]]

@@ -1,0 +1,120 @@
+"""Does an agent pick this skill for the right requests, and leave it for the wrong ones? The description is trained.
+
+An item is a request (`question`) and whether the skill is for it (`answers`: use or leave). The agent is shown the
+names and descriptions of its skills, as agents that load such packages are, and names the one to load, or none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+from xml.sax.saxutils import escape
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt.config import EnvConfig
+from skillopt.envs.base import Chat, Episode, Item, Score
+from skillopt.envs.qa import load_items
+from skillopt.envs.scorers import checked
+from skillopt.errors import UserError
+from skillopt.run.package import checked_package
+from skillopt.skill import Skill
+from skillopt.skill.package import FILE, MAX_DESCRIPTION, plain_description
+
+_USE, _LEAVE = {"use", "yes", "true"}, {"leave", "no", "false"}
+_ASKED = (
+    "Before you begin a request you may load one of these skills. Decide by their descriptions alone. Reply with the "
+    "name of the skill that the request calls for and nothing else, or with none if no skill is for it."
+)
+
+
+class TriggerOptions(BaseModel):
+    """`env.options` of the trigger metric."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    package: str
+    """Folder of the package whose description is trained."""
+    others: str = ""
+    """Folder of further packages that the agent has, too; empty for none."""
+
+
+class TriggerEnv:
+    """The skill that is trained is the description; a wrong pick is a failure in either direction."""
+
+    patterns: ClassVar[dict[str, str]] = {
+        "left out": "the agent did not pick the skill for a request that it is for",
+        "picked wrongly": "the agent picked the skill for a request that it is not for",
+    }
+
+    def __init__(self, config: EnvConfig) -> None:
+        options = checked(TriggerOptions, config.options, "env.options")
+        self.name = config.benchmark or config.name
+        self._own = checked_package(Path(options.package)).name
+        self._others = _others(options.others, self._own)
+        self.fingerprint = repr(sorted(self._others.items()))
+        loaded = load_items(config)
+        self._splits = {split: [_request(item, split) for item in items] for split, items in loaded.items()}
+
+    def items(self, split: str) -> Sequence[Item]:
+        return self._splits[split]
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        description = plain_description(skill.text)
+        if not description or len(description) > MAX_DESCRIPTION:
+            return Episode(messages=[], output=f"(no agent loads a description of {len(description)} characters)")
+        known = sorted({**self._others, self._own: description}.items())
+        messages = [
+            {"role": "system", "content": f"{_ASKED}\n\n{available_skills(known)}"},
+            {"role": "user", "content": item.question},
+        ]
+        reply = await chat(messages)
+        return Episode(messages=[*messages, {"role": "assistant", "content": reply.text}], output=reply.text)
+
+    def score(self, item: Item, output: str) -> Score:
+        wanted = item.answers[0] == "use"
+        if output.startswith("(no agent loads"):
+            return Score(hard=0, soft=0, feedback=f"a description has 1 to {MAX_DESCRIPTION} characters")
+        if (self.picked(output) == self._own) == wanted:
+            return Score(hard=1, soft=1)
+        feedback = "the skill is for this request, and was left out" if wanted else "the skill is not for this request"
+        return Score(hard=0, soft=0, feedback=feedback)
+
+    def picked(self, output: str) -> str:
+        """The skill that a reply names; empty where it names none, or several."""
+        named = [name for name in (*self._others, self._own) if re.search(_alone(name), output.lower())]
+        longest = [name for name in named if not any(name != other and name in other for other in named)]
+        return longest[0] if len(longest) == 1 else ""
+
+
+def available_skills(known: Sequence[tuple[str, str]]) -> str:
+    """The list of skills in the form in which agents are shown it."""
+    rows = (
+        f"<skill>\n<name>{escape(name)}</name>\n<description>{escape(text)}</description>\n</skill>"
+        for name, text in known
+    )
+    return "<available_skills>\n" + "\n".join(rows) + "\n</available_skills>"
+
+
+def _alone(name: str) -> str:
+    return rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+
+
+def _request(item: Item, split: str) -> Item:
+    said = item.answers[0].strip().lower()
+    if said not in _USE | _LEAVE:
+        raise UserError(f"{split}: '{item.id}': answers: must be use or leave, not '{item.answers[0]}'")
+    use = said in _USE
+    kind = item.type or ("right task" if use else "wrong task")
+    return item.model_copy(update={"answers": ("use" if use else "leave",), "type": kind})
+
+
+def _others(folder: str, own: str) -> dict[str, str]:
+    if not folder:
+        return {}
+    if not Path(folder).is_dir():
+        raise UserError(f"env.options.others: '{folder}' is not a folder of packages")
+    found = [checked_package(file.parent) for file in sorted(Path(folder).glob(f"*/{FILE}"))]
+    return {package.name: package.description for package in found if package.name != own}

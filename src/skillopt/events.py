@@ -1,0 +1,173 @@
+"""What happens in a training, as typed events for callbacks.
+
+    trainer = skillopt.Trainer("configs/sim/default.yaml")
+
+    @trainer.on(skillopt.events.GateDecided)
+    def tell(event):
+        print(event.step, event.decision, event.before, event.after)
+
+The same events stand in a run's `events.jsonl`. Fields may be added in later versions; none is taken away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skillopt.run.events import Event as Raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Any event: its kind, where in the run it happened, and everything that is known of it."""
+
+    kind: str
+    step: int = 0
+    """0 outside of steps."""
+    epoch: int = 0
+    data: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    """All fields, those without a name of their own included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event):
+    path: str
+    """The run's folder."""
+    resumed: bool
+    done: int
+    """Steps that were finished before."""
+    steps: int
+    splits: Mapping[str, int]
+    """Items in each split."""
+    target: str
+    optimizer: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationStarted(Event):
+    split: str
+    name: str
+    """Which skill: initial, best, no_skill, remeasured."""
+    items: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationFinished(Event):
+    split: str
+    name: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Event):
+    """Told while rollouts run; not stored."""
+
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutStarted(Event):
+    items: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReflectStarted(Event):
+    score: float
+    """The batch's mean score: the training loss of this step."""
+    errors: int
+    """Rollouts without a score."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reflected(Event):
+    patches: int
+    edits: int
+    lost: int
+    """Replies that could not be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected(Event):
+    edits: int
+    rate: float
+    conflicts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateDecided(Event):
+    decision: str
+    """accept, reject, indecisive or skipped."""
+    before: float
+    after: float | None
+    """None where the gate stopped before the candidate's score was known."""
+    reason: str
+    measured: int
+    items: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFinished(Event):
+    record: Mapping[str, Any]
+    """The step's record, as in `history.json`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowUpdateFinished(Event):
+    counts: Mapping[str, int]
+    gate: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaSkillFinished(Event):
+    lost: str
+    """Why there are no new notes; empty where there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochFinished(Event):
+    outcome: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStopped(Event):
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFinished(Event):
+    summary: Mapping[str, Any]
+    """As `summary.json` has it."""
+
+
+_TYPES = (
+    RunStarted,
+    EvaluationStarted,
+    EvaluationFinished,
+    Progress,
+    RolloutStarted,
+    ReflectStarted,
+    Reflected,
+    Selected,
+    GateDecided,
+    StepFinished,
+    SlowUpdateFinished,
+    MetaSkillFinished,
+    EpochFinished,
+    RunStopped,
+    RunFinished,
+)
+KINDS: dict[str, type[Event]] = {re.sub(r"(?<!^)(?=[A-Z])", "_", t.__name__).lower(): t for t in _TYPES}
+"""The type of each kind; a kind without one is a plain Event."""
+
+
+def typed(raw: Raw) -> Event:
+    """An event of the loop in its type."""
+    known: dict[str, Any] = {"kind": raw.kind, "step": raw.step, "epoch": raw.epoch, "data": raw.data}
+    kind = KINDS.get(raw.kind, Event)
+    own = {field.name for field in dataclasses.fields(kind)} - known.keys()
+    return kind(**known, **{name: raw.data[name] for name in own})

@@ -1,0 +1,36 @@
+"""Where tasks are done and scored: in this process, or on a cluster. Model calls always stay with this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from skillopt.config import Config
+from skillopt.envs import open_env
+from skillopt.envs.base import Env
+from skillopt.executor.base import Executor, NewChat, WorkerLostError
+from skillopt.executor.local import LocalExecutor
+
+__all__ = ["Executor", "LocalExecutor", "NewChat", "WorkerLostError", "open_executor"]
+
+
+@asynccontextmanager
+async def open_executor(config: Config, env: Env, *, own: bool) -> AsyncIterator[Executor]:
+    """The executor that the config names, closed at the end. `own`: the env is one that workers can open themselves,
+    from the config; any other is sent to them as it is."""
+    if config.hardware.executor == "local":
+        yield LocalExecutor()
+        return
+    from skillopt.executor.cluster import RayExecutor
+
+    make = partial(open_env, config) if own else partial(_same, env)
+    executor = await RayExecutor.open(config.hardware, make)
+    try:
+        yield executor
+    finally:
+        await executor.close()
+
+
+def _same(env: Env) -> Env:
+    return env

@@ -1,0 +1,72 @@
+"""Parts that other packages bring: entry points, looked up where the config names something that is not ours."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterable
+from dataclasses import is_dataclass
+from functools import partial
+from importlib.metadata import entry_points
+from typing import Any
+
+from skillopt.errors import UserError
+
+GROUPS = {
+    "analysts": "skillopt.analysts",
+    "gates": "skillopt.gates",
+    "schedules": "skillopt.schedules",
+    "scorers": "skillopt.scorers",
+    "trackers": "skillopt.trackers",
+}
+"""What can be registered, and the entry-point group of each. Envs have theirs in `envs/`."""
+
+
+def names(kind: str) -> list[str]:
+    """Every name that installed packages have registered."""
+    return sorted({point.name for point in entry_points(group=GROUPS[kind])})
+
+
+def reference(kind: str, name: str) -> str:
+    """`module:name` of what a package has registered; empty where none has."""
+    return next((point.value for point in entry_points(group=GROUPS[kind], name=name)), "")
+
+
+def load(kind: str, name: str, *, key: str, known: Iterable[str]) -> Any:
+    """What a package has registered under a name; `key` is the config key to blame where there is none."""
+    for point in entry_points(group=GROUPS[kind], name=name):
+        try:
+            return point.load()
+        except Exception as error:
+            raise UserError(f"{key}: '{name}' ({point.value}) cannot be loaded: {error}") from error
+    every = ", ".join(sorted({*known, *names(kind)}))
+    raise UserError(f"{key}: unknown '{name}'; known are: {every}")
+
+
+def instance(part: Any) -> Any:
+    """A class that is registered or passed in stands for an object of it without arguments."""
+    return part() if inspect.isclass(part) else part
+
+
+def named(part: Any) -> str:
+    """What a part is called, for people."""
+    if isinstance(part, partial):
+        return named(part.func)
+    return str(getattr(part, "name", "") or getattr(part, "__name__", "") or type(part).__name__)
+
+
+def fingerprint(part: Any) -> str:
+    """A part's name and a hash of its source: a run does not go on under another gate than it began with.
+
+    What a function closes over is not seen; give what matters as a dataclass's fields or as `partial` arguments.
+    """
+    if isinstance(part, partial):
+        return f"{fingerprint(part.func)}{part.args!r}{sorted(part.keywords.items())!r}"
+    code = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
+    try:
+        source = inspect.getsource(code)
+    except (OSError, TypeError):  # typed at a prompt, or compiled
+        source = ""
+    fields = repr(part) if is_dataclass(part) and not inspect.isclass(part) else ""
+    digest = hashlib.sha256(f"{source}\0{fields}".encode()).hexdigest()
+    return f"{code.__module__}.{code.__qualname__}:{digest[:12]}"

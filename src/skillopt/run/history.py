@@ -1,0 +1,85 @@
+"""The step records of a run: a JSON array that grows by a step's own record, whatever the run's length."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from skillopt.run.files import plain, read_json, write_atomic
+
+_END = b"\n]\n"
+
+
+class History:
+    """`history.json`. Only the running epoch's records are kept in memory.
+
+    A record is one line, added by one write over the closing bracket, so that the file is whole whenever another
+    process reads it. What a crash of the machine leaves of the last line is mended when the run goes on: every step's
+    record also stands in its own folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.epoch: list[dict[str, Any]] = []
+        """The records of the newest epoch."""
+        self._last = 0
+        """Where the newest record begins in the file, the comma before it included."""
+
+    def begin(self) -> None:
+        write_atomic(self.path, f"[{_END.decode()}")
+
+    def roll_back(self, step: int, folder: Callable[[int], Path]) -> None:
+        """Forget records after that step, the last that was finished; `folder` is where a step's files are."""
+        known = {record["step"]: record for record in self._readable()}
+        kept = [known.get(n) or read_json(folder(n) / "step_record.json") for n in range(1, step + 1)]
+        *earlier, newest = kept or [None]
+        write_atomic(self.path, "[" + ",".join(f"\n{_line(record)}" for record in earlier if record) + _END.decode())
+        self.epoch = [record for record in earlier if record and newest and record["epoch"] == newest["epoch"]]
+        if newest:
+            self.append(newest)
+
+    def _readable(self) -> list[dict[str, Any]]:
+        text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else "[]"
+        try:
+            return list(json.loads(text))
+        except ValueError:
+            lines = (line.rstrip(",") for line in text.split("\n") if line.startswith("{"))
+            return [record for line in lines if (record := _parsed(line))]
+
+    def append(self, record: dict[str, Any]) -> None:
+        if self.epoch and self.epoch[-1]["epoch"] != record["epoch"]:
+            self.epoch = []
+        self.epoch.append(record)
+        self._last = self.path.stat().st_size - len(_END)
+        self._write(record)
+
+    def amend(self, **fields: Any) -> None:
+        """Add to the newest record what only the epoch's end told."""
+        if self.epoch:
+            self.epoch[-1] = {**self.epoch[-1], **fields}
+            self._write(self.epoch[-1])
+
+    def _write(self, record: dict[str, Any]) -> None:
+        comma = b",\n" if self._last > 1 else b"\n"
+        body = _line(record).encode()
+        with self.path.open("r+b") as file:
+            file.seek(self._last)
+            file.write(comma + body + _END)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(plain(record), ensure_ascii=False)
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    try:
+        record: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return record

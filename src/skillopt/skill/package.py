@@ -1,0 +1,180 @@
+"""An Agent Skills package: SKILL.md (agents list its front matter and load its body) and the files beside it.
+
+Only what is trained changes: the body, or the description. Everything else stays byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER, Skill, count_tokens
+
+FILE = "SKILL.md"
+MAX_NAME, MAX_DESCRIPTION = 64, 1024
+FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_DESCRIPTION = re.compile(r"^description[ \t]*:.*?(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
+"""The field with its continuation lines: up to the next line that begins at the margin."""
+
+
+class PackageError(ValueError):
+    """What is wrong with a package, and how to mend it."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """The text of a SKILL.md in two parts that together are the file."""
+
+    front: str
+    """With both `---` lines, as it stands; empty where the file has none."""
+    body: str
+
+    @property
+    def text(self) -> str:
+        return self.front + self.body
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        match = _FRONT.match(self.front)
+        try:
+            fields = yaml.safe_load(match[1]) if match else {}
+        except yaml.YAMLError as error:
+            raise PackageError(f"the front matter is not readable as YAML: {error}") from None
+        if not isinstance(fields, dict):
+            raise PackageError("the front matter must be a list of fields (name: …, description: …)")
+        return fields
+
+    @property
+    def name(self) -> str:
+        return str(self.fields.get("name", "")).strip()
+
+    @property
+    def description(self) -> str:
+        return str(self.fields.get("description", "")).strip()
+
+    def with_body(self, body: str) -> Package:
+        return Package(self.front, body)
+
+    def with_description(self, description: str) -> Package:
+        """Only the description's own lines change."""
+        if not _DESCRIPTION.search(self.front):
+            raise PackageError("the front matter has no description to train")
+        end = "\r\n" if self.front.startswith("---\r\n") else "\n"
+        line = f"description: {quoted(description)}{end}"
+        return Package(_DESCRIPTION.sub(lambda _: line, self.front, count=1), self.body)
+
+
+def read_package(text: str) -> Package:
+    match = _FRONT.match(text)
+    return Package(text[: match.end()], text[match.end() :]) if match else Package("", text)
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and characters that YAML does not allow."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def quoted(text: str) -> str:
+    """A scalar on one line that every YAML reader takes as this text. Three hyphens would end the front matter."""
+    return json.dumps(re.sub("-{3,}", "—", one_line(text)), ensure_ascii=False)
+
+
+def plain_description(text: str) -> str:
+    """A trained document as a description: one paragraph without headings, list marks and markers."""
+    lines = [line.strip() for line in without_markers(text).splitlines()]
+    bare = (re.sub(r"^(?:[-*+]|\d+[.)])\s+", "", line) for line in lines if not re.match(r"#{1,6}(?:\s|$)", line))
+    return re.sub("-{3,}", "—", one_line(" ".join(bare)))
+
+
+def problems(package: Package, folder: str) -> list[str]:
+    """What a validator of the format would turn down; `folder` is the name of the package's folder."""
+    fields = package.fields
+    found = [f"front matter: unknown field '{name}'" for name in fields if name not in FIELDS]
+    if problem := name_problem(package.name):
+        found.append(problem)
+    elif unicodedata.normalize("NFKC", folder) != unicodedata.normalize("NFKC", package.name):
+        found.append(f"the package's name is '{package.name}', so that its folder must be called that, not '{folder}'")
+    if not package.description:
+        found.append("the description is empty; say what the skill does and when to use it")
+    if len(package.description) > MAX_DESCRIPTION:
+        found.append(f"the description has {len(package.description)} characters; {MAX_DESCRIPTION} are allowed")
+    return found
+
+
+def name_problem(name: str) -> str:
+    """Why this cannot be a package's name; empty where it can."""
+    fits = name and len(name) <= MAX_NAME and name == name.lower() and "--" not in name and name.strip("-") == name
+    if fits and all(c.isalnum() or c == "-" for c in name):
+        return ""
+    return f"'{name}' cannot be a package's name: 1 to {MAX_NAME} lower-case letters, digits and single hyphens"
+
+
+def suggested_name(text: str) -> str:
+    """A name that can be: `My Task_2` is `my-task-2`."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_NAME].strip("-") or "skill"
+
+
+def without_markers(text: str) -> str:
+    """The document as an agent reads it: the guidance stays, the markers around it go."""
+    lines = text.split("\n")
+    return "\n".join(line for line in lines if line.strip() not in {OPEN_MARKER, CLOSE_MARKER})
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A part of the body that an agent reads only when it needs it."""
+
+    path: str
+    """Relative to the package, such as `references/dates.md`."""
+    title: str
+    text: str
+
+
+def split_body(body: str, most_tokens: int) -> tuple[str, list[Reference]]:
+    """Progressive disclosure: while the body is longer than this, its longest section moves to a file of its own.
+
+    The heading stays with a line that says where the rest is. What stands before the first heading, and guidance at the
+    end, always stay; so does a section that is hardly longer than the line in its place.
+    """
+    blocks = _blocks(body)
+    moved: dict[int, Reference] = {}
+    taken: set[str] = set()
+    for place in sorted(range(len(blocks)), key=lambda n: (-count_tokens(blocks[n][1]), n)):
+        title, text = blocks[place]
+        if count_tokens(_joined(blocks, moved)) <= most_tokens or not title or count_tokens(text) < 60:
+            continue
+        slug = base = suggested_name(title)
+        number = 2
+        while slug in taken:
+            slug, number = f"{base}-{number}", number + 1
+        taken.add(slug)
+        moved[place] = Reference(f"references/{slug}.md", title, text.strip("\n") + "\n")
+    return _joined(blocks, moved), [moved[place] for place in sorted(moved)]
+
+
+def _blocks(body: str) -> list[tuple[str, str]]:
+    """The body cut at its headings of the highest level that occurs at least twice; each with its title."""
+    skill = Skill(body)
+    levels = [section.level for section in skill.sections if section.level]
+    level = next((n for n in range(1, 7) if levels.count(n) > 1), 7)
+    starts = [s for s in skill.sections if s.level and s.level <= level]
+    if not starts:
+        return [("", body)]
+    ends = [section.span.start for section in starts[1:]] + [len(body)]
+    head = [("", body[: starts[0].span.start])] if starts[0].span.start else []
+    return head + [(s.title, body[s.span.start : end]) for s, end in zip(starts, ends, strict=True)]
+
+
+def _joined(blocks: list[tuple[str, str]], moved: dict[int, Reference]) -> str:
+    return "".join(_pointer(text, moved[n]) if n in moved else text for n, (_, text) in enumerate(blocks))
+
+
+def _pointer(text: str, reference: Reference) -> str:
+    heading = text.split("\n", 1)[0]
+    return f"{heading}\n\nRead [{reference.path}]({reference.path}) before a task that this heading concerns.\n\n"

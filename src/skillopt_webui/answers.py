@@ -1,0 +1,77 @@
+"""What all handlers share: reading a request, answering in JSON, and errors in words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from skillopt.errors import SkillOptError
+from skillopt.keys import redact
+from skillopt.skill import PatchLogError
+from skillopt_webui.places import NotThereError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_log = logging.getLogger("skillopt_webui")
+_SMALL = 2_000
+"""Answers below this many bytes are not worth packing."""
+
+
+def answer(request: web.Request, value: Any) -> web.Response:
+    """JSON, packed where it is long. Keys of the environment never leave, whatever file they got into."""
+    body = redact(json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)).encode("utf-8", "replace")
+    headers = {}
+    if len(body) > _SMALL and "gzip" in request.headers.get("Accept-Encoding", ""):
+        body = gzip.compress(body, 3)
+        headers["Content-Encoding"] = "gzip"
+    return web.Response(body=body, content_type="application/json", charset="utf-8", headers=headers)
+
+
+async def body(request: web.Request) -> dict[str, Any]:
+    try:
+        given = await request.json()
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise web.HTTPBadRequest(text='{"error": "the request has no JSON object"}', content_type="application/json")
+    return given
+
+
+def text(given: dict[str, Any], name: str, default: str = "") -> str:
+    value = given.get(name, default)
+    return value if isinstance(value, str) else default
+
+
+def number(given: str) -> int:
+    """A number from a path or query; anything else is not there."""
+    if not given.isdecimal() or len(given) > 9:
+        raise NotThereError(f"'{given[:40]}' is not a number")
+    return int(given)
+
+
+@web.middleware
+async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Errors of ours in their own words; others without their insides."""
+    try:
+        return await handler(request)
+    except NotThereError as error:
+        return _complaint(str(error), 404)
+    except (SkillOptError, PatchLogError) as error:
+        return _complaint(str(error), 400)
+    except FileNotFoundError as error:
+        return _complaint(f"not written yet, or gone: {error.filename}", 404)
+    except web.HTTPException:
+        raise
+    except (ConnectionResetError, TimeoutError):
+        raise
+    except Exception:
+        _log.exception("%s %s failed", request.method, request.path)
+        return _complaint("something went wrong in the server; its terminal says what", 500)
+
+
+def _complaint(what: str, status: int) -> web.Response:
+    return web.json_response({"error": redact(what)}, status=status)

@@ -1,0 +1,178 @@
+"""What the page asks of runs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from skillopt.loop.review import checked_decision, filed, write_decisions
+from skillopt.report.review import status as conflict_status
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_jsonl, read_text
+from skillopt_webui import insight, launch, view
+from skillopt_webui.answers import answer, body, number, text
+from skillopt_webui.places import NotThereError, find_run
+from skillopt_webui.state import STATE
+from skillopt_webui.stream import stream as stream_events
+
+routes = web.RouteTableDef()
+RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
+
+
+def _run(request: web.Request) -> RunDirectory:
+    parts = (request.match_info[name] for name in ("root", "benchmark", "run"))
+    return find_run(request.app[STATE].settings, "/".join(parts))
+
+
+@routes.get("/api/runs")
+async def list_runs(request: web.Request) -> web.Response:
+    """All rows, or only that they are the `same` as at the stamp `since`."""
+    rows = await asyncio.to_thread(request.app[STATE].index.rows)
+    stamp = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+    if request.query.get("since") == stamp:
+        return answer(request, {"same": True})
+    folders = [str(path) for path in request.app[STATE].settings.outputs]
+    return answer(request, {"rows": rows, "folders": folders, "stamp": stamp})
+
+
+@routes.post("/api/sparks")
+async def sparks(request: web.Request) -> web.Response:
+    names = [name for name in (await body(request)).get("ids", []) if isinstance(name, str)]
+    return answer(request, await asyncio.to_thread(request.app[STATE].index.sparks, names))
+
+
+@routes.get(RUN)
+async def overview(request: web.Request) -> web.Response:
+    return answer(request, await asyncio.to_thread(view.overview, _run(request)))
+
+
+@routes.get(RUN + "/stream")
+async def stream(request: web.Request) -> web.StreamResponse:
+    return await stream_events(request, _run(request))
+
+
+@routes.get(RUN + r"/steps/{number:\d+}")
+async def step(request: web.Request) -> web.Response:
+    return answer(request, await asyncio.to_thread(view.step, _run(request), number(request.match_info["number"])))
+
+
+@routes.get(RUN + r"/epochs/{number:\d+}")
+async def epoch(request: web.Request) -> web.Response:
+    return answer(request, await asyncio.to_thread(view.epoch, _run(request), number(request.match_info["number"])))
+
+
+@routes.get(RUN + r"/skills/{version:\d+}")
+async def skill(request: web.Request) -> web.Response:
+    run, version = _run(request), number(request.match_info["version"])
+    return answer(request, await asyncio.to_thread(insight.blamed, run, version))
+
+
+@routes.get(RUN + "/diff")
+async def diff(request: web.Request) -> web.Response:
+    run = _run(request)
+    a, b = (view.skill_text(run, number(request.query.get(side, ""))) for side in ("a", "b"))
+    return answer(request, {"blocks": await asyncio.to_thread(view.diff, a, b)})
+
+
+@routes.get(RUN + "/heat")
+async def heat(request: web.Request) -> web.Response:
+    return answer(request, await asyncio.to_thread(insight.heat, _run(request)))
+
+
+@routes.get(RUN + "/costs")
+async def costs(request: web.Request) -> web.Response:
+    return answer(request, await asyncio.to_thread(insight.costs, _run(request)))
+
+
+@routes.get(RUN + "/failures")
+async def failures(request: web.Request) -> web.Response:
+    return answer(request, await asyncio.to_thread(insight.failures, _run(request)))
+
+
+@routes.get(RUN + "/trajectory")
+async def trajectory(request: web.Request) -> web.Response:
+    """By `id`; or by `item` and `version`; or by `item` and a step's `gate`, `train` or an epoch's `slow`."""
+    run = _run(request)
+    try:
+        found = await asyncio.to_thread(_trajectory, run, request.query)
+    except NotThereError as error:  # of evaluations a run keeps the scores alone, so that this is no failure
+        found = {"absent": str(error)}
+    return answer(request, found)
+
+
+def _trajectory(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
+    if "id" in query:
+        return view.trajectory(run, query["id"])
+    if "version" in query:
+        return insight.cell(run, query.get("item", ""), number(query["version"]))
+    kind = next((name for name in ("train", "gate", "slow") if name in query), "")
+    return view.trajectory_of(run, kind, number(query.get(kind, "")), query.get("item", ""))
+
+
+@routes.get(RUN + "/conflicts")
+async def conflicts(request: web.Request) -> web.Response:
+    run = _run(request)
+    return answer(request, {"conflicts": await asyncio.to_thread(_conflicts, run)})
+
+
+def _conflicts(run: RunDirectory) -> list[dict[str, Any]]:
+    """Each with both sides' first trajectories."""
+    out = []
+    for conflict in filed(run):
+        rows = {row["id"]: row for row in read_jsonl(run.step(conflict.step) / "trajectories.jsonl")}
+        cited = {*conflict.a.trajectory_ids[:6], *conflict.b.trajectory_ids[:6]}
+        shown = {name: view.trajectory_row(rows[name]) for name in sorted(cited) if name in rows}
+        out.append(conflict.model_dump(mode="json") | {"status": conflict_status(run, conflict), "trajectories": shown})
+    return out
+
+
+@routes.post(RUN + r"/conflicts/{conflict:\d+-\d+}")
+async def decide(request: web.Request) -> web.Response:
+    run, given = _run(request), await body(request)
+    decision = checked_decision(run, request.match_info["conflict"], text(given, "choice"), text(given, "text"))
+    await asyncio.to_thread(write_decisions, run, [decision])
+    return answer(request, {"conflicts": await asyncio.to_thread(_conflicts, run)})
+
+
+@routes.get(RUN + "/config")
+async def config(request: web.Request) -> web.Response:
+    return answer(request, {"yaml": read_text(_run(request).config_yaml)})
+
+
+@routes.get(RUN + r"/export/{what:best|report|v\d+}")
+async def export(request: web.Request) -> web.Response:
+    """A skill or the report as a download; never shown by the browser under this page's address."""
+    run, what = _run(request), request.match_info["what"]
+    path = {"best": run.best_skill, "report": run.report}.get(what)
+    path = path or run.snapshot(number(what.removeprefix("v")))
+    name = f"{run.root.parent.name}-{run.root.name}-{what}{path.suffix}"
+    headers = {
+        "Content-Disposition": f'attachment; filename="{"".join(c for c in name if c.isascii() and c != chr(34))}"'
+    }
+    return web.Response(body=path.read_bytes(), content_type="application/octet-stream", headers=headers)
+
+
+@routes.post(RUN + "/pause")
+async def pause(request: web.Request) -> web.Response:
+    launch.pause(_run(request).root)
+    return answer(request, {"ok": True})
+
+
+@routes.post(RUN + "/stop")
+async def stop(request: web.Request) -> web.Response:
+    await launch.stop_now(_run(request).root)
+    return answer(request, {"ok": True})
+
+
+@routes.get(RUN + "/compare")
+async def for_comparison(request: web.Request) -> web.Response:
+    """What a comparison of runs needs of each."""
+    run = _run(request)
+    found = await asyncio.to_thread(view.overview, run)
+    kept = {key: found[key] for key in ("summary", "config", "steps", "versions")}
+    return answer(request, kept | {"best": read_text(run.best_skill) if run.best_skill.exists() else ""})

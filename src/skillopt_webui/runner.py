@@ -1,0 +1,32 @@
+"""One `skillopt` command in a process of its own, which outlives the server.
+
+While it lives it holds the folder's lock; at its end it leaves its exit code. So a server that was started later still
+knows how it went.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+from pathlib import Path
+
+from skillopt.cli import main as skillopt
+from skillopt.run.files import write_json
+
+
+def main() -> None:
+    folder, arguments = Path(sys.argv[1]), sys.argv[2:]
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code = 1
+        try:
+            skillopt(arguments)
+        except SystemExit as exited:
+            code = exited.code if isinstance(exited.code, int) else int(bool(exited.code))
+        finally:
+            write_json(folder / "exit.json", {"code": code})
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

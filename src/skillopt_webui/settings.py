@@ -1,0 +1,81 @@
+"""What the page may see and do: its folders, where it listens, and its token."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skillopt.errors import UserError
+
+PORT = 7860
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Folders are absolute. Whatever lies outside of them is neither read nor started."""
+
+    workspace: Path
+    """Where runs are started; relative paths in configs begin here."""
+    outputs: tuple[Path, ...]
+    """Folders of runs; the first also keeps the page's own records, below `.webui`."""
+    configs: tuple[Path, ...]
+    data: tuple[Path, ...]
+    """Folders that a config may name for data, skills and prompts."""
+    host: str = "127.0.0.1"
+    port: int = PORT
+    token: str = field(default="", repr=False)
+    """Empty: nothing is asked, which only a loopback address allows."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names by which a browser may reach the page."""
+
+    @property
+    def records(self) -> Path:
+        return self.outputs[0] / ".webui"
+
+
+def make_settings(
+    *,
+    workspace: Path,
+    outputs: list[Path] | None = None,
+    configs: list[Path] | None = None,
+    data: list[Path] | None = None,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    token: str = "",
+    allowed_hosts: list[str] | None = None,
+) -> Settings:
+    """Defaults: `outputs` and `configs` of the workspace, and the workspace itself for data.
+
+    An address that others can reach always has a token; where none is given, one is drawn.
+    """
+    workspace = workspace.resolve()
+    if token and len(token) < 12:
+        raise UserError("--token: is shorter than 12 characters, and could be guessed; leave it out to have one drawn")
+    if not token and not is_loopback(host):
+        token = secrets.token_urlsafe(24)
+    return Settings(
+        workspace=workspace,
+        outputs=_folders(outputs or [Path("outputs")], workspace),
+        configs=_folders(configs or [Path("configs")], workspace),
+        data=_folders(data or [Path()], workspace),
+        host=host,
+        port=port,
+        token=token,
+        allowed_hosts=tuple(name.lower() for name in allowed_hosts or []),
+    )
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _folders(paths: list[Path], workspace: Path) -> tuple[Path, ...]:
+    return tuple((workspace / path).resolve() for path in paths)

@@ -1,0 +1,269 @@
+// Line charts as SVG: hover or arrow keys show values, dragging zooms, double click or Escape shows all again.
+import { h, svg, add } from "./dom.js";
+
+const LEFT = 44,
+  RIGHT = 14,
+  TOP = 12,
+  BOTTOM = 24;
+let serial = 0;
+
+// reach: how far the x axis goes at least; series: [{name, color, points: [[x, y], …], step}], marks: [[x, y, kind]], lines: [x, …] (epoch ends)
+export function lineChart({
+  title,
+  height = 230,
+  format = String,
+  xname = "step",
+  floor = 0,
+  ceil = null,
+  onpick,
+  details,
+}) {
+  const box = h("figure", { class: "chart" });
+  const tip = h("div", { class: "tip", hidden: true });
+  const reset = h("button", { class: "plain reset", hidden: true, onclick: () => zoom(null) }, "Show all");
+  const art = svg("svg", { role: "img", tabindex: "0", "aria-label": `${title}. Arrow keys read the values.`, height });
+  add(box, [art, tip, reset]);
+  const id = `clip${++serial}`;
+  let data = { series: [], marks: [], lines: [] },
+    view = null,
+    at = null,
+    drag = null,
+    width = 600;
+
+  const xs = () => data.series[0]?.points.map((p) => p[0]) || [];
+  const domain = () => {
+    const all = xs();
+    return view || [all[0] ?? 0, Math.max(data.reach || 0, all.at(-1) ?? 1, (all[0] ?? 0) + 1)];
+  };
+  const place = (x) => {
+    const [a, b] = domain();
+    return LEFT + ((x - a) / (b - a)) * (width - LEFT - RIGHT);
+  };
+  const unplace = (px) => {
+    const [a, b] = domain();
+    return a + ((px - LEFT) / (width - LEFT - RIGHT)) * (b - a);
+  };
+
+  function yRange() {
+    const [a, b] = domain();
+    const inside = [...data.series.flatMap((s) => s.points), ...data.marks]
+      .filter((p) => p[0] >= a && p[0] <= b)
+      .map((p) => p[1]);
+    let low = floor === null ? Math.min(...inside) : floor,
+      high = Math.max(...inside, low);
+    if (ceil !== null && !view) high = Math.max(high, ceil);
+    if (!(high > low)) high = low + 1;
+    return [low, high * (ceil !== null && high <= ceil ? 1 : 1.04)];
+  }
+
+  function draw() {
+    width = Math.max(240, box.clientWidth || 600);
+    art.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    const [low, high] = yRange();
+    const up = (y) => height - BOTTOM - ((y - low) / (high - low)) * (height - TOP - BOTTOM);
+    art.replaceChildren();
+    add(art, [
+      svg(
+        "clipPath",
+        { id },
+        svg("rect", { x: LEFT - 4, y: 0, width: width - LEFT - RIGHT + 8, height: height - BOTTOM + 4 }),
+      ),
+    ]);
+    for (const y of ticks(low, high, 4)) {
+      add(art, [
+        svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: up(y), y2: up(y) }),
+        svg("text", { x: LEFT - 7, y: up(y) + 4, "text-anchor": "end" }, format(y)),
+      ]);
+    }
+    const [a, b] = domain();
+    for (const x of ticks(a, b, Math.max(2, Math.floor(width / 90))).filter(Number.isInteger))
+      add(art, [svg("text", { x: place(x), y: height - 6, "text-anchor": "middle" }, x)]);
+    const inner = svg("g", { "clip-path": `url(#${id})` });
+    for (const x of data.lines || [])
+      add(inner, [
+        svg("line", { class: "cross", x1: place(x), x2: place(x), y1: TOP, y2: height - BOTTOM, opacity: 0.55 }),
+      ]);
+    for (const s of data.series) {
+      let d = "";
+      s.points.forEach(([x, y], i) => {
+        d +=
+          i === 0
+            ? `M${place(x).toFixed(1)} ${up(y).toFixed(1)}`
+            : s.step
+              ? `H${place(x).toFixed(1)}V${up(y).toFixed(1)}`
+              : `L${place(x).toFixed(1)} ${up(y).toFixed(1)}`;
+      });
+      add(inner, [
+        svg("path", {
+          d,
+          fill: "none",
+          stroke: s.color,
+          "stroke-width": s.thin ? 1.4 : 2.2,
+          "stroke-linejoin": "round",
+          opacity: s.thin ? 0.75 : 1,
+        }),
+      ]);
+      if (s.points.length === 1)
+        add(inner, [svg("circle", { cx: place(s.points[0][0]), cy: up(s.points[0][1]), r: 3, fill: s.color })]);
+    }
+    const small = data.marks.length > 150;
+    for (const [x, y, kind] of data.marks) {
+      if (x < a || x > b) continue;
+      add(inner, [
+        svg("circle", {
+          cx: place(x),
+          cy: up(y),
+          r: small ? 2 : 4,
+          fill: kind === "accept" ? "var(--good)" : "var(--panel)",
+          stroke: COLORS[kind] || "var(--edge)",
+          "stroke-width": small ? 1.2 : 2,
+        }),
+      ]);
+    }
+    add(art, [inner]);
+    if (drag)
+      add(art, [
+        svg("rect", {
+          class: "zone",
+          x: Math.min(drag[0], drag[1]),
+          y: TOP,
+          width: Math.abs(drag[1] - drag[0]),
+          height: height - TOP - BOTTOM,
+        }),
+      ]);
+    if (at !== null) cross(up);
+    else tip.hidden = true;
+    reset.hidden = !view;
+  }
+
+  function cross(up) {
+    const x = at,
+      px = place(x);
+    add(art, [svg("line", { class: "cross", x1: px, x2: px, y1: TOP, y2: height - BOTTOM })]);
+    const said = [`${xname} ${x}`];
+    for (const s of data.series) {
+      const point = s.points.findLast((p) => p[0] <= x);
+      if (!point) continue;
+      add(art, [
+        svg("circle", { cx: px, cy: up(point[1]), r: 4, fill: s.color, stroke: "var(--panel)", "stroke-width": 2 }),
+      ]);
+      said.push(`${s.name} ${format(point[1])}`);
+    }
+    if (details) said.push(...details(x));
+    tip.textContent = said.join("\n");
+    tip.hidden = false;
+    tip.style.left = px > width / 2 ? "auto" : `${px + 12}px`;
+    tip.style.right = px > width / 2 ? `${width - px + 12}px` : "auto";
+  }
+
+  const nearest = (px) => {
+    const all = xs();
+    if (!all.length) return null;
+    const want = unplace(px);
+    return all.reduce((best, x) => (Math.abs(x - want) < Math.abs(best - want) ? x : best), all[0]);
+  };
+  const local = (event) =>
+    ((event.clientX - art.getBoundingClientRect().left) / art.getBoundingClientRect().width) * width;
+  function zoom(range) {
+    view = range;
+    at = null;
+    draw();
+  }
+
+  art.addEventListener("pointermove", (event) => {
+    const px = local(event);
+    if (drag) drag[1] = px;
+    at = nearest(px);
+    draw();
+  });
+  art.addEventListener("pointerleave", () => {
+    if (!drag) {
+      at = null;
+      draw();
+    }
+  });
+  art.addEventListener("pointerdown", (event) => {
+    if (event.pointerType === "mouse") {
+      drag = [local(event), local(event)];
+      art.setPointerCapture(event.pointerId);
+    }
+  });
+  art.addEventListener("pointerup", () => {
+    if (!drag) return;
+    const [a, b] = drag.map(unplace).sort((m, n) => m - n),
+      far = Math.abs(drag[1] - drag[0]) > 8;
+    drag = null;
+    if (far && b - a >= 1) zoom([Math.max(domain()[0], a), Math.min(domain()[1], b)]);
+    else if (!far && at !== null && onpick) onpick(at);
+    else draw();
+  });
+  art.addEventListener("dblclick", () => zoom(null));
+  art.addEventListener("blur", () => {
+    at = null;
+    draw();
+  });
+  art.addEventListener("keydown", (event) => {
+    const all = xs();
+    if (event.key === "Escape" && (view || at !== null)) {
+      event.stopPropagation();
+      zoom(null);
+    }
+    if (event.key === "Enter" && at !== null && onpick) {
+      event.preventDefault();
+      onpick(at);
+    }
+    const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!move || !all.length) return;
+    event.preventDefault();
+    at =
+      at === null
+        ? move > 0
+          ? all[0]
+          : all.at(-1)
+        : all[Math.min(all.length - 1, Math.max(0, all.indexOf(at) + move))];
+    draw();
+  });
+  new ResizeObserver(() => draw()).observe(box);
+  return {
+    node: box,
+    update(next) {
+      data = { marks: [], lines: [], ...next };
+      draw();
+    },
+  };
+}
+
+const COLORS = { accept: "var(--good)", reject: "var(--bad)", indecisive: "var(--warn)", skipped: "var(--edge)" };
+
+function ticks(low, high, count) {
+  const raw = (high - low) / count,
+    power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].map((f) => f * power).find((s) => s >= raw) || raw;
+  const out = [];
+  for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + 1e-9; v += step) out.push(Number(v.toFixed(10)));
+  return out;
+}
+
+// A small curve for a table's line.
+export function spark(values) {
+  const art = svg("svg", {
+    class: "spark",
+    viewBox: "0 0 118 30",
+    role: "img",
+    "aria-label": values.length ? `score from ${values[0].toFixed(2)} to ${values.at(-1).toFixed(2)}` : "no scores yet",
+  });
+  if (!values.length) return art;
+  const low = Math.min(0, ...values),
+    high = Math.max(1e-9, ...values, low + 0.001);
+  const points = values.map((v, i) => [
+    2 + (values.length > 1 ? (i / (values.length - 1)) * 112 : 56),
+    27 - ((v - low) / (high - low)) * 24,
+  ]);
+  const d = points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+  const last = points.at(-1);
+  return add(art, [
+    svg("path", { class: "fill", d: `${d}L${last[0]} 29L${points[0][0]} 29Z` }),
+    svg("path", { d }),
+    svg("circle", { cx: last[0], cy: last[1], r: 2.4 }),
+  ]);
+}

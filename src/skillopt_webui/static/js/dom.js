@@ -1,0 +1,154 @@
+// Building the page. Text becomes text nodes and nothing else; markup in it is never read as markup.
+
+const HIDDEN = /[^\P{C}\n\t]/gu;
+
+// Control characters, escapes and direction marks made visible, as on the terminal.
+export function visible(text) {
+  return String(text)
+    .replaceAll("\r\n", "\n")
+    .replace(HIDDEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+}
+
+export function h(tag, props, ...children) {
+  return fill(document.createElement(tag), props, children);
+}
+
+export function svg(tag, props, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
+}
+
+function fill(node, props, children) {
+  for (const [name, value] of Object.entries(props || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [key, v] of Object.entries(value)) node.style.setProperty(key, v);
+    else if (name === "value" || name === "checked" || name === "indeterminate" || name === "disabled")
+      node[name] = value;
+    else if (name === "data") Object.assign(node.dataset, value);
+    else node.setAttribute(name, value === true ? "" : visible(value));
+  }
+  add(node, children);
+  return node;
+}
+
+export function add(node, children) {
+  for (const child of children.flat(3)) {
+    if (child === undefined || child === null || child === false) continue;
+    node.append(child instanceof Node ? child : document.createTextNode(visible(child)));
+  }
+  return node;
+}
+
+// New children; what has the focus keeps it where an element of the same key is still there.
+export function put(node, ...children) {
+  const held = document.activeElement;
+  const key = held && node.contains(held) ? held.dataset.key || held.id : "";
+  node.replaceChildren();
+  add(node, children);
+  if (key) node.querySelector(`[data-key="${CSS.escape(key)}"], #${CSS.escape(key)}`)?.focus({ preventScroll: true });
+  return node;
+}
+
+const LONG = 6000;
+
+// A text of any length: the rest of a long one on demand.
+export function longText(text, props = {}) {
+  const whole = String(text ?? "");
+  const box = h("div", { ...props, class: `text ${props.class || ""}` });
+  if (whole.length <= LONG) return add(box, [whole]);
+  const more = h(
+    "button",
+    { class: "plain", onclick: () => put(box, whole.slice(0, 2_000_000)) },
+    `Show all ${whole.length.toLocaleString("en")} characters`,
+  );
+  return add(box, [whole.slice(0, LONG / 2), "\n… ", more, " …\n", whole.slice(-LONG / 4)]);
+}
+
+export function empty(title, ...says) {
+  return h("div", { class: "empty" }, h("h2", {}, title), ...says);
+}
+
+export function errorBox(error) {
+  return h("div", { class: "error", role: "alert" }, h("b", {}, "That did not work. "), error.message || String(error));
+}
+
+export function say(text, bad = false) {
+  const line = h("p", { class: bad ? "bad" : "" }, text);
+  document.getElementById("says").append(line);
+  setTimeout(() => line.remove(), bad ? 9000 : 4500);
+}
+
+export function tag(text, kind = text) {
+  return h(
+    "span",
+    { class: `tag ${String(kind).split(" ")[0]}` },
+    kind === "live" && h("span", { class: "dot pulse" }),
+    text,
+  );
+}
+
+export function segment(options, chosen, onpick, label) {
+  const box = h("div", { class: "seg", role: "group", "aria-label": label });
+  for (const [value, text] of options) {
+    box.append(
+      h(
+        "button",
+        {
+          type: "button",
+          "aria-pressed": String(value === chosen),
+          "data-key": `seg-${label}-${value}`,
+          onclick: () => {
+            for (const other of box.children) other.setAttribute("aria-pressed", String(other.textContent === text));
+            onpick(value);
+          },
+        },
+        text,
+      ),
+    );
+  }
+  return box;
+}
+
+export function dialog(kind, title, content, { foot, onclose } = {}) {
+  const box = h("dialog", { class: kind, "aria-label": title });
+  const close = () => box.close();
+  add(box, [
+    h(
+      "div",
+      { class: "title" },
+      h("h2", { class: "grow" }, title),
+      h("button", { class: "icon", "aria-label": "Close", onclick: close }, "✕"),
+    ),
+    h("div", { class: "inside" }, content),
+    foot && h("div", { class: "foot" }, foot(close)),
+  ]);
+  box.addEventListener("click", (event) => {
+    if (event.target === box) close();
+  });
+  box.addEventListener("close", () => {
+    box.remove();
+    onclose?.();
+  });
+  document.body.append(box);
+  box.showModal();
+  return box;
+}
+
+let pressed = false,
+  waiting = [];
+window.addEventListener("pointerdown", () => (pressed = true), true);
+for (const kind of ["pointerup", "pointercancel"])
+  window.addEventListener(
+    kind,
+    () => {
+      pressed = false;
+      setTimeout(() => waiting.splice(0).forEach((work) => work()));
+    },
+    true,
+  );
+
+// Draw anew now, or once the pointer is up again: what someone is pressing stays where it is.
+export function calm(work) {
+  if (pressed) waiting.push(work);
+  else work();
+}

@@ -1,0 +1,125 @@
+// One key of the config: its input, its documentation, its range, and what is wrong with it.
+import { h, put } from "./dom.js";
+
+export function fieldRow(field, onchange) {
+  const id = `f-${field.key}`,
+    short = field.key.slice(field.key.indexOf(".") + 1);
+  const wrong = h("div", { class: "wrong", id: `${id}-wrong`, role: "alert" });
+  const back = h(
+    "button",
+    {
+      class: "plain small",
+      hidden: true,
+      title: "Back to the default",
+      "aria-label": `${short}: back to the default`,
+      onclick: () => {
+        dirty = false;
+        onchange(null);
+      },
+    },
+    "default",
+  );
+  const input = control(field, id, (raw) => {
+    dirty = true;
+    onchange(raw);
+  });
+  let dirty = false;
+  input.setAttribute("aria-describedby", `${id}-doc ${id}-wrong`);
+  input.addEventListener("blur", () => {
+    dirty = false;
+  });
+  const node = h(
+    "div",
+    {
+      class: `field ${field.kind === "yaml" || field.key.startsWith("notes.") ? "wide" : ""}`,
+      "data-field": field.key,
+    },
+    h("div", { class: "name" }, h("label", { for: id }, short), back),
+    input,
+    h("div", { class: "doc-line", id: `${id}-doc` }, field.doc, limits(field)),
+    wrong,
+  );
+  return {
+    node,
+    show(value, error, isSet) {
+      if (!(dirty && document.activeElement === input)) write(field, input, value);
+      put(wrong, error);
+      input.setAttribute("aria-invalid", String(Boolean(error)));
+      node.classList.toggle("set", isSet);
+      back.hidden = !isSet;
+    },
+  };
+}
+
+function control(field, id, send) {
+  if (field.kind === "choice")
+    return h(
+      "select",
+      { id, onchange: (event) => send(event.target.value) },
+      field.choices.map((c) => h("option", { value: c }, c === "" ? "(as the endpoint likes)" : c)),
+    );
+  if (field.kind === "switch") {
+    const choices = field.nullable
+      ? [
+          ["", "as the provider is known for"],
+          ["true", "yes"],
+          ["false", "no"],
+        ]
+      : [
+          ["true", "yes"],
+          ["false", "no"],
+        ];
+    return h(
+      "select",
+      { id, onchange: (event) => send(event.target.value) },
+      choices.map(([v, t]) => h("option", { value: v }, t)),
+    );
+  }
+  if (field.kind === "yaml")
+    return h("textarea", {
+      id,
+      class: "code",
+      rows: 3,
+      spellcheck: "false",
+      oninput: (event) => send(event.target.value),
+    });
+  const number = field.kind === "integer" || field.kind === "number";
+  return h("input", {
+    id,
+    type: "text",
+    inputmode: number ? "decimal" : null,
+    spellcheck: "false",
+    autocomplete: "off",
+    placeholder: field.nullable ? "none" : null,
+    oninput: (event) => send(event.target.value),
+  });
+}
+
+function write(field, input, value) {
+  const text = value === null || value === undefined ? "" : field.kind === "yaml" ? flow(value) : String(value);
+  if (input.value !== text) input.value = text;
+  if (input.tagName === "SELECT" && input.value !== text) {
+    input.append(h("option", { value: text }, text));
+    input.value = text;
+  }
+}
+
+// Lists and tables on as few lines as can be read; JSON is YAML, too.
+function flow(value) {
+  if (typeof value === "string") return value;
+  const line = JSON.stringify(value);
+  return line.length <= 60 ? line : JSON.stringify(value, null, 2);
+}
+
+function limits(field) {
+  const parts = [];
+  if (field.min !== undefined) parts.push(`at least ${field.min}`);
+  if (field.above !== undefined) parts.push(`above ${field.above}`);
+  if (field.max !== undefined) parts.push(`at most ${field.max}`);
+  if (field.below !== undefined) parts.push(`below ${field.below}`);
+  const preset =
+    field.default === null || field.default === "" || JSON.stringify(field.default) === "{}"
+      ? ""
+      : ` Default ${typeof field.default === "object" ? JSON.stringify(field.default) : field.default}.`;
+  return h("span", {}, parts.length ? ` (${parts.join(", ")})` : "", preset);
+}

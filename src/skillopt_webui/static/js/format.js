@@ -1,0 +1,94 @@
+// Figures as people read them.
+
+export const score = (v) => (v === null || v === undefined ? "–" : v.toFixed(2));
+export const signed = (v) => (v === null || v === undefined ? "–" : `${v >= 0 ? "+" : "−"}${Math.abs(v).toFixed(2)}`);
+export const whole = (v) => (v === null || v === undefined ? "–" : Math.round(v).toLocaleString("en"));
+
+export function money(v) {
+  if (v === null || v === undefined) return "unknown";
+  return v === 0 ? "$0" : v < 0.01 ? `$${v.toFixed(4)}` : `$${v.toFixed(2)}`;
+}
+
+export function span(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${Math.round(seconds / 86400)} d`;
+}
+
+export function ago(time) {
+  const seconds = Date.now() / 1000 - time;
+  return seconds < 5 ? "now" : `${span(seconds).replace(/\.\d/, "")} ago`;
+}
+
+export function clock(time) {
+  return new Date(time * 1000).toLocaleTimeString("en-GB");
+}
+
+export function range(pair, format = whole) {
+  if (!pair) return "unknown";
+  return pair[0] === pair[1] ? format(pair[0]) : `${format(pair[0])} – ${format(pair[1])}`;
+}
+
+export const verdictMark = {
+  accept: "✓ accepted",
+  reject: "✗ rejected",
+  indecisive: "? indecisive",
+  skipped: "– no edits",
+};
+
+// The gate's decision in words.
+export function gateLine(e) {
+  if (e.decision === "skipped") return "No edit applies, so there was nothing to decide.";
+  if (e.after === null)
+    return `At most ${score(e.at_most)} could be reached, not ${e.rule === "strict" ? "more than" : "at least"} ${score(e.before)}: stopped after ${e.measured} of ${e.items} items.`;
+  const sign = e.after > e.before ? ">" : e.after === e.before ? "=" : "<";
+  const fresh = e.repeats ? ` ${e.repeats} rounds of fresh samples where they differ, p = ${e.p?.toFixed(3)}.` : "";
+  return `Validation ${score(e.after)} ${sign} ${score(e.before)} on ${e.measured} of ${e.items} items.${fresh}${e.reason ? ` ${e.reason}` : ""}`;
+}
+
+// An event in words; null for those that say nothing to people.
+export function eventLine(e) {
+  const at = e.step ? `Step ${e.step}: ` : "";
+  switch (e.kind) {
+    case "run_started":
+      return e.finished
+        ? "Already finished"
+        : e.resumed
+          ? `Resumed after step ${e.done} of ${e.steps}`
+          : `Began: ${e.steps} steps in ${e.epochs} epochs`;
+    case "evaluation_started":
+      return `Measuring the ${e.name.replace("_", " ")} skill on ${e.items} ${e.split} items`;
+    case "evaluation_finished":
+      return `The ${e.name.replace("_", " ")} skill: ${e.split} ${score(e.score)}`;
+    case "rollout_started":
+      return `${at}rollout of ${e.items} items`;
+    case "reflect_started":
+      return `${at}batch score ${score(e.score)}, reflecting`;
+    case "reflected":
+      return `${at}${e.edits} edits proposed`;
+    case "selected":
+      return `${at}${e.edits} selected at rate ${e.rate.toFixed(1)}${e.conflicts ? `, ${e.conflicts} in conflict` : ""}`;
+    case "gate_decided":
+      return `${at}${verdictMark[e.decision]}. ${gateLine(e)}`;
+    case "slow_update_started":
+      return `Epoch ${e.epoch}: slow update, version ${e.before} against ${e.after}`;
+    case "slow_update_finished":
+      return `Epoch ${e.epoch}: slow update ${e.gate.decision === "accept" ? "accepted" : e.gate.decision === "skipped" ? `without guidance (${e.lost || "unchanged"})` : "rejected"}`;
+    case "meta_skill_finished":
+      return `Epoch ${e.epoch}: ${e.lost ? `no new notes (${e.lost})` : "meta skill written"}`;
+    case "retrying":
+      return `${e.lost} of ${e.items} items could not be measured (${e.error}); trying again`;
+    case "advice":
+      return e.checks.length ? e.checks.map((c) => `${c.name}: ${c.says}`).join("; ") : null;
+    case "stopping":
+      return `Stopping; ${e.in_flight} calls in flight are kept`;
+    case "run_stopped":
+      return `Stopped: ${e.reason}`;
+    case "run_finished":
+      return "Finished";
+    default:
+      return null;
+  }
+}

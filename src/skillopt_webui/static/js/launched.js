@@ -1,0 +1,33 @@
+// Waiting for a started command: until its run is there, or it has failed and says why.
+import { get } from "./api.js";
+
+const pause = (ms) =>
+  new Promise((done) => {
+    setTimeout(done, ms);
+  });
+
+export async function waitForLaunch(launch, { ended = false, onstatus, signal } = {}) {
+  let status = launch;
+  for (;;) {
+    onstatus?.(status);
+    if (status.state !== "running") {
+      if (status.code === 0 || (status.run && !ended)) return status;
+      throw new Error(lastWords(status));
+    }
+    if (!ended && status.run && status.log.includes("Run: ")) return status;
+    await pause(350);
+    if (signal?.aborted) throw new DOMException("left", "AbortError");
+    status = await get(`/api/launches/${launch.id}`);
+  }
+}
+
+// The error that a command ended with.
+export function lastWords(status) {
+  const lines = status.log.trim().split("\n").filter(Boolean);
+  const from = lines.findLastIndex((line) => /^(error|stopped):/.test(line));
+  const words = (from >= 0 ? lines.slice(from) : lines.slice(-6)).join("\n");
+  return (
+    words.replace(/^error: /, "") ||
+    (status.state === "killed" ? "Its process was ended from outside." : `It ended with code ${status.code}.`)
+  );
+}

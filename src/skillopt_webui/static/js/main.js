@@ -1,0 +1,176 @@
+// The frame: navigation, theme, keyboard, and which view is shown.
+import { h, svg, put, errorBox, dialog } from "./dom.js";
+import { get } from "./api.js";
+import { runsView } from "./views/runs.js";
+import { runView } from "./views/run.js";
+import { configureView } from "./views/configure.js";
+import { compareView } from "./views/compare.js";
+import { evaluateView } from "./views/evaluate.js";
+import { loginView } from "./views/login.js";
+
+const VIEWS = { runs: runsView, run: runView, new: configureView, compare: compareView, evaluate: evaluateView };
+const NAV = [
+  ["runs", "Runs", "M4 6h16M4 12h16M4 18h16"],
+  ["new", "New run", "M12 5v14M5 12h14"],
+  ["compare", "Compare", "M9 5v14M15 5v14M5 9l4-4M19 15l-4 4"],
+  ["evaluate", "Evaluate", "M5 13l4 4L19 7"],
+];
+const main = document.getElementById("main");
+let leave = null;
+
+function frame(current) {
+  const links = NAV.map(([name, text, icon]) =>
+    h(
+      "a",
+      { href: `#/${name}`, "aria-current": name === current || (name === "runs" && current === "run") ? "page" : null },
+      svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: icon })),
+      text,
+    ),
+  );
+  put(
+    document.getElementById("top"),
+    h(
+      "div",
+      { class: "bar" },
+      h("a", { class: "brand", href: "#/runs" }, h("img", { src: "/static/icon.svg", alt: "" }), "SkillOpt"),
+      h("nav", { class: "nav", "aria-label": "Main" }, links),
+      h(
+        "button",
+        {
+          class: "icon",
+          "aria-label": "Light or dark",
+          title: "Light or dark (t)",
+          "data-key": "theme",
+          onclick: turnTheme,
+        },
+        "◐",
+      ),
+      h(
+        "button",
+        { class: "icon", "aria-label": "Keyboard", title: "Keyboard (?)", "data-key": "keys", onclick: showKeys },
+        "?",
+      ),
+    ),
+  );
+}
+
+function turnTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try {
+    localStorage.setItem("skillopt-theme", root.dataset.theme);
+  } catch {
+    /* storage may be off */
+  }
+  window.dispatchEvent(new Event("skillopt-theme"));
+}
+
+// #/run/0/sim/seed42-1a2b3c4d/steps?n=3 → view "run", parts, query
+function route() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...parts] = (path || "runs").split("/").map(decodeURIComponent);
+  return { name, parts, query: new URLSearchParams(query || "") };
+}
+
+async function show() {
+  const { name, parts, query } = route();
+  const view = VIEWS[name] || runsView;
+  if (leave?.view === view && leave.stay?.(parts, query)) {
+    frame(name);
+    return;
+  }
+  leave?.abort.abort();
+  const abort = new AbortController();
+  const mine = (leave = { abort, view, stay: null });
+  frame(name);
+  document.title = "SkillOpt";
+  const root = h("div", {});
+  put(main, root);
+  window.scrollTo(0, 0);
+  try {
+    const stay = await view(root, { parts, query, signal: abort.signal });
+    if (leave === mine) leave.stay = stay || null;
+  } catch (error) {
+    if (error.name !== "AbortError" && leave === mine && error.status !== 401)
+      put(root, errorBox(error), h("p", { class: "wait" }, h("a", { href: "#/runs" }, "All runs")));
+  }
+}
+
+const KEYS = [
+  ["g r", "runs"],
+  ["g n", "new run"],
+  ["g c", "compare"],
+  ["g e", "evaluate"],
+  ["/", "search"],
+  ["j k", "next, previous line"],
+  ["[ ]", "previous, next step or version"],
+  ["1 – 8", "tabs of a run"],
+  ["← →", "values of a chart, trajectories, fields of the heat map"],
+  ["t", "light or dark"],
+  ["Esc", "close"],
+  ["?", "this list"],
+];
+
+function showKeys() {
+  dialog(
+    "box",
+    "Keyboard",
+    h(
+      "table",
+      {},
+      h(
+        "tbody",
+        {},
+        KEYS.map(([keys, what]) =>
+          h(
+            "tr",
+            {},
+            h(
+              "td",
+              {},
+              keys.split(" ").map((k) => [h("kbd", {}, k), " "]),
+            ),
+            h("td", {}, what),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+let chord = 0;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+  if (Date.now() - chord < 900) {
+    const goal = { r: "runs", n: "new", c: "compare", e: "evaluate" }[event.key];
+    chord = 0;
+    if (goal) {
+      location.hash = `#/${goal}`;
+      event.preventDefault();
+      return;
+    }
+  }
+  if (event.key === "g") chord = Date.now();
+  else if (event.key === "t") turnTheme();
+  else if (event.key === "?") showKeys();
+  else if (event.key === "/") {
+    const field = main.querySelector("input[type=search]");
+    if (field) {
+      field.focus();
+      event.preventDefault();
+    }
+  }
+});
+
+window.addEventListener("hashchange", show);
+window.addEventListener("skillopt-login", () => {
+  leave?.abort.abort();
+  leave = null;
+  frame("");
+  put(main, loginView(show));
+});
+
+const session = await get("/api/session").catch(() => ({ needs_token: false }));
+if (session.needs_token) window.dispatchEvent(new Event("skillopt-login"));
+else show();

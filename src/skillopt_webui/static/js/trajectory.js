@@ -1,0 +1,142 @@
+// One trajectory in a drawer: what was asked, what was said, how it was scored.
+import { h, put, longText, errorBox, dialog, tag } from "./dom.js";
+import { get, of, path } from "./api.js";
+import { score } from "./format.js";
+
+// query: {id} or {item, version} or {item, gate|train|slow}; around: ids to step through with the arrow keys.
+export async function openTrajectory(run, query, around = []) {
+  const inside = h("div", { class: "stack" }, h("p", { class: "wait" }, "Loading…"));
+  const box = dialog("drawer", query.id ? `Trajectory ${query.id}` : `Item ${query.item}`, inside);
+  const title = box.querySelector("h2");
+  let place = around.findIndex((other) => other === query.id || other === query.item);
+  const show = async (wanted) => {
+    try {
+      const found = await get(of(run, `/trajectory?${new URLSearchParams(wanted)}`));
+      title.textContent = found.absent ? `Item ${wanted.item || wanted.id}` : `Trajectory ${found.id}`;
+      put(inside, ...(found.absent ? [h("p", { class: "note" }, found.absent)] : content(run, found)));
+    } catch (error) {
+      title.textContent = wanted.id || wanted.item;
+      put(inside, errorBox(error));
+    }
+  };
+  const step = (move) => {
+    if (around.length < 2) return;
+    place = (place + move + around.length) % around.length;
+    show(query.id ? { id: around[place] } : { ...query, item: around[place] });
+  };
+  if (around.length > 1) {
+    title.after(
+      h(
+        "span",
+        { class: "row" },
+        h("button", { class: "icon", "aria-label": "Previous", onclick: () => step(-1) }, "←"),
+        h("button", { class: "icon", "aria-label": "Next", onclick: () => step(1) }, "→"),
+      ),
+    );
+  }
+  box.addEventListener("keydown", (event) => {
+    if (event.target.closest("input, textarea")) return;
+    if (event.key === "ArrowLeft") step(-1);
+    if (event.key === "ArrowRight") step(1);
+  });
+  await show(query);
+}
+
+function content(run, t) {
+  const head = [
+    h(
+      "div",
+      { class: "row" },
+      outcome(t.score),
+      t.type && tag(t.type, "grey"),
+      h("span", { class: "dim" }, "item "),
+      h("code", {}, t.item_id),
+      t.version !== null &&
+        t.version !== undefined &&
+        h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `skill v${t.version}`),
+    ),
+  ];
+  if (!t.score)
+    return [
+      ...head,
+      h(
+        "div",
+        { class: "error" },
+        h("b", {}, t.refused ? "The endpoint refuses this item. " : "No answer came. "),
+        t.error,
+      ),
+    ];
+  if (t.score.feedback) head.push(h("div", { class: "note" }, h("b", {}, "Feedback: "), longText(t.score.feedback)));
+  if (t.answers?.length)
+    head.push(
+      h(
+        "div",
+        {},
+        h("b", {}, "Right would be: "),
+        t.answers.map((a, i) => [i ? " or " : "", h("code", {}, a.slice(0, 500))]),
+      ),
+    );
+  const messages = (t.messages || []).map((m) => message(run, m, t));
+  return [
+    ...head,
+    ...messages,
+    h("section", { class: "say" }, h("header", {}, h("span", {}, "Scored output")), longText(t.output)),
+  ];
+}
+
+export function outcome(s) {
+  if (!s) return tag("no score", "warn");
+  return h(
+    "span",
+    { class: "row" },
+    s.hard >= 1 ? tag("✓ solved", "good") : tag("✗ failed", "bad"),
+    h("span", { class: "dim num" }, `soft ${score(s.soft)}`),
+  );
+}
+
+function message(run, m, t) {
+  if (m.skill) {
+    return h(
+      "section",
+      { class: "say system" },
+      h(
+        "header",
+        {},
+        h("span", {}, "system: the skill"),
+        t.version !== null &&
+          t.version !== undefined &&
+          h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `open version ${t.version}`),
+      ),
+      h(
+        "div",
+        { class: "text dim" },
+        t.version === null || t.version === undefined
+          ? `A candidate that did not become a version (${m.skill.slice(0, 12)}).`
+          : `Version ${t.version} of the skill (${m.skill.slice(0, 12)}).`,
+      ),
+    );
+  }
+  const parts = Array.isArray(m.content) ? m.content : [{ type: "text", text: m.content ?? "" }];
+  const size = parts.reduce((sum, part) => sum + (typeof part.text === "string" ? part.text.length : 0), 0);
+  return h(
+    "section",
+    { class: `say ${["assistant", "user", "system", "tool"].includes(m.role) ? m.role : ""}` },
+    h(
+      "header",
+      {},
+      h("span", {}, m.role || "message"),
+      h("span", { class: "num" }, `${size.toLocaleString("en")} characters`),
+    ),
+    parts.map(shown),
+    m.tool_calls && longText(JSON.stringify(m.tool_calls, null, 2), { class: "dim" }),
+  );
+}
+
+// A part of a message: text, a picture that stands in the message itself, or whatever else there is, as text.
+function shown(part) {
+  if (typeof part.text === "string") return longText(part.text);
+  const url = part.image_url?.url;
+  if (typeof url === "string" && /^data:image\/(png|jpeg|gif|webp);base64,/.test(url))
+    return h("img", { src: url, alt: "picture of the task" });
+  return longText(JSON.stringify(part, null, 2));
+}

@@ -1,0 +1,317 @@
+// Two or more runs side by side; two skills line by line, and measured on the same items.
+import { h, put, tag, errorBox, empty } from "../dom.js";
+import { get, post, of, path } from "../api.js";
+import { score, signed, money, span, whole } from "../format.js";
+import { lineChart } from "../chart.js";
+import { sideBySide } from "../diffview.js";
+import { loadChoices, skillPicker } from "../picker.js";
+import { waitForLaunch } from "../launched.js";
+
+const COLORS = ["var(--accent)", "var(--good)", "var(--warn)", "var(--bad)", "var(--info)", "var(--edge)"];
+
+export async function compareView(root, { query, signal }) {
+  document.title = "Compare · SkillOpt";
+  const choices = await loadChoices(signal);
+  if (!choices.runs.length) {
+    put(
+      root,
+      h("h1", {}, "Compare"),
+      h(
+        "div",
+        { class: "panel" },
+        empty(
+          "Nothing to compare yet",
+          h("p", {}, "Two runs, or two versions of one, can stand side by side here."),
+          h("a", { class: "button main", href: "#/new" }, "Start a run"),
+        ),
+      ),
+    );
+    return;
+  }
+  const chosen = (
+    query.get("runs") ||
+    choices.runs
+      .slice(0, 2)
+      .map((r) => r.id)
+      .join(",")
+  )
+    .split(",")
+    .filter((id) => choices.runs.some((r) => r.id === id))
+    .slice(0, 6);
+  const top = h("div", { class: "stack" }),
+    skills = h("div", { class: "stack" });
+  put(root, h("div", { class: "head" }, h("h1", {}, "Compare")), h("div", { class: "stack" }, top, skills));
+
+  async function drawRuns() {
+    history.replaceState(null, "", `#/compare?runs=${chosen.map(encodeURIComponent).join(",")}`);
+    const found = await Promise.all(chosen.map((id) => get(of(id, "/compare"), signal)));
+    const adder = h(
+      "select",
+      {
+        "aria-label": "Add a run",
+        onchange: () => {
+          chosen.push(adder.value);
+          drawRuns();
+        },
+      },
+      h("option", { value: "" }, "Add a run…"),
+      choices.runs
+        .filter((r) => !chosen.includes(r.id))
+        .slice(0, 500)
+        .map((r) => h("option", { value: r.id }, `${r.benchmark} / ${r.run} (${r.best.toFixed(2)})`)),
+    );
+    const chart = lineChart({ title: "Validation score by step", format: score, ceil: 1 });
+    put(
+      top,
+      h(
+        "section",
+        { class: "panel" },
+        h("div", { class: "row between pad" }, h("h2", {}, "Runs"), chosen.length < 6 && adder),
+        h(
+          "div",
+          { class: "scroll" },
+          runTable(chosen, found, (id) => {
+            chosen.splice(chosen.indexOf(id), 1);
+            drawRuns();
+          }),
+        ),
+      ),
+      h("section", { class: "panel pad" }, h("h2", {}, "Validation score"), chart.node),
+      configDifferences(chosen, found),
+    );
+    const longest = found
+      .map((f, i) => ({
+        name: chosen[i].split("/")[2],
+        color: COLORS[i],
+        step: true,
+        points: [[0, f.summary?.initial.val ?? 0], ...f.steps.map((r) => [r.step, r.score])],
+      }))
+      .sort((a, b) => b.points.length - a.points.length);
+    chart.update({ series: longest });
+  }
+
+  const a = skillPicker(
+      "Left skill",
+      choices,
+      { run: chosen[0] || choices.runs[0].id, version: chosen.length > 1 ? "best" : 0 },
+      diff,
+    ),
+    b = skillPicker("Right skill", choices, { run: chosen[1] || chosen[0] || choices.runs[0].id }, diff);
+  const out = h("div", {}),
+    wrong = h("div", {}),
+    measured = h("div", {});
+  const split = h(
+    "select",
+    { "aria-label": "Split" },
+    ["val", "test", "train"].map((s) => h("option", { value: s }, s)),
+  );
+  const repeats = h("input", {
+    "aria-label": "Samples of each item",
+    type: "text",
+    inputmode: "numeric",
+    value: "1",
+    size: 3,
+  });
+  const go = h(
+    "button",
+    {
+      onclick: async () => {
+        go.disabled = true;
+        put(wrong);
+        put(measured, h("p", { class: "dim" }, "Measuring both…"));
+        const run = a.run || b.run,
+          tasks = run ? { run } : { config: choices.configs[0] };
+        try {
+          const status = await waitForLaunch(
+            await post("/api/compare", {
+              a: a.value,
+              b: b.value,
+              split: split.value,
+              repeats: Number(repeats.value) || 0,
+              ...tasks,
+            }),
+            { ended: true, signal },
+          );
+          put(measured, comparisonResult(status.result));
+        } catch (error) {
+          if (error.name !== "AbortError") {
+            put(measured);
+            put(wrong, errorBox(error));
+          }
+        }
+        go.disabled = false;
+      },
+    },
+    "Measure both",
+  );
+  put(
+    skills,
+    h(
+      "section",
+      { class: "panel pad stack" },
+      h("h2", {}, "Skills"),
+      h("div", { class: "two" }, a.node, b.node),
+      h(
+        "div",
+        { class: "row" },
+        go,
+        h("span", { class: "dim" }, "on"),
+        split,
+        repeats,
+        h("span", { class: "dim" }, "sample(s) of each item"),
+      ),
+      wrong,
+      measured,
+    ),
+    h("section", { class: "panel" }, out),
+  );
+
+  let asked = 0;
+  async function diff() {
+    const mine = ++asked;
+    await null;
+    try {
+      const found = await post("/api/diff", { a: a.value, b: b.value }, signal);
+      if (mine === asked) put(out, sideBySide(found.blocks));
+    } catch (error) {
+      if (error.name !== "AbortError") put(out, errorBox(error));
+    }
+  }
+  await drawRuns();
+}
+
+function runTable(ids, found, remove) {
+  const usd = (s) => (Object.values(s.cost_usd).includes(null) ? null : s.cost_usd.target + s.cost_usd.optimizer);
+  const rows = [
+    [
+      "validation",
+      (s) => [
+        score(s.initial.val),
+        " → ",
+        h("b", {}, score(s.best.val)),
+        h("span", { class: "dim" }, ` ${signed(s.best.val - s.initial.val)}`),
+      ],
+    ],
+    ["test", (s) => (s.best.test == null ? "–" : [score(s.initial.test), " → ", h("b", {}, score(s.best.test))])],
+    ["test interval", (s) => (s.best.test_interval ? s.best.test_interval.map((v) => v.toFixed(2)).join(" – ") : "–")],
+    ["skill tokens", (s) => whole(s.best.tokens)],
+    ["steps accepted", (s) => `${s.steps.accepted} of ${s.steps.run}`],
+    ["edits accepted", (s) => `${s.edits.accepted} of ${s.edits.proposed}`],
+    ["rollouts to best", (s) => whole(s.rollouts_to_best)],
+    ["calls", (s) => whole(s.calls.target + s.calls.optimizer)],
+    ["cost", (s) => money(usd(s))],
+    ["time", (s) => span(s.seconds)],
+    ["persistent failures", (s) => whole(s.persistent_failures.length)],
+  ];
+  return h(
+    "table",
+    { class: "sheet" },
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", {}, ""),
+        ids.map((id, i) =>
+          h(
+            "th",
+            {},
+            h(
+              "span",
+              { class: "row" },
+              h("span", { class: "tag", style: { color: COLORS[i] } }, h("span", { class: "dot" })),
+              h("a", { href: `#/run/${path(id)}/overview` }, id.split("/").slice(1).join(" / ")),
+              ids.length > 1 &&
+                h("button", { class: "icon", "aria-label": `Remove ${id}`, onclick: () => remove(id) }, "✕"),
+            ),
+          ),
+        ),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      rows.map(([name, f]) =>
+        h(
+          "tr",
+          {},
+          h("td", { class: "dim" }, name),
+          found.map((r) => h("td", { class: "num" }, r.summary ? f(r.summary) : "–")),
+        ),
+      ),
+    ),
+  );
+}
+
+function configDifferences(ids, found) {
+  if (found.length < 2) return null;
+  const keys = [...new Set(found.flatMap((f) => Object.keys(f.config || {})))].filter(
+    (k) => new Set(found.map((f) => JSON.stringify(f.config?.[k]))).size > 1,
+  );
+  return h(
+    "section",
+    { class: "panel" },
+    h("h2", { class: "pad" }, `Config: ${keys.length ? `${keys.length} keys differ` : "no key differs"}`),
+    keys.length
+      ? h(
+          "div",
+          { class: "scroll" },
+          h(
+            "table",
+            {},
+            h(
+              "tbody",
+              {},
+              keys.map((k) =>
+                h(
+                  "tr",
+                  {},
+                  h("td", { class: "mono small dim" }, k),
+                  found.map((f) => h("td", { class: "mono small" }, JSON.stringify(f.config?.[k] ?? null))),
+                ),
+              ),
+            ),
+          ),
+        )
+      : null,
+  );
+}
+
+export function comparisonResult(r) {
+  if (!r) return null;
+  const [low, high] = r.difference_interval;
+  return h(
+    "div",
+    { class: "stack tight" },
+    h(
+      "dl",
+      { class: "figures" },
+      [
+        ["left", score(r.a.score)],
+        ["right", score(r.b.score)],
+        ["right minus left", `${signed(r.difference)} [${signed(low)} to ${signed(high)}]`],
+        ["paired test, p", r.p.toFixed(4)],
+        ["items", whole(r.items)],
+      ].map(([k, v]) => h("div", { class: "figure" }, h("dt", {}, k), h("dd", {}, v))),
+    ),
+    h(
+      "p",
+      {},
+      r.p < 0.05
+        ? tag(r.difference > 0 ? "the right one is better" : "the left one is better", "good")
+        : tag("no clear difference", "grey"),
+      r.same_skill ? " Both are the same skill: what differs is the target's noise." : "",
+    ),
+    Object.entries(r.lists).map(([name, items]) =>
+      items.length
+        ? h(
+            "details",
+            {},
+            h("summary", {}, `${name.replaceAll("_", " ")}: ${items.length}`),
+            h("p", { class: "mono small" }, items.slice(0, 200).join(", ")),
+          )
+        : null,
+    ),
+  );
+}

@@ -1,0 +1,297 @@
+// Configure and launch: the form of the config's schema and its YAML in step, questions before the start, the start.
+import { h, put, errorBox, say, dialog } from "../dom.js";
+import { get, post } from "../api.js";
+import { fieldRow } from "../field.js";
+import { waitForLaunch } from "../launched.js";
+import { FINDINGS } from "./findings.js";
+
+const FIRST = ["env", "models", "train", "optimizer", "gradient", "evaluation", "budget", "hardware", "notes"];
+const SIMULATED = "configs/sim/default.yaml";
+const OPEN = new Set(["env", "models", "train"]);
+
+export async function configureView(root, { query, signal }) {
+  document.title = "New run · SkillOpt";
+  const { files, sections, folders, templates } = await get("/api/configs", signal);
+  let state = null,
+    pending = null,
+    typed = false,
+    busy = false,
+    timer = 0;
+  const rows = new Map();
+
+  const source = h(
+    "select",
+    { id: "source", onchange: () => load(source.value) },
+    files.length
+      ? h(
+          "optgroup",
+          { label: "config files" },
+          files.map((f) => h("option", { value: `path:${f}` }, f)),
+        )
+      : null,
+    h(
+      "optgroup",
+      { label: "templates" },
+      templates.map((t) => h("option", { value: `template:${t}` }, t)),
+      h("option", { value: "" }, "the defaults"),
+    ),
+  );
+  const yaml = h("textarea", {
+    class: "code",
+    id: "yaml",
+    rows: 22,
+    spellcheck: "false",
+    "aria-label": "Config as YAML",
+    oninput: () => change(null),
+  });
+  const yamlWrong = h("div", {}),
+    findings = h("div", { class: "stack findings" }),
+    launchWrong = h("div", {}),
+    fresh = h("input", { type: "checkbox", id: "fresh" });
+  const launch = h("button", { class: "main", id: "launch", onclick: start }, "Launch");
+  const asks = [
+    ["preview", "Preview data"],
+    ["plan", "Plan"],
+    ["doctor", "Doctor"],
+    ["connection", "Test connection"],
+  ].map(([name, text]) => h("button", { "data-ask": name, onclick: (event) => ask(name, event.currentTarget) }, text));
+  const form = h("div", { class: "stack" });
+
+  put(
+    root,
+    h(
+      "div",
+      { class: "head" },
+      h("h1", {}, "New run"),
+      h("div", { class: "row" }, h("label", { for: "source" }, "Start from"), source),
+    ),
+    h(
+      "div",
+      { class: "config" },
+      form,
+      h(
+        "aside",
+        { class: "stack" },
+        h(
+          "section",
+          { class: "panel pad stack tight start" },
+          h(
+            "div",
+            { class: "row" },
+            launch,
+            h("label", { class: "row small", for: "fresh" }, fresh, "a fresh run, even if one of this config exists"),
+          ),
+          launchWrong,
+          h("div", { class: "row" }, asks),
+          h(
+            "p",
+            { class: "dim small" },
+            "Plan, doctor and preview cost nothing; a connection test asks each model one short question.",
+          ),
+        ),
+        findings,
+        h(
+          "section",
+          { class: "panel pad stack tight yaml" },
+          h(
+            "div",
+            { class: "row between" },
+            h("h2", {}, "YAML"),
+            h(
+              "div",
+              { class: "row" },
+              h("button", { class: "plain", onclick: copy }, "Copy"),
+              h("button", { class: "plain", onclick: save }, "Save as…"),
+            ),
+          ),
+          yamlWrong,
+          yaml,
+        ),
+      ),
+    ),
+  );
+
+  for (const name of FIRST.filter((n) => sections.some((s) => s.name === n)).concat(
+    sections.map((s) => s.name).filter((n) => !FIRST.includes(n)),
+  )) {
+    const section = sections.find((s) => s.name === name);
+    const counter = h("span", { class: "dim small" });
+    const fields = section.fields.map((field) => {
+      const row = fieldRow(field, (raw) => change({ [field.key]: raw }));
+      rows.set(field.key, row);
+      return row.node;
+    });
+    const node = h(
+      "details",
+      { class: "panel sect", open: OPEN.has(name), "data-section": name },
+      h("summary", {}, h("span", { class: "grow" }, name), counter),
+      h("div", { class: "fields" }, fields),
+    );
+    rows.set(`#${name}`, { node, counter, keys: section.fields.map((f) => f.key) });
+    form.append(node);
+  }
+
+  async function load(value) {
+    const [kind, ...rest] = value.split(":");
+    show(await post("/api/configs/load", value ? { [kind]: rest.join(":") } : {}, signal), true);
+    put(findings);
+  }
+
+  // One check at a time; what is changed meanwhile goes with the next, so that nothing is lost or written over.
+  function change(set) {
+    if (set) pending = { ...pending, ...set };
+    else typed = true;
+    clearTimeout(timer);
+    timer = setTimeout(check, 180);
+  }
+
+  async function check() {
+    if (busy || (!pending && !typed)) return;
+    const sent = pending;
+    pending = null;
+    typed = false;
+    busy = true;
+    try {
+      const next = await post("/api/configs/check", { yaml: yaml.value, set: sent }, signal);
+      if (typed) pending = { ...sent, ...pending };
+      else show(next, sent !== null);
+    } catch (error) {
+      if (error.name !== "AbortError") put(launchWrong, errorBox(error));
+    }
+    busy = false;
+    check();
+  }
+
+  function show(next, writeYaml) {
+    state = next;
+    if (writeYaml && document.activeElement !== yaml) yaml.value = next.yaml;
+    put(yamlWrong, next.problem ? h("p", { class: "wrong error", role: "alert" }, next.problem) : null);
+    yaml.setAttribute("aria-invalid", String(Boolean(next.problem)));
+    if (next.values) {
+      const given = new Set(next.set || []);
+      for (const [key, row] of rows) {
+        if (key.startsWith("#")) continue;
+        row.show(next.values[key], next.errors[key] || "", given.has(key));
+      }
+      for (const [key, section] of rows) {
+        if (!key.startsWith("#")) continue;
+        const wrong = section.keys.filter((k) => next.errors[k]).length,
+          set = section.keys.filter((k) => given.has(k)).length;
+        put(section.counter, wrong ? h("span", { class: "bad" }, `${wrong} to mend`) : set ? `${set} set` : "defaults");
+        if (wrong) section.node.open = true;
+      }
+    }
+    launch.disabled = !next.valid;
+    for (const button of asks) button.disabled = !next.valid;
+    put(launchWrong, next.valid ? null : complaints(next));
+  }
+
+  // What keeps the run from starting; each leads to its field.
+  function complaints({ problem, errors }) {
+    const toField = (key) => {
+      const field = document.getElementById(`f-${key}`);
+      field?.closest("details")?.setAttribute("open", "");
+      field?.focus();
+      field?.scrollIntoView({ block: "center" });
+    };
+    return h(
+      "ul",
+      { class: "small" },
+      problem && h("li", { class: "bad" }, "The YAML has to be mended first."),
+      Object.entries(errors)
+        .slice(0, 6)
+        .map(([key, text]) =>
+          h(
+            "li",
+            {},
+            h("button", { class: "plain mono", onclick: () => toField(key) }, key),
+            " ",
+            h("span", { class: "bad" }, text.slice(0, 160)),
+          ),
+        ),
+    );
+  }
+
+  async function ask(name, button) {
+    button.disabled = true;
+    put(findings, h("section", { class: "panel pad dim" }, "Asking…"));
+    try {
+      put(findings, FINDINGS[name](await post(`/api/configs/${name}`, { yaml: yaml.value }, signal)));
+    } catch (error) {
+      if (error.name !== "AbortError") put(findings, errorBox(error));
+    }
+    button.disabled = !state?.valid;
+  }
+
+  async function start() {
+    launch.disabled = true;
+    launch.textContent = "Starting…";
+    put(launchWrong);
+    try {
+      const status = await waitForLaunch(
+        await post(
+          "/api/launch",
+          { yaml: yaml.value, fresh: fresh.checked, title: source.value.replace(/^[a-z]+:/, "") },
+          signal,
+        ),
+        { signal },
+      );
+      if (!status.run) throw new Error(status.log);
+      location.hash = `#/run/${status.run}/overview`;
+    } catch (error) {
+      if (error.name !== "AbortError") put(launchWrong, errorBox(error));
+    }
+    launch.textContent = "Launch";
+    launch.disabled = !state?.valid;
+  }
+
+  async function copy() {
+    await navigator.clipboard?.writeText(yaml.value);
+    say("Copied.");
+  }
+
+  function save() {
+    const name = h("input", { id: "config-name", placeholder: "my-run", "aria-label": "Name" }),
+      wrong = h("div", {});
+    dialog(
+      "box",
+      "Save as a config file",
+      h("div", { class: "stack" }, h("p", { class: "dim" }, `A new file in ${folders[0]}.`), name, wrong),
+      {
+        foot: (close) => [
+          h("button", { onclick: close }, "Cancel"),
+          h(
+            "button",
+            {
+              class: "main",
+              onclick: async () => {
+                try {
+                  const { path } = await post("/api/configs/save", { name: name.value, yaml: yaml.value });
+                  close();
+                  say(`Saved as ${path}.`);
+                  source.append(h("option", { value: `path:${path}` }, path));
+                  source.value = `path:${path}`;
+                } catch (error) {
+                  put(wrong, errorBox(error));
+                }
+              },
+            },
+            "Save",
+          ),
+        ],
+      },
+    );
+  }
+
+  const given = query.get("run")
+    ? `run:${query.get("run")}`
+    : files.includes(query.get("config"))
+      ? `path:${query.get("config")}`
+      : files.includes(SIMULATED)
+        ? `path:${SIMULATED}`
+        : `template:${templates[0]}`;
+  if (given.startsWith("run:"))
+    source.append(h("option", { value: given }, `the config of ${given.split("/").at(-1)}`));
+  source.value = given;
+  await load(given);
+}

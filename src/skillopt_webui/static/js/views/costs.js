@@ -1,0 +1,165 @@
+// What a run took: calls, tokens and money by role and stage, beside the plan; time by stage; what became of edits.
+import { h, put } from "../dom.js";
+import { get, of } from "../api.js";
+import { money, whole, span, range } from "../format.js";
+
+export async function costsTab(root, run, { signal }) {
+  const box = h("div", { class: "stack" });
+  put(root, box);
+  async function draw() {
+    const { rows, seconds, funnel, dropped, plan } = await get(of(run.id, "/costs"), signal);
+    const longest = Math.max(1e-9, ...Object.values(seconds)),
+      most = Math.max(1, funnel.proposed);
+    put(
+      box,
+      h(
+        "section",
+        { class: "panel" },
+        h("h2", { class: "pad" }, "Calls, tokens, money"),
+        h(
+          "div",
+          { class: "scroll" },
+          h(
+            "table",
+            {},
+            h(
+              "thead",
+              {},
+              h(
+                "tr",
+                {},
+                h("th", {}, "role"),
+                h("th", {}, "stage"),
+                ["calls", "prompt tokens", "reply tokens", "cached", "cost"].map((t) => h("th", { class: "n" }, t)),
+                plan && h("th", { class: "n" }, "planned calls (estimate)"),
+              ),
+            ),
+            h(
+              "tbody",
+              {},
+              rows.map((r) => {
+                const p = plan?.by_stage?.[r.role]?.[r.stage];
+                return h(
+                  "tr",
+                  {},
+                  h("td", {}, r.role),
+                  h("td", {}, r.stage.replaceAll("_", " ")),
+                  [r.calls, r.prompt, r.completion, r.cached].map((v) => h("td", { class: "n" }, whole(v))),
+                  h("td", { class: "n" }, money(r.usd)),
+                  plan && h("td", { class: "n dim" }, p ? range([p.low, p.high]) : "–"),
+                );
+              }),
+            ),
+          ),
+        ),
+      ),
+      h(
+        "div",
+        { class: "two" },
+        h(
+          "section",
+          { class: "panel pad stack tight" },
+          h("h2", {}, "Time by stage"),
+          h(
+            "div",
+            { class: "bars" },
+            Object.entries(seconds).map(([name, s]) =>
+              h(
+                "div",
+                {},
+                h("span", {}, name.replaceAll("_", " ")),
+                h("span", { class: "of" }, h("i", { style: { width: `${(s / longest) * 100}%` } })),
+                h("span", { class: "n" }, span(s)),
+              ),
+            ),
+          ),
+        ),
+        h(
+          "section",
+          { class: "panel pad stack tight" },
+          h("h2", {}, "What became of the edits"),
+          h(
+            "div",
+            { class: "bars" },
+            Object.entries(funnel).map(([name, n]) =>
+              h(
+                "div",
+                {},
+                h("span", {}, name),
+                h("span", { class: "of" }, h("i", { style: { width: `${(n / most) * 100}%` } })),
+                h("span", { class: "n" }, whole(n)),
+              ),
+            ),
+          ),
+          Object.keys(dropped).length
+            ? h(
+                "p",
+                { class: "dim small" },
+                "Not usable: ",
+                Object.entries(dropped)
+                  .map(([why, n]) => `${n} ${why.replaceAll("_", " ")}`)
+                  .join(", "),
+              )
+            : null,
+        ),
+      ),
+      plan && planTable(plan),
+    );
+  }
+  run.listeners.add((what) => {
+    if (what !== "event") draw().catch(() => {});
+  });
+  await draw();
+  return null;
+}
+
+function planTable(plan) {
+  const rows = [["steps", null, { low: plan.steps.planned, high: plan.steps.planned, real: plan.steps.real }, whole]];
+  for (const [name, format] of [
+    ["calls", whole],
+    ["tokens", whole],
+    ["usd", money],
+  ])
+    for (const role of ["target", "optimizer"])
+      rows.push([name === "usd" ? "cost" : name, role, plan[name][role], format]);
+  rows.push(["time", null, plan.seconds, span]);
+  return h(
+    "section",
+    { class: "panel" },
+    h("h2", { class: "pad" }, "Planned (estimate) and real"),
+    h(
+      "div",
+      { class: "scroll" },
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            h("th", {}, ""),
+            h("th", {}, "role"),
+            h("th", { class: "n" }, "planned"),
+            h("th", { class: "n" }, "real"),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          rows.map(([name, role, row, format]) =>
+            h(
+              "tr",
+              {},
+              h("td", {}, name),
+              h("td", { class: "dim" }, role || ""),
+              h("td", { class: "n dim" }, row.low === null ? "unknown" : range([row.low, row.high], format)),
+              h("td", { class: "n" }, format(row.real)),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}

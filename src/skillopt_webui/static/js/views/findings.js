@@ -1,0 +1,161 @@
+// What the questions before a start answered: the data, the plan, the checklist.
+import { h, tag, errorBox } from "../dom.js";
+import { whole, money, span, range } from "../format.js";
+
+export const FINDINGS = {
+  preview: (p) =>
+    h(
+      "section",
+      { class: "panel pad stack tight" },
+      h("h2", {}, `Data: ${p.name}`),
+      p.overlap
+        ? errorBox({ message: p.overlap })
+        : h("p", { class: "good" }, "✓ The splits are disjoint, by id and by content."),
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, h("th", {}, "split"), h("th", { class: "n" }, "items"), h("th", {}, "types"))),
+        h(
+          "tbody",
+          {},
+          Object.entries(p.splits).map(([name, s]) =>
+            h(
+              "tr",
+              {},
+              h("td", {}, name),
+              h("td", { class: "n" }, whole(s.size)),
+              h(
+                "td",
+                { class: "small dim" },
+                Object.entries(s.types)
+                  .map(([t, n]) => `${t}: ${n}`)
+                  .join(", "),
+              ),
+            ),
+          ),
+        ),
+      ),
+      Object.entries(p.splits).map(([name, s]) =>
+        h(
+          "details",
+          {},
+          h("summary", {}, `First items of ${name}`),
+          h(
+            "ul",
+            { class: "stack tight" },
+            s.items.map((i) =>
+              h(
+                "li",
+                { class: "edit" },
+                h("div", { class: "row" }, h("code", {}, i.id), i.type && tag(i.type, "grey")),
+                i.context && h("div", { class: "text small dim" }, i.context),
+                h("div", { class: "text small" }, i.question),
+                h("div", { class: "small" }, h("b", {}, "Answers: "), i.answers.join(" · ")),
+              ),
+            ),
+          ),
+        ),
+      ),
+    ),
+  plan: (p) =>
+    h(
+      "section",
+      { class: "panel pad stack tight" },
+      h("h2", {}, "Plan ", tag("estimate", "grey")),
+      h(
+        "p",
+        {},
+        `${p.steps} steps in ${p.epochs} epochs over ${p.items.train} training, ${p.items.val} validation and ${p.items.test} test items.`,
+      ),
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h("tr", {}, h("th", {}, ""), h("th", { class: "n" }, "target"), h("th", { class: "n" }, "optimizer")),
+        ),
+        h(
+          "tbody",
+          {},
+          [
+            ["calls", (r) => range(p.calls[r])],
+            ["tokens", (r) => range(p.tokens[r])],
+            ["cost", (r) => range(p.usd[r], money)],
+          ].map(([name, f]) =>
+            h(
+              "tr",
+              {},
+              h("td", {}, name),
+              h("td", { class: "n" }, f("target")),
+              h("td", { class: "n" }, f("optimizer")),
+            ),
+          ),
+        ),
+      ),
+      h(
+        "p",
+        {},
+        h("b", {}, `Time: ${range(p.seconds, span)}`),
+        h(
+          "span",
+          { class: "dim small" },
+          `, with target calls of ${range(p.call_seconds.target, span)} and optimizer calls of ${range(p.call_seconds.optimizer, span)}`,
+        ),
+      ),
+      h(
+        "details",
+        {},
+        h("summary", {}, "By stage"),
+        h(
+          "table",
+          {},
+          h(
+            "tbody",
+            {},
+            p.lines.map((l) =>
+              h(
+                "tr",
+                {},
+                h("td", {}, l.role),
+                h("td", {}, l.stage.replaceAll("_", " ")),
+                h("td", { class: "n" }, range(l.calls)),
+              ),
+            ),
+          ),
+        ),
+      ),
+    ),
+  doctor: (d) => checks("Doctor", d.checks),
+  connection: (d) => checks("Connection", d.checks),
+};
+
+function checks(title, list) {
+  const failed = list.filter((c) => c.status === "fail").length,
+    warned = list.filter((c) => c.status === "warn").length;
+  return h(
+    "section",
+    { class: "panel pad stack tight" },
+    h(
+      "h2",
+      {},
+      `${title} `,
+      tag(
+        failed ? `${failed} failed` : warned ? `${warned} warnings` : "all well",
+        failed ? "fail" : warned ? "warn" : "pass",
+      ),
+    ),
+    h(
+      "ul",
+      { class: "checks" },
+      list.map((c) =>
+        h(
+          "li",
+          {},
+          h("span", {}, tag(c.status)),
+          h("div", {}, h("b", {}, c.name), ": ", c.says, c.fix && h("div", { class: "small dim" }, `→ ${c.fix}`)),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,277 @@
+// The skill at any version: who wrote each line, or side by side with any other version.
+import { h, put, tag, segment, errorBox, empty } from "../dom.js";
+import { get, of, path } from "../api.js";
+import { openTrajectory } from "../trajectory.js";
+import { editCard } from "../edit.js";
+import { sideBySide } from "../diffview.js";
+import { gateLine, whole } from "../format.js";
+
+export async function skillTab(root, run, { query, signal }) {
+  const versions = () => run.data.versions,
+    best = run.data.summary?.best.version;
+  if (!versions().length) {
+    put(
+      root,
+      h(
+        "div",
+        { class: "panel" },
+        empty("No version yet", h("p", {}, "The initial skill appears here as soon as the run has begun.")),
+      ),
+    );
+    return null;
+  }
+  let version = query.has("v") ? Number(query.get("v")) : (best ?? versions().at(-1));
+  let mode = query.get("mode") || "blame",
+    against = Number(query.get("a") ?? 0),
+    token = 0;
+  const controls = h("div", { class: "row between" }),
+    content = h("div", {}, h("p", { class: "wait" }, "Loading…")),
+    about = h("div", { class: "stack tight" });
+  put(root, h("div", { class: "stack" }, h("section", { class: "panel pad" }, controls), content));
+
+  const goTo = () => {
+    history.replaceState(
+      null,
+      "",
+      `#/run/${path(run.id)}/skill?v=${version}${mode === "diff" ? `&mode=diff&a=${against}` : ""}`,
+    );
+    draw();
+  };
+  const name = (v) => `v${v}${v === 0 ? " (initial)" : v === best ? " (best)" : ""}`;
+  const picker = (value, label, onpick) =>
+    h(
+      "select",
+      { "aria-label": label, "data-key": label, onchange: (event) => onpick(Number(event.target.value)) },
+      versions().map((v) => h("option", { value: String(v), selected: v === value }, name(v))),
+    );
+
+  function drawControls() {
+    const at = versions().indexOf(version);
+    put(
+      controls,
+      h(
+        "div",
+        { class: "row" },
+        h(
+          "button",
+          {
+            "data-key": "older",
+            "aria-label": "Older version",
+            disabled: at <= 0,
+            onclick: () => {
+              version = versions()[at - 1];
+              goTo();
+            },
+          },
+          "←",
+        ),
+        mode === "diff" && [
+          picker(against, "Left version", (v) => {
+            against = v;
+            goTo();
+          }),
+          h("span", { class: "dim" }, "→"),
+        ],
+        picker(version, "Version", (v) => {
+          version = v;
+          goTo();
+        }),
+        h(
+          "button",
+          {
+            "data-key": "newer",
+            "aria-label": "Newer version",
+            disabled: at >= versions().length - 1,
+            onclick: () => {
+              version = versions()[at + 1];
+              goTo();
+            },
+          },
+          "→",
+        ),
+        segment(
+          [
+            ["blame", "Blame"],
+            ["diff", "Diff"],
+            ["plain", "Text"],
+          ],
+          mode,
+          (next) => {
+            if (next === "diff" && mode !== "diff") against = versions()[Math.max(0, versions().indexOf(version) - 1)];
+            mode = next;
+            goTo();
+          },
+          "View",
+        ),
+      ),
+      h(
+        "div",
+        { class: "row" },
+        h("a", { class: "button", href: of(run.id, `/export/v${version}`), download: "" }, "Export"),
+        h("a", { class: "button", href: `#/evaluate?run=${encodeURIComponent(run.id)}&v=${version}` }, "Evaluate"),
+      ),
+    );
+  }
+
+  async function draw() {
+    const mine = ++token;
+    drawControls();
+    try {
+      if (mode === "diff") {
+        const { blocks } = await get(of(run.id, `/diff?a=${against}&b=${version}`), signal);
+        if (mine === token) put(content, h("section", { class: "panel" }, sideBySide(blocks)));
+        return;
+      }
+      const skill = await get(of(run.id, `/skills/${version}`), signal);
+      if (mine !== token) return;
+      if (!skill.text.trim())
+        put(
+          content,
+          h("div", { class: "panel" }, empty("This version is empty", h("p", {}, "Training began without a skill."))),
+        );
+      else if (mode === "plain") put(content, h("section", { class: "panel pad" }, h("pre", {}, skill.text)));
+      else
+        put(
+          content,
+          h(
+            "div",
+            { class: "split blamed" },
+            h("section", { class: "panel doc", "aria-label": `Version ${version}, line by line` }, blame(skill)),
+            about,
+          ),
+        );
+      if (mode === "blame")
+        put(
+          about,
+          h(
+            "div",
+            { class: "panel pad stack tight" },
+            h("h2", {}, "Who wrote what"),
+            legend(skill),
+            h(
+              "p",
+              { class: "dim small" },
+              "Choose a line to see the edit that wrote it, its reasons and the gate's evidence.",
+            ),
+          ),
+        );
+    } catch (error) {
+      if (error.name !== "AbortError" && mine === token) put(content, errorBox(error));
+    }
+  }
+
+  function blame(skill) {
+    const newest = Math.max(1, ...Object.values(skill.entries).map((e) => e.step));
+    return skill.lines.map(([text, seq], i) => {
+      const entry = skill.entries[seq];
+      const color = entry ? hue(entry.step, newest) : null;
+      const cells = [
+        h("span", { class: "no" }, i + 1),
+        h(
+          "span",
+          { class: "who", style: color ? { background: color.soft, color: color.ink } : {} },
+          entry ? (entry.kind === "guidance" ? `epoch ${entry.epoch}` : `step ${entry.step}`) : "",
+        ),
+        h("span", {}, text || " "),
+      ];
+      if (!entry) return h("div", { class: "ln" }, cells);
+      return h(
+        "button",
+        {
+          class: "ln",
+          "aria-pressed": "false",
+          style: { "box-shadow": `inset 3px 0 ${color.ink}` },
+          onclick: (event) => {
+            for (const other of content.querySelectorAll(".ln[aria-pressed]"))
+              other.setAttribute("aria-pressed", String(other.dataset.seq === String(seq)));
+            event.currentTarget.setAttribute("aria-pressed", "true");
+            explain(entry);
+          },
+          data: { seq },
+        },
+        cells,
+      );
+    });
+  }
+
+  function explain(entry) {
+    if (window.innerWidth <= 1000) queueMicrotask(() => about.scrollIntoView({ block: "start" }));
+    put(
+      about,
+      h(
+        "div",
+        { class: "panel pad stack tight" },
+        h(
+          "h2",
+          {},
+          entry.kind === "guidance" ? `Slow update, epoch ${entry.epoch}` : `Step ${entry.step}`,
+          " ",
+          tag(`v${entry.version}`, "grey"),
+        ),
+        h("p", { class: "small" }, gateLine(entry.evidence)),
+        editCard(entry.edit, {
+          state: ["in", "accepted"],
+          open: (id) => openTrajectory(run.id, { id }, entry.edit.trajectory_ids),
+        }),
+        entry.kind !== "guidance" &&
+          h("a", { href: `#/run/${path(run.id)}/steps?n=${entry.step}` }, `Open step ${entry.step}`),
+      ),
+    );
+  }
+
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
+      const move = { "[": -1, "]": 1 }[event.key],
+        next = versions()[versions().indexOf(version) + (move || 0)];
+      if (move && next !== undefined) {
+        version = next;
+        goTo();
+        event.preventDefault();
+      }
+    },
+    { signal },
+  );
+  run.listeners.add((what) => {
+    if (what !== "event") drawControls();
+  });
+  await draw();
+  return (options) => {
+    if (options.has("v")) {
+      version = Number(options.get("v"));
+      mode = options.get("mode") || mode;
+      draw();
+    }
+  };
+}
+
+// Early steps are blue, late ones orange; told apart by lightness as well.
+function hue(step, newest) {
+  const share = newest > 1 ? (step - 1) / (newest - 1) : 0;
+  const angle = 255 - share * 215;
+  return {
+    ink: `light-dark(hsl(${angle} 62% 36%), hsl(${angle} 70% 74%))`,
+    soft: `light-dark(hsl(${angle} 70% 93%), hsl(${angle} 40% 19%))`,
+  };
+}
+
+function legend(skill) {
+  const counts = new Map();
+  for (const [, seq] of skill.lines) {
+    const e = skill.entries[seq],
+      k = e ? (e.kind === "guidance" ? `epoch ${e.epoch}` : `step ${e.step}`) : "initial";
+    counts.set(k, [(counts.get(k)?.[0] || 0) + 1, e]);
+  }
+  const newest = Math.max(1, ...Object.values(skill.entries).map((e) => e.step));
+  return h(
+    "div",
+    { class: "row" },
+    [...counts]
+      .sort((a, b) => (a[1][1]?.step ?? 0) - (b[1][1]?.step ?? 0))
+      .map(([k, [n, e]]) => {
+        const c = e && hue(e.step, newest);
+        return h("span", { class: "tag", style: c ? { background: c.soft, color: c.ink } : {} }, `${k}: ${whole(n)}`);
+      }),
+  );
+}

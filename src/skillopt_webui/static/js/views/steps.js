@@ -1,0 +1,330 @@
+// Every step: what was proposed, merged, in conflict, selected, applied, with reasons; and the gate's evidence item by item.
+import { h, put, tag, longText, empty, errorBox, segment } from "../dom.js";
+import { get, of, path } from "../api.js";
+import { score, verdictMark, gateLine, span } from "../format.js";
+import { virtualList } from "../virtual.js";
+import { openTrajectory } from "../trajectory.js";
+import { editCard } from "../edit.js";
+
+export async function stepsTab(root, run, { query, signal }) {
+  const pane = h("div", { class: "panel steps", tabindex: "-1", "aria-label": "Steps" }),
+    detail = h("div", { class: "stack" });
+  let chosen = Number(query.get("n")) || null,
+    token = 0,
+    count = -1;
+  const list = virtualList({
+    height: () => 44,
+    scroller: pane,
+    signal,
+    make: (row) =>
+      h(
+        "a",
+        {
+          href: `#/run/${path(run.id)}/steps?n=${row.step}`,
+          "data-key": `step-${row.step}`,
+          "aria-current": String(row.step === chosen),
+        },
+        h("b", { class: "num" }, row.step),
+        h("span", { class: "small dim num" }, `epoch ${row.epoch} · ${score(row.score)}`),
+        tag(verdictMark[row.verdict], row.verdict),
+      ),
+  });
+  put(pane, list.node);
+  put(root, h("div", { class: "split" }, pane, detail));
+
+  function fill() {
+    const rows = [...run.data.steps].reverse();
+    if (rows.length === count) return;
+    count = rows.length;
+    if (!rows.length) {
+      put(
+        root,
+        h(
+          "div",
+          { class: "panel" },
+          empty("No step is finished yet", h("p", {}, "Each step appears here as soon as its gate has decided.")),
+        ),
+      );
+      count = -1;
+      return;
+    }
+    if (!pane.isConnected) put(root, h("div", { class: "split" }, pane, detail));
+    list.set(rows);
+    if (!chosen) show(rows[0].step);
+  }
+
+  async function show(number) {
+    chosen = number;
+    const mine = ++token;
+    list.redraw();
+    try {
+      const step = await get(of(run.id, `/steps/${number}`), signal);
+      if (mine === token) put(detail, ...stepDetail(run, step, chosen));
+    } catch (error) {
+      if (error.name !== "AbortError" && mine === token) put(detail, errorBox(error));
+    }
+  }
+
+  const go = (move) => {
+    const at = run.data.steps.findIndex((r) => r.step === chosen),
+      next = run.data.steps[at + move];
+    if (next) location.hash = `#/run/${path(run.id)}/steps?n=${next.step}`;
+  };
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
+      const move = { "[": -1, "]": 1, k: 1, j: -1 }[event.key];
+      if (move) {
+        go(move);
+        event.preventDefault();
+      }
+    },
+    { signal },
+  );
+
+  run.listeners.add((what) => {
+    if (what !== "event") fill();
+  });
+  fill();
+  if (chosen) {
+    await show(chosen);
+    const at = run.data.steps.length - run.data.steps.findIndex((r) => r.step === chosen) - 1;
+    pane.scrollTop = Math.max(0, at * 44 - pane.clientHeight / 2);
+  }
+  return (options) => {
+    const n = Number(options.get("n"));
+    if (n && n !== chosen) show(n);
+  };
+}
+
+function stepDetail(run, step, number) {
+  const { record, gate, aggregate, ranked, skipped, patches, trajectories } = step,
+    edits = record.edits;
+  const cite = (ids) => (id) => openTrajectory(run.id, { id }, ids);
+  const skips = new Map(skipped.map((s) => [s.edit_id, s]));
+  const applied = new Set(record.applied.map((e) => e.id));
+  const stages = [
+    ["proposed", edits.proposed],
+    ["merged", edits.merged],
+    ["in conflict", edits.conflicting],
+    ["selected", edits.selected],
+    ["applied", edits.applied],
+    ["accepted", edits.accepted],
+  ];
+  const seconds = Object.entries(record.telemetry?.seconds || {})
+    .map(([name, s]) => `${name.replace("_", " ")} ${span(s)}`)
+    .join(" · ");
+  return [
+    h(
+      "section",
+      { class: "panel pad stack tight" },
+      h(
+        "div",
+        { class: "row between" },
+        h("h2", {}, `Step ${number} `, tag(verdictMark[record.verdict], record.verdict)),
+        h(
+          "span",
+          { class: "dim small" },
+          `epoch ${record.epoch} · batch ${score(record.train_score)} · rate ${record.learning_rate.used.toFixed(1)} · v${record.version}`,
+        ),
+      ),
+      h("p", {}, gateLine(record.evidence)),
+      h(
+        "div",
+        { class: "funnel" },
+        stages.map(([name, n]) => h("div", {}, h("b", {}, n), h("span", {}, name))),
+      ),
+      seconds && h("p", { class: "dim small" }, seconds),
+      edits.unusable_replies?.length
+        ? h(
+            "details",
+            {},
+            h("summary", {}, `${edits.unusable_replies.length} replies could not be used`),
+            h(
+              "ul",
+              { class: "small dim" },
+              edits.unusable_replies.map((t) => h("li", {}, t)),
+            ),
+          )
+        : null,
+    ),
+    h(
+      "section",
+      { class: "stack tight" },
+      h("h2", {}, "Edits, by rank"),
+      ranked.length
+        ? ranked.map((r) =>
+            editCard(r.edit, {
+              state: skips.has(r.edit.id)
+                ? ["out", `not applied: ${skips.get(r.edit.id).reason || skips.get(r.edit.id).kind}`]
+                : applied.has(r.edit.id)
+                  ? record.verdict === "accept"
+                    ? ["in", "accepted"]
+                    : ["against", `applied, then ${record.verdict === "reject" ? "rejected" : record.verdict}`]
+                  : r.selected
+                    ? ["out", "selected, not applied"]
+                    : ["out", "left out"],
+              reason: r.reason,
+              parts: r.parts,
+              support: r.support,
+              leak: r.leak,
+              merged: aggregate.edits.find((p) => p.edit.id === r.edit.id)?.merged,
+              open: cite(r.edit.trajectory_ids),
+            }),
+          )
+        : h("p", { class: "dim" }, "None was left after merging."),
+    ),
+    aggregate.conflicts.length
+      ? h(
+          "section",
+          { class: "stack tight" },
+          h(
+            "div",
+            { class: "row between" },
+            h("h2", {}, "In conflict"),
+            h("a", { href: `#/run/${path(run.id)}/review` }, "Decide in review"),
+          ),
+          aggregate.conflicts.map((c) =>
+            h(
+              "div",
+              { class: "sides" },
+              [c.a, c.b].map((e) => editCard(e, { state: ["torn", c.reason], open: cite(e.trajectory_ids) })),
+            ),
+          ),
+        )
+      : null,
+    dropped(patches),
+    evidence(run, gate, number),
+    batch(run, trajectories),
+  ].filter(Boolean);
+}
+
+function dropped(patches) {
+  const all = patches.flatMap((p) => p.dropped.map((d) => ({ ...d, source: p.source })));
+  const lost = patches.filter((p) => p.lost);
+  if (!all.length && !lost.length) return null;
+  return h(
+    "details",
+    { class: "panel pad" },
+    h("summary", {}, `${all.length} edits dropped, ${lost.length} replies lost`),
+    h(
+      "div",
+      { class: "stack tight" },
+      lost.map((p) => h("p", { class: "small" }, h("b", {}, `${p.source}: `), p.lost)),
+      all.map((d) =>
+        h(
+          "div",
+          { class: "edit out" },
+          h("div", { class: "row" }, tag(d.kind, "warn"), h("span", { class: "dim small" }, d.reason)),
+          longText(d.edit.text || d.edit.anchor || JSON.stringify(d.edit), { class: "small" }),
+        ),
+      ),
+    ),
+  );
+}
+
+function evidence(run, gate, number) {
+  if (!gate.evidence.length) return null;
+  const box = h("div", { class: "evid" });
+  const order = [...gate.evidence].sort(
+    (a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before) || (a.item_id < b.item_id ? -1 : 1),
+  );
+  const changed = order.filter((e) => e.after !== e.before),
+    ids = order.map((e) => e.item_id);
+  const draw = (rows) =>
+    put(
+      box,
+      rows.length
+        ? rows.slice(0, 400).map((e) =>
+            h(
+              "button",
+              {
+                class: e.after > e.before ? "up" : e.after < e.before ? "down" : "",
+                title: e.repeats ? `${e.repeats} fresh samples` : null,
+                onclick: () => openTrajectory(run.id, { gate: number, item: e.item_id }, ids),
+              },
+              h("span", {}, e.item_id),
+              h("span", { class: "num" }, `${fmt(e.before)} → ${fmt(e.after)}`),
+            ),
+          )
+        : h("p", { class: "dim" }, "No item changed."),
+    );
+  draw(changed.length ? changed : order);
+  return h(
+    "section",
+    { class: "panel pad stack tight" },
+    h(
+      "div",
+      { class: "row between" },
+      h("h2", {}, "Gate, item by item"),
+      segment(
+        [
+          ["changed", `Changed (${changed.length})`],
+          ["all", `Measured (${order.length})`],
+        ],
+        changed.length ? "changed" : "all",
+        (which) => draw(which === "all" ? order : changed),
+        "Items",
+      ),
+    ),
+    box,
+  );
+}
+
+const fmt = (v) => (Number.isInteger(v) ? v : v.toFixed(2));
+
+function batch(run, rows) {
+  const ids = rows.map((t) => t.id);
+  return h(
+    "section",
+    { class: "panel" },
+    h("h2", { class: "pad" }, `Batch: ${rows.length} trajectories`),
+    h(
+      "div",
+      { class: "scroll" },
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ["trajectory", "item", "score", "output", "feedback"].map((t) => h("th", {}, t)),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          rows
+            .slice(0, 200)
+            .map((t) =>
+              h(
+                "tr",
+                {},
+                h(
+                  "td",
+                  {},
+                  h("button", { class: "chip", onclick: () => openTrajectory(run.id, { id: t.id }, ids) }, t.id),
+                ),
+                h("td", { class: "mono small" }, t.item),
+                h(
+                  "td",
+                  {},
+                  t.hard === null
+                    ? tag("no score", "warn")
+                    : t.hard >= 1
+                      ? tag("✓", "good")
+                      : tag(`✗ ${score(t.soft)}`, "bad"),
+                ),
+                h("td", { class: "small" }, t.output),
+                h("td", { class: "small dim" }, t.feedback),
+              ),
+            ),
+        ),
+      ),
+    ),
+  );
+}

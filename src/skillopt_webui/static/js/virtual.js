@@ -1,0 +1,94 @@
+// A long list of which only what can be seen exists. Rows are of one height.
+import { h } from "./dom.js";
+
+// scroller: the element that scrolls, or null for the window; make(row, index) returns a positioned element.
+export function virtualList({ height, make, scroller = null, onshown, signal }) {
+  const box = h("div", { class: "virtual" });
+  let rows = [],
+    shown = new Map(),
+    version = 0,
+    tall = height();
+
+  function draw() {
+    const view = scroller ? scroller.getBoundingClientRect() : { top: 0, bottom: window.innerHeight };
+    const top = box.getBoundingClientRect().top;
+    const first = Math.max(0, Math.floor((view.top - top) / tall) - 6);
+    const last = Math.min(rows.length, Math.ceil((view.bottom - top) / tall) + 6);
+    const held = document.activeElement;
+    for (const [index, node] of shown) {
+      if ((index < first || index >= last) && node !== held) {
+        node.remove();
+        shown.delete(index);
+      }
+    }
+    for (let index = first; index < last; index += 1) {
+      if (shown.has(index)) continue;
+      const node = make(rows[index], index);
+      node.style.top = `${index * tall}px`;
+      shown.set(index, node);
+      const after = [...shown.keys()].filter((i) => i > index).sort((a, b) => a - b)[0];
+      box.insertBefore(node, after === undefined ? null : shown.get(after));
+    }
+    onshown?.(rows.slice(first, last));
+  }
+
+  function fresh() {
+    const held = document.activeElement,
+      key = box.contains(held) ? held.dataset.key : null;
+    box.replaceChildren();
+    shown = new Map();
+    tall = height();
+    box.style.height = `${rows.length * tall}px`;
+    draw();
+    if (key) [...box.children].find((node) => node.dataset.key === key)?.focus({ preventScroll: true });
+  }
+
+  let asked = false;
+  const later = () => {
+    if (!asked) {
+      asked = true;
+      requestAnimationFrame(() => {
+        asked = false;
+        draw();
+      });
+    }
+  };
+  (scroller || window).addEventListener("scroll", later, { passive: true, signal });
+  window.addEventListener(
+    "resize",
+    () => {
+      if (height() !== tall) fresh();
+      else later();
+    },
+    { signal },
+  );
+
+  return {
+    node: box,
+    set(next) {
+      rows = next;
+      version += 1;
+      fresh();
+    },
+    redraw: fresh,
+    focus(index) {
+      const wanted = Math.min(rows.length - 1, Math.max(0, index));
+      if (wanted < 0) return;
+      if (scroller) {
+        if (wanted * tall < scroller.scrollTop || (wanted + 1) * tall > scroller.scrollTop + scroller.clientHeight)
+          scroller.scrollTop = wanted * tall - scroller.clientHeight / 2;
+      } else {
+        const y = box.getBoundingClientRect().top + window.scrollY + wanted * tall;
+        if (y < window.scrollY + 110 || y + tall > window.scrollY + window.innerHeight - 20)
+          window.scrollTo(0, y - window.innerHeight / 2);
+      }
+      draw();
+      shown.get(wanted)?.focus({ preventScroll: true });
+    },
+    index: () => {
+      const held = document.activeElement;
+      for (const [index, node] of shown) if (node === held) return index;
+      return -1;
+    },
+  };
+}

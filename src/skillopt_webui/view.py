@@ -1,0 +1,241 @@
+"""One run as the page shows it: where it stands, its steps, what was proposed and why, and its trajectories."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_jsonl, read_text
+from skillopt_webui.alive import holder
+from skillopt_webui.files import Cache, load
+from skillopt_webui.places import NotThereError
+from skillopt_webui.runs import score_after
+
+_cache = Cache(64)
+"""Parsed histories are the largest; a server watches few runs at once."""
+_STEP_ID = re.compile(r"(gate-)?(\d{4,})-")
+_SLOW_ID = re.compile(r"slow-(\d{2,})-")
+
+
+def overview(run: RunDirectory) -> dict[str, Any]:
+    """All that the first view needs, in one answer."""
+    pid = holder(run.root)
+    summary = _cache.get("json", run.summary, load)
+    return {
+        "pid": pid,
+        "live": live(run) if pid else None,
+        "events": run.events.stat().st_size if run.events.exists() else 0,
+        "started": _cache.get("started", run.events, started),
+        "summary": summary,
+        "config": _cache.get("json", run.config_json, load),
+        "steps": _cache.get("steps", run.history, lambda path: [step_row(r) for r in load(path)]) or [],
+        "versions": versions(run),
+        "conflicts": len(read_jsonl(run.conflicts)) if run.conflicts.exists() else 0,
+        "log": recent(run),
+        "report": run.report.exists(),
+    }
+
+
+def live(run: RunDirectory) -> dict[str, Any] | None:
+    """What the trainer's pulse says: stage, progress, calls in flight, what is spent."""
+    known: dict[str, Any] | None = _cache.get("json", run.live, load)
+    return known
+
+
+def started(events: Path) -> dict[str, Any] | None:
+    """The newest start of this run: how many steps it has, and over what."""
+    found = None
+    for event in tail(events, 400_000):
+        if event["kind"] == "run_started":
+            found = event
+    if found is None:
+        with events.open("rb") as file:
+            first = file.readline()
+        found = _parsed(first)
+    return {k: v for k, v in found.items() if k != "path"} if found else None
+
+
+def tail(events: Path, most: int) -> list[dict[str, Any]]:
+    """The whole lines within the last `most` bytes."""
+    with events.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - most))
+        lines = file.read().split(b"\n")
+    return [event for line in (lines[1:] if size > most else lines) if (event := _parsed(line))]
+
+
+def recent(run: RunDirectory) -> list[dict[str, Any]]:
+    """The last events, for the log and for the strip of stages."""
+    if not run.events.exists():
+        return []
+    return [slim(event) for event in tail(run.events, 60_000)[-60:]]
+
+
+def slim(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without what the page reads from files anyway."""
+    return {k: v for k, v in event.items() if k not in {"summary", "record", "path", "outcome"}}
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "kind" in event else None
+
+
+def step_row(record: dict[str, Any]) -> dict[str, Any]:
+    """A line of the table of steps, and a point of every curve."""
+    evidence = record["evidence"]
+    paid = record["telemetry"].get("paid_so_far", {})
+    costs = [role["usd"] for role in paid.values()]
+    end = record.get("epoch_end")
+    return {
+        "step": record["step"],
+        "epoch": record["epoch"],
+        "train": record["train_score"],
+        "before": evidence["before"],
+        "after": evidence["after"],
+        "at_most": evidence["at_most"],
+        "verdict": record["verdict"],
+        "score": score_after(record),
+        "rate": record["learning_rate"]["used"],
+        "edits": {k: v for k, v in record["edits"].items() if isinstance(v, int)},
+        "version": record["version"],
+        "tokens": record["skill_tokens"],
+        "candidate_tokens": record["candidate_tokens"],
+        "errors": record["rollout_errors"],
+        "usd": None if None in costs else sum(costs),
+        "calls": sum(role["calls"] for role in paid.values()),
+        "seconds": record["telemetry"].get("seconds", {}),
+        "epoch_end": _end(end) if end else None,
+    }
+
+
+def _end(end: dict[str, Any]) -> dict[str, Any]:
+    slow = end.get("slow_update")
+    return {
+        "epoch": end["epoch"],
+        "slow_update": slow and {k: slow.get(k) for k in ("decision", "version", "counts", "lost", "equal")},
+        "meta_skill": "meta_skill" in end,
+    }
+
+
+def versions(run: RunDirectory) -> list[int]:
+    names = (path.stem.removeprefix("skill_v") for path in run.skills.glob("skill_v*.md"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def step(run: RunDirectory, number: int) -> dict[str, Any]:
+    """Everything that happened in one step, stage by stage."""
+    folder = run.step(number)
+    if not folder.is_dir():
+        raise NotThereError(f"step {number} is not finished, or does not exist")
+    selected = load(folder / "selected.json")
+    return {
+        "record": load(folder / "step_record.json"),
+        "patches": load(folder / "patches.json"),
+        "aggregate": load(folder / "aggregate.json"),
+        "ranked": selected["ranked"],
+        "skipped": selected["skipped"],
+        "gate": load(folder / "gate.json"),
+        "digest": load(folder / "trajectory_digest.json"),
+        "trajectories": [trajectory_row(row) for row in read_jsonl(folder / "trajectories.jsonl")],
+    }
+
+
+def epoch(run: RunDirectory, number: int) -> dict[str, Any]:
+    """The epoch's end: slow update and meta skill."""
+    slow, meta = run.slow_update(number), run.meta_skill(number)
+    if not slow.is_dir() and not meta.is_dir():
+        raise NotThereError(f"the end of epoch {number} has not been reached")
+    return {
+        "comparison": load(slow / "comparison.json") if (slow / "comparison.json").exists() else None,
+        "gate": load(slow / "gate.json") if (slow / "gate.json").exists() else None,
+        "memory": read_text(meta / "memory.md") if (meta / "memory.md").exists() else None,
+    }
+
+
+def trajectory_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A trajectory without its messages."""
+    score = row.get("score")
+    return {
+        "id": row["id"],
+        "item": row["item_id"],
+        "type": row.get("type", ""),
+        "hard": score["hard"] if score else None,
+        "soft": score["soft"] if score else None,
+        "input": _short(row.get("input", "")),
+        "output": _short(row.get("output", row.get("error", ""))),
+        "feedback": _short(score["feedback"]) if score else "",
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 160 else f"{text[:110]} … {text[-40:]}"
+
+
+def trajectory(run: RunDirectory, name: str) -> dict[str, Any]:
+    """One trajectory by its id, whole."""
+    for path in _homes(run, name):
+        if path.exists():
+            for row in read_jsonl(path):
+                if row["id"] == name:
+                    return {**row, "version": version_of(run, row.get("skill_hash", ""))}
+    raise NotThereError(f"no trajectory '{name}': of evaluations only the scores are kept")
+
+
+def trajectory_of(run: RunDirectory, kind: str, number: int, item: str) -> dict[str, Any]:
+    """An item's trajectory in a step's batch (`train`), its gate (`gate`) or a slow update (`slow`)."""
+    paths = {
+        "train": run.step(number) / "trajectories.jsonl",
+        "gate": run.step(number) / "gate_trajectories.jsonl",
+        "slow": run.slow_update(number) / "trajectories.jsonl",
+    }
+    if kind not in paths:
+        raise NotThereError(f"no trajectories of kind '{kind}'")
+    rows = read_jsonl(paths[kind]) if paths[kind].exists() else []
+    for row in reversed(rows):
+        if row["item_id"] == item:
+            return {**row, "version": version_of(run, row.get("skill_hash", ""))}
+    raise NotThereError(f"no trajectory of '{item}' was kept there")
+
+
+def _homes(run: RunDirectory, name: str) -> list[Path]:
+    """The files in which a trajectory of that id can stand."""
+    if found := _SLOW_ID.match(name):
+        return [run.slow_update(int(found[1])) / "trajectories.jsonl"]
+    if found := _STEP_ID.match(name):
+        names = ("gate_trajectories.jsonl",) if found[1] else ("trajectories.jsonl", "gate_trajectories.jsonl")
+        return [run.step(int(found[2])) / file for file in names]
+    return []
+
+
+def version_of(run: RunDirectory, skill_hash: str) -> int | None:
+    known: dict[str, int] = _cache.get("hashes", run.skills, lambda _: _hashes(run)) or {}
+    return known.get(skill_hash)
+
+
+def _hashes(run: RunDirectory) -> dict[str, int]:
+    return {run.read_skill(version).hash: version for version in reversed(versions(run))}
+
+
+def skill_text(run: RunDirectory, version: int) -> str:
+    path = run.snapshot(version)
+    if not path.is_file():
+        raise NotThereError(f"no version {version}")
+    return read_text(path)
+
+
+def diff(a: str, b: str) -> list[dict[str, Any]]:
+    """Two texts side by side: blocks of equal, changed, removed and added lines."""
+    left, right = a.split("\n"), b.split("\n")
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    return [
+        {"op": op, "a": left[i1:i2], "b": right[j1:j2], "a_line": i1 + 1, "b_line": j1 + 1}
+        for op, i1, i2, j1, j2 in matcher.get_opcodes()
+    ]

@@ -1,0 +1,207 @@
+"""Wherever tasks are done, the driver makes the calls, and the outcome is that of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillopt.envs.base import Chat, Episode, Item, Score, ScorerError
+from skillopt.executor.base import WorkerLostError
+from skillopt.executor.cluster import _Conversation
+from skillopt.executor.worker import EnvWorker
+from skillopt.models.base import ChatReply, Message, RefusedError, TransientError
+from skillopt.run.directory import RunDirectory
+from skillopt.skill import Skill
+from support import Spy, differing, essence, only_run, train_sim
+
+TASK = Item(id="a", question="What?", answers=("x",))
+
+
+class Handle:
+    """What Ray makes of an actor, without Ray: `worker.begin.remote(…)` gives something to await."""
+
+    def __init__(self, worker: EnvWorker) -> None:
+        self._worker = worker
+
+    def __getattr__(self, name: str) -> Any:
+        class Remote:
+            @staticmethod
+            def remote(*arguments: Any) -> Any:
+                return getattr(self._worker, name)(*arguments)
+
+        return Remote
+
+
+class ScriptedEnv:
+    """An env whose `run` is a function of the test."""
+
+    name = "scripted"
+
+    def __init__(self, run: Callable[[Chat], Awaitable[str]], score: Callable[[str], Score]) -> None:
+        self._run, self._score = run, score
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        return Episode(messages=[], output=await self._run(chat))
+
+    def score(self, item: Item, output: str) -> Score:
+        return self._score(output)
+
+
+class Desk:
+    """A Chat on the driver's side: numbered replies, or an error; whole rollouts are tried twice."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked: list[Any] = []
+        self._error = error
+
+    async def __call__(self, messages: list[Message], *, tools: Any = ()) -> ChatReply:
+        self.asked.append((messages[-1]["content"], list(tools)))
+        if self._error:
+            raise self._error
+        return ChatReply(text=f"reply {len(self.asked)}")
+
+    async def whole(self, identity: Any, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        self.asked.append(identity)
+        try:
+            return await work()
+        except TransientError:
+            return await work()
+
+
+def converse(
+    run: Callable[[Chat], Awaitable[str]], desk: Desk, score: Callable[[str], Score] = lambda out: Score(hard=1, soft=1)
+) -> tuple[Episode, Score | None]:
+    async def whole() -> tuple[Episode, Score | None]:
+        worker = EnvWorker(lambda: ScriptedEnv(run, score))  # type: ignore[arg-type,return-value]
+        conversation = _Conversation(Handle(worker), "1", desk, ConnectionError)  # type: ignore[arg-type]
+        found = await conversation.held(TASK, Skill(""))
+        assert worker._talks == {}, "a finished task is forgotten"
+        return found
+
+    return asyncio.run(whole())
+
+
+def say(text: str) -> list[Message]:
+    return [{"role": "user", "content": text}]
+
+
+def test_every_turn_of_an_env_is_answered_by_the_driver_in_order() -> None:
+    async def run(chat: Chat) -> str:
+        first = await chat(say("one"), tools=[{"type": "function"}])
+        return f"{first.text}, {(await chat(say('two'))).text}"
+
+    desk = Desk()
+    episode, score = converse(run, desk, lambda out: Score(hard=0, soft=0.5, feedback=out))
+    assert desk.asked == [("one", [{"type": "function"}]), ("two", [])]
+    assert episode.output == "reply 1, reply 2"
+    assert score == Score(hard=0, soft=0.5, feedback="reply 1, reply 2")
+
+
+def test_a_call_that_fails_raises_inside_the_env_and_then_in_the_driver() -> None:
+    seen: list[str] = []
+
+    async def run(chat: Chat) -> str:
+        try:
+            await chat(say("one"))
+        except RefusedError:
+            seen.append("in the env")
+            raise
+        return ""
+
+    with pytest.raises(RefusedError, match="filter"):
+        converse(run, Desk(RefusedError("the filter")))
+    assert seen == ["in the env"]
+
+
+def test_a_scorer_that_fails_in_a_worker_fails_here_by_the_same_name() -> None:
+    async def run(chat: Chat) -> str:
+        return "x"
+
+    def score(output: str) -> Score:
+        raise ScorerError("cannot tell")
+
+    with pytest.raises(ScorerError, match="cannot tell"):
+        converse(run, Desk(), score)
+
+
+def test_a_whole_rollouts_work_is_done_in_the_worker_and_tried_again_as_the_driver_says() -> None:
+    tries: list[str] = []
+
+    async def run(chat: Chat) -> str:
+        async def work() -> dict[str, Any]:
+            tries.append((await chat(say("inside"))).text)
+            if len(tries) == 1:
+                raise TransientError("stumbled")
+            return {"output": "done"}
+
+        return str((await chat.whole(["agent", 1], work))["output"])
+
+    desk = Desk()
+    episode, _ = converse(run, desk)
+    assert episode.output == "done"
+    assert tries == ["reply 2", "reply 3"]
+    assert desk.asked[0] == ["agent", 1]
+
+
+def test_a_worker_that_was_started_anew_is_lost_to_its_old_tasks() -> None:
+    async def run(chat: Chat) -> str:
+        return (await chat(say("one"))).text
+
+    async def whole() -> None:
+        worker = EnvWorker(lambda: ScriptedEnv(run, lambda out: Score(hard=1, soft=1)))  # type: ignore[arg-type,return-value]
+
+        class Forgetful(Desk):
+            async def __call__(self, messages: list[Message], *, tools: Any = ()) -> ChatReply:
+                worker._talks.clear()
+                return ChatReply(text="late")
+
+        await _Conversation(Handle(worker), "1", Forgetful(), ConnectionError).held(TASK, Skill(""))  # type: ignore[arg-type]
+
+    with pytest.raises(WorkerLostError):
+        asyncio.run(whole())
+
+
+# On a real cluster
+
+ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra: pip install 'skillopt[ray]'")
+SHORT = ("train.num_epochs=2", "env.options={rules: 12, train: 16, val: 8, test: 8}", "train.batch_size=8")
+
+
+@ray
+@pytest.mark.ray
+@pytest.mark.timeout(900)
+def test_a_run_on_a_cluster_that_loses_a_worker_equals_a_local_one_and_pays_nothing_twice(tmp_path: Path) -> None:
+    env = f"env.name={Path(__file__).parent / 'odd_env.py'}:TwoCallEnv"
+    options = "env.options={{rules: 12, train: 16, val: 8, test: 8, dies_once: {}}}"
+    here = train_sim(tmp_path / "here", *SHORT, env, options.format('""'))
+    target = Spy()
+    there = train_sim(
+        tmp_path / "there",
+        *SHORT,
+        env,
+        options.format(tmp_path / "died"),
+        "hardware.executor=ray",
+        models={"target": target},
+    )
+    assert (tmp_path / "died").exists(), "no worker died"
+    assert differing(essence(RunDirectory(here.path)), essence(RunDirectory(there.path))) == []
+    asked = [str(request.messages) for request in target.requests]
+    assert len(asked) == len(set(asked)), "a reply that had been received was asked for again"
+
+
+def test_any_number_of_workers_and_speculation_give_the_same_run(tmp_path: Path) -> None:
+    runs = {
+        "one": ("hardware.workers=1", "gradient.analyst_workers=1"),
+        "many": ("hardware.workers=64",),
+        "guessing": ("hardware.workers=64", "train.speculate=true"),
+    }
+    for name, overrides in runs.items():
+        train_sim(tmp_path / name, *SHORT, *overrides)
+    one, many, guessing = (essence(only_run(tmp_path / name)) for name in runs)
+    assert differing(one, many) == []
+    assert differing(one, guessing) == []

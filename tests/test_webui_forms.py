@@ -1,0 +1,98 @@
+"""The form made from the config's schema, and the YAML beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillopt.config import Config
+from skillopt_webui import forms
+from skillopt_webui.allowed import problems
+from skillopt_webui.settings import make_settings
+from support import REPO
+
+
+def test_every_key_has_a_field_with_its_documentation_default_and_kind() -> None:
+    fields = {field["key"]: field for section in forms.schema() for field in section["fields"]}
+    for dotted, default in Config().flat().items():
+        if dotted in {"budget.target", "budget.optimizer"}:
+            assert f"{dotted}.max_usd" in fields
+            continue
+        field = fields[dotted]
+        assert field["doc"], dotted
+        assert field["default"] == default
+    assert fields["train.num_epochs"] | {"kind": "integer", "min": 1} == fields["train.num_epochs"]
+    assert fields["optimizer.slow_update_gate"]["choices"] == ["keep", "strict"]
+    assert fields["env.command"]["kind"] == "yaml", "text or a list"
+    assert (
+        fields["evaluation.regression_margin"] | {"nullable": True, "min": 0, "max": 1}
+        == fields["evaluation.regression_margin"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "says"),
+    [
+        ({"train.num_epochs": "many"}, "train.num_epochs", "valid integer"),
+        ({"train.num_epochs": "0"}, "train.num_epochs", "greater than or equal to 1"),
+        ({"optimizer.learning_rate": ""}, "optimizer.learning_rate", "number"),
+        ({"evaluation.use_gate": "false"}, "evaluation.use_gate", "without a gate"),
+        ({"optimizer.use_slow_update": "false"}, "optimizer.use_slow_update", "slow update"),
+        ({"optimizer.min_learning_rate": "9"}, "optimizer.min_learning_rate", "above learning_rate"),
+        ({"budget.target.max_usd": "-1"}, "budget.target.max_usd", "greater than 0"),
+        ({"gradient.analysts": "[]"}, "gradient.analysts", "at least 1"),
+        ({"models.target_key_name": "sk-abcdefghijklmnop1234"}, "models.target_key_name", "environment variable"),
+    ],
+)
+def test_a_bad_value_is_told_at_its_field(change: dict[str, str | None], field: str, says: str) -> None:
+    checked = forms.check("", change)
+    assert list(checked["errors"]) == [field]
+    assert says in checked["errors"][field]
+    assert not checked["valid"]
+
+
+def test_form_and_yaml_stay_in_step() -> None:
+    one = forms.check("", {"train.batch_size": "12", "env.options": "{rules: 4}", "budget.max_usd": "2.5"})
+    assert Config.parse(
+        {"train": {"batch_size": 12}, "env": {"options": {"rules": 4}}, "budget": {"max_usd": 2.5}}
+    ) == forms.parse(one["yaml"])
+    two = forms.check(one["yaml"].replace("12", "16"))
+    assert two["values"]["train.batch_size"] == 16
+    assert two["set"] == ["budget.max_usd", "env.options", "train.batch_size"]
+    three = forms.check(two["yaml"], {"budget.max_usd": None, "train.batch_size": None, "env.options": None})
+    assert three["yaml"] == ""
+    assert three["valid"]
+
+
+def test_the_first_template_runs_without_a_key_or_data(tmp_path: Path) -> None:
+    from skillopt_webui.worker import plan
+
+    simulated, questions = (forms.check(text) for text in forms.TEMPLATES.values())
+    assert simulated["valid"]
+    assert questions["valid"]
+    assert plan(forms.parse(simulated["yaml"]))["steps"] == 16
+
+
+def test_a_text_that_looks_like_a_number_stays_text_in_a_text_field() -> None:
+    checked = forms.check("", {"notes.schedule": "12: why", "env.benchmark": "2024"})
+    assert checked["valid"], checked["errors"]
+    assert forms.parse(checked["yaml"]).env.benchmark == "2024"
+
+
+@pytest.mark.parametrize(
+    "text", ["train: [", "- a", "_base_: x.yaml", "train: {num_epochs: 1}\n\ttrain:", "a: &a [*a]"]
+)
+def test_yaml_that_cannot_be_read_is_told_and_stays_as_it_is(text: str) -> None:
+    checked = forms.check(text)
+    assert checked["problem"]
+    assert checked["yaml"] == text
+    assert not checked["valid"]
+
+
+@pytest.mark.parametrize("path", sorted((REPO / "configs").rglob("*.yaml")), ids=lambda path: path.parent.name)
+def test_a_config_file_and_its_text_on_the_page_are_the_same_config_and_may_be_started(path: Path) -> None:
+    ours, loaded = forms.parse(forms.load(path, REPO)), Config.load(path)
+    assert ours.identity() == loaded.identity()
+    assert (REPO / ours.train.init_skill).resolve() == Path(loaded.train.init_skill or REPO).resolve()
+    assert problems(ours, make_settings(workspace=REPO)) == {}
