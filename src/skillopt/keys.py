@@ -1,71 +1,196 @@
-"""Keys are named in a config, never given: a value that looks like a key is refused, and never repeated."""
+"""Secrets: named in a config, never given; withheld from child processes; taken out of whatever others say.
+
+A secret is the value of an environment variable whose name says so (`…_KEY`, `…_TOKEN`, `…_PASSWORD` …) or that a
+config names as its key's, the password in a variable's URL, and a token that was fetched for us. What comes in from
+outside (a reply, an error, the result of a rollout) is searched for them before anything is made of it, so that none
+can get into a journal, a file, a log or onto the screen. Values below twelve characters are not looked for: they are
+words as well.
+"""
 
 from __future__ import annotations
 
+import html
+import json
+import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+import sys
+import threading
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
 from skillopt.errors import UserError
 
-_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)\Z")
+T = TypeVar("T")
+Secrets = Mapping[str, str]
+"""What a secret looks like, and whose it is. The longest first."""
+
+_SHORTEST = 12
+_SECRET_NAME = re.compile(
+    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|COOKIE|HEADERS|CONNECTION_STRING)\Z"
+)
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*\Z")
+_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _KEY = re.compile(
     r"""\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}      # OpenAI, Anthropic, OpenRouter and others
       | \b(?:gsk|hf|xai|r8|fw|pplx|nvapi|tgp|csk)[-_][A-Za-z0-9_-]{20,}
+      | \b(?:gh[pousr]|github_pat|glpat|xox[abprs])[-_][A-Za-z0-9_-]{16,}
       | \bAIza[0-9A-Za-z_-]{30,}              # Google
       | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b         # AWS
       | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}   # a signed token, such as Entra ID's
+      | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----
       | (?i:\bbearer\s+)[A-Za-z0-9._~+/-]{16,}
-      | (?i:[?&](?:api[-_]?key|key|token|sig)=)[^&\s]{8,}
+      | (?i:[?&][\w.-]*(?:key|token|secret|sig|signature|password|passwd|auth|code)=)[^&\s]{8,}
+      | (?i:--?[a-z-]*(?:api-?key|token|password|passwd|secret)[=\s]+)(?![$<{])\S{8,}
+      | \b[A-Z][A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD)=(?![$<{])\S{8,}
       | \A[0-9a-f]{32}\Z                     # Azure, the older form
       | \A(?=.*[0-9])(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9]{80,100}\Z   # Azure, the newer form
     """,
     re.VERBOSE,
 )
+_HOLDS_KEY = re.compile(
+    r"(?:api|access|auth|bearer|private|secret|session)[-_]?(?:key|token)|passw(?:or)?d|passphrase|secret|credentials?",
+    re.IGNORECASE,
+)
+"""The name of an option whose value can only be a secret."""
+
+_named: set[str] = set()
+"""Variables that a config names as its key's, whatever they are called."""
+_fetched: dict[str, str] = {}
+"""Tokens that stand in no variable."""
+
+
+# What a user writes
 
 
 def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
-    """Raise where a config holds a key's value."""
-    known = _known()
+    """Raise where a config holds a key's value; variables that it names as its keys' are secret from now on."""
+    known = secrets()
     for dotted, value in _texts(tree, ""):
-        if dotted.endswith("_key_name") and value and not _ENV_NAME.match(value):
-            raise UserError(
-                f"{where}: {dotted}: must be the name of an environment variable, such as OPENAI_API_KEY; put the key "
-                "itself into the environment or .env"
-            )
-        if _KEY.search(value) or any(secret in value for secret in known):
+        if dotted.endswith("_key_name") and value:
+            if not _ENV_NAME.match(value):
+                raise UserError(
+                    f"{where}: {dotted}: must be the name of an environment variable, such as OPENAI_API_KEY; put the "
+                    "key itself into the environment or .env"
+                )
+            _named.add(value)
+            continue
+        named_as_key = _HOLDS_KEY.fullmatch(dotted.rpartition(".")[2]) and value and not _ENV_NAME.match(value)
+        if named_as_key or _KEY.search(value) or any(secret in value for secret in known):
             raise UserError(
                 f"{where}: {dotted}: looks like a key; keys belong in the environment or .env (see .env.example), "
                 "and models.target_key_name or models.optimizer_key_name names the variable"
             )
 
 
-def is_secret_name(name: str) -> bool:
-    """Does a variable's name say that its value is secret?"""
-    return bool(_SECRET_NAME.search(name.upper()))
-
-
-def redact(text: str) -> str:
-    """The text without any key that the environment holds; endpoints like to repeat keys in their complaints."""
-    for secret in _known():
-        text = text.replace(secret, "***")
-    return text
-
-
-def _known() -> list[str]:
-    """Values of variables whose names say that they are secret; the longest first."""
-    values = [value.strip() for name, value in os.environ.items() if is_secret_name(name)]
-    return sorted((value for value in values if len(value) >= 12), key=len, reverse=True)
+def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
+    """Raise where a text that a run would store and show holds a secret of the environment."""
+    for secret, name in (secrets() if known is None else known).items():
+        if secret in text:
+            raise UserError(
+                f"{where}: holds the value of {name}; it would be stored and sent with every call: remove it"
+            )
 
 
 def _texts(value: Any, dotted: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, below in value.items():
+            yield dotted or "config", str(key)
             yield from _texts(below, f"{dotted}.{key}" if dotted else str(key))
     elif isinstance(value, list | tuple):
         for below in value:
             yield from _texts(below, dotted)
+        yield dotted, " ".join(word for word in value if isinstance(word, str))  # a command's flag and its value
     elif isinstance(value, str):
         yield dotted, value
+
+
+# What others say
+
+
+def redact(text: str, known: Secrets | None = None) -> str:
+    """The text without any secret. Redact first, then cut: half a key would not be found."""
+    for found in (secrets() if known is None else known, _fetched):
+        for secret in found:
+            if secret in text:
+                text = text.replace(secret, "***")
+    return text
+
+
+def scrub(value: T, known: Secrets | None = None) -> T:
+    """The same for every text in a JSON value; what holds no secret comes back as it is."""
+    known = secrets() if known is None else known
+    if isinstance(value, str):
+        return redact(value, known)  # type: ignore[return-value]
+    if isinstance(value, Mapping):
+        return {redact(str(key), known): scrub(inner, known) for key, inner in value.items()}  # type: ignore[return-value]
+    if isinstance(value, list | tuple):
+        return type(value)(scrub(inner, known) for inner in value)
+    return value
+
+
+def secrets() -> Secrets:
+    """The environment's secrets now, in the forms in which they may be repeated: plain, in JSON, URLs and HTML."""
+    found = {
+        form: name
+        for name, value in os.environ.items()
+        for secret in _values(name, value)
+        if len(secret) >= _SHORTEST
+        for form in (secret, json.dumps(secret)[1:-1], quote(secret, safe=""), html.escape(secret))
+    }
+    return {form: found[form] for form in sorted(found, key=len, reverse=True)}
+
+
+def remember(token: str) -> None:
+    """A token that was fetched and stands in no variable is secret, too."""
+    if len(token) >= _SHORTEST:
+        _fetched[token] = "a fetched token"
+
+
+def _values(name: str, value: str) -> Iterator[str]:
+    yield from _IN_URL.findall(value)
+    if not is_secret_name(name):
+        return
+    yield value.strip()
+    if name.upper().endswith("HEADERS"):  # OTEL_EXPORTER_OTLP_HEADERS: Authorization=Bearer%20…,other=…
+        for pair in value.split(","):
+            yield unquote(pair.partition("=")[2]).split(" ")[-1].strip()
+
+
+# What others get
+
+
+def is_secret_name(name: str) -> bool:
+    """Does a variable's name say that its value is secret, or a config that it is a key?"""
+    return name in _named or bool(_SECRET_NAME.search(name.upper()))
+
+
+def no_secrets(named: Iterable[str] = ()) -> dict[str, str]:
+    """The environment for a child process: everything but secrets, unless the user named them."""
+    wanted = set(named)
+    return {name: value for name, value in os.environ.items() if name in wanted or not is_secret_name(name)}
+
+
+# The terminal
+
+
+def guard_terminal() -> None:
+    """Tracebacks and log lines of this process are redacted as well; both print what an error of any library says."""
+
+    def show(kind: type[BaseException], error: BaseException | None, trace: Any) -> None:
+        if issubclass(kind, KeyboardInterrupt | SystemExit):
+            sys.__excepthook__(kind, error or kind(), trace)
+            return
+        sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
+
+    sys.excepthook = show
+    threading.excepthook = lambda args: show(args.exc_type, args.exc_value, args.exc_traceback)
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_RedactedFormatter())
+
+
+class _RedactedFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))

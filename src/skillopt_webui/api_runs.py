@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from skillopt.keys import redact
 from skillopt.loop.review import checked_decision, filed, write_decisions
 from skillopt.report.review import status as conflict_status
 from skillopt.run.directory import RunDirectory
@@ -154,7 +155,8 @@ async def export(request: web.Request) -> web.Response:
     headers = {
         "Content-Disposition": f'attachment; filename="{"".join(c for c in name if c.isascii() and c != chr(34))}"'
     }
-    return web.Response(body=path.read_bytes(), content_type="application/octet-stream", headers=headers)
+    text = redact(path.read_text(encoding="utf-8", errors="replace"))
+    return web.Response(body=text.encode(), content_type="application/octet-stream", headers=headers)
 
 
 @routes.post(RUN + "/pause")

@@ -34,7 +34,8 @@ def greeting(settings: Settings) -> list[str]:
     lines = [f"SkillOpt: http://{host}:{settings.port}/  (Ctrl-C ends the page; runs go on)"]
     lines.append(f"Runs: {', '.join(map(str, settings.outputs))}; configs: {', '.join(map(str, settings.configs))}")
     if settings.token:
-        lines.append(f"Token: {settings.token}")
+        own = settings.token == token_from_environment()
+        lines.append(f"Token: as {TOKEN_NAME} has it" if own else f"Token: {settings.token}")
     if not is_loopback(settings.host):
         lines.append(
             "Others can reach this address. The connection is not encrypted: use a tunnel, or a proxy with TLS."

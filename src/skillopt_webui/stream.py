@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from skillopt.keys import redact
 from skillopt.run.directory import RunDirectory
 from skillopt_webui import view
 from skillopt_webui.alive import holder
@@ -79,4 +80,4 @@ def _offset(request: web.Request) -> int:
 
 def _message(name: str, value: Any, place: int | None = None) -> bytes:
     head = f"id: {place}\n" if place is not None else ""
-    return f"{head}event: {name}\ndata: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
+    return f"{head}event: {name}\ndata: {redact(json.dumps(value, ensure_ascii=False))}\n\n".encode()

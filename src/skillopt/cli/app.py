@@ -13,6 +13,7 @@ import typer
 from skillopt.config import Config
 from skillopt.dotenv import load_dotenv
 from skillopt.errors import SkillOptError, Stopped, disk_trouble, is_disk_trouble
+from skillopt.keys import guard_terminal, redact
 from skillopt.report.text import printable
 from skillopt.version import __version__
 
@@ -66,6 +67,7 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Exit codes: 0 done; 2 bad input or an endpoint that refuses; 3 stopped, can go on; 130 Ctrl-C."""
+    guard_terminal()
     sys.exit(_guarded(lambda: app(arguments, standalone_mode=True)))
 
 
@@ -91,4 +93,4 @@ def _guarded(command: Callable[[], Any]) -> int:
 
 
 def _complain(text: str) -> None:
-    print(printable(text), file=sys.stderr)
+    print(printable(redact(text)), file=sys.stderr)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt.errors import SkillOptError, UserError
+from skillopt.keys import refuse_secrets, secrets
 from skillopt.models.base import ChatReply, Message, Schema
 from skillopt.models.structured import Answer
 from skillopt.skill import Skill
@@ -174,7 +175,8 @@ def close_env(env: Env) -> None:
 
 
 def check_splits(env: Env) -> None:
-    """Refuse empty splits and items that stand in two of them, by id or by content."""
+    """Refuse empty splits, items that stand in two of them, by id or by content, and items that hold a secret."""
+    known = secrets()
     seen_ids: dict[str, str] = {}
     seen_content: dict[bytes, tuple[str, str]] = {}
     for split in SPLITS:
@@ -187,6 +189,7 @@ def check_splits(env: Env) -> None:
                     f"env '{env.name}': id '{item.id}' stands in {seen_ids[item.id]} and {split}; "
                     "the splits must be disjoint, or the score proves nothing: remove it from one of them"
                 )
+            refuse_secrets(item.model_dump_json(), f"env '{env.name}': item '{item.id}'", known)
             content = hashlib.sha256(item.content().encode("utf-8", "replace")).digest()  # a long text is not kept
             same = seen_content.get(content)
             if same and same[0] != split:

@@ -130,8 +130,7 @@ class CommandAgent:
             raise TransientError(f"env.command: ended with exit code {done.code}: {redact(said)[:500]}")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
         usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens}
-        result: dict[str, Any] = json.loads(redact(json.dumps({"output": heard.output, "messages": messages})))
-        return result | {"usage": usage}
+        return {"output": heard.output, "messages": messages, "usage": usage}
 
 
 def _prepare(root: Path, item: Item, skill: Skill, template: str) -> Place:

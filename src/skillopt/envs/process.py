@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt.keys import is_secret_name
-
 PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
 """What every child gets, beside LC_… ; whatever else it needs is named by the user."""
 LONGEST_OUTPUT = 8 << 20
@@ -25,12 +23,6 @@ def few_variables(named: Iterable[str]) -> dict[str, str]:
     """Only what is harmless, and what the user named."""
     wanted = {*PLAIN, *named}
     return {name: value for name, value in os.environ.items() if name in wanted or name.startswith("LC_")}
-
-
-def no_secrets(named: Iterable[str]) -> dict[str, str]:
-    """Everything but what looks like a secret, unless the user named it."""
-    wanted = set(named)
-    return {name: value for name, value in os.environ.items() if name in wanted or not is_secret_name(name)}
 
 
 def end_group(process: subprocess.Popen[bytes] | asyncio.subprocess.Process) -> None:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.envs.base import ScorerError
-from skillopt.envs.process import end_group, no_secrets
+from skillopt.envs.process import end_group
 from skillopt.errors import UserError
+from skillopt.keys import no_secrets
 
 WORKER = Path(__file__).with_name("scorer_worker.py")
 TRIES = 2

@@ -110,7 +110,7 @@ async def roll_out_one(
     try:
         episode, score = await ctx.executor.run(ctx.env, item, skill, new_chat, judge)
     except (RefusedError, ScorerError) as error:
-        return RolloutError(**identity, refused=True, error=str(error))
+        return RolloutError(**identity, refused=True, error=ctx.target.clean(str(error)))
     except TransientError as error:
         return RolloutError(**identity, error=str(error))
     return Trajectory(
@@ -118,9 +118,9 @@ async def roll_out_one(
         type=item.type,
         input=f"{item.context}\n\n{item.question}".strip(),
         answers=item.answers,
-        messages=[_by_reference(message, skill) for message in episode.messages],
-        output=episode.output,
-        score=score,
+        messages=[_by_reference(message, skill) for message in ctx.target.clean(episode.messages)],
+        output=ctx.target.clean(episode.output),
+        score=score.model_copy(update={"feedback": ctx.target.clean(score.feedback)}),
     )
 
 

@@ -16,6 +16,7 @@ from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, close_env, data_hash, is_noisy
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
+from skillopt.keys import refuse_secrets
 from skillopt.loop.context import Context
 from skillopt.loop.parts import Parts, resolve
 from skillopt.models import open_model
@@ -246,9 +247,11 @@ def read_initial(path: str) -> Skill:
     if not file.is_file() and package_file(file) is None:
         raise UserError(f"train.init_skill: '{path}' does not exist; give an existing file, or leave it empty")
     try:
-        return read_skill(file)
+        skill = read_skill(file)
     except UnicodeDecodeError:
         raise UserError(f"train.init_skill: '{path}' is not UTF-8 text") from None
+    refuse_secrets(skill.text, f"train.init_skill: '{path}'")
+    return skill
 
 
 def initial_kind(path: str, skill: Skill) -> str:

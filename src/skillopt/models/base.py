@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from skillopt.errors import SkillOptError
+from skillopt.keys import redact
 
 Message = dict[str, Any]
 """`{"role": "system" | "user" | "assistant" | "tool", "content": …}` as the OpenAI chat protocol has it."""
@@ -120,7 +121,10 @@ class NoModel:
 
 
 class ModelError(SkillOptError):
-    """A call that gave no reply. An error is never a wrong answer: it has no score."""
+    """A call that gave no reply. An error is never a wrong answer: it has no score. It repeats no secret."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redact(message))
 
 
 class TransientError(ModelError):

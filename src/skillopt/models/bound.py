@@ -66,7 +66,7 @@ class BoundChat:
                 caller.from_journal += 1
                 return stored
             async with caller.whole_slots:
-                result = await self._tried(work)
+                result = caller.clean(await self._tried(work))
             with kept(caller.switch):
                 self._store(key, result)
         return result

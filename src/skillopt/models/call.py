@@ -10,12 +10,13 @@ import random
 import sqlite3
 import time
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from skillopt.config import HardwareConfig
 from skillopt.errors import Stopped
+from skillopt.keys import scrub, secrets
 from skillopt.models.base import (
     ChatModel,
     ChatReply,
@@ -82,6 +83,11 @@ class Caller:
 
     def __post_init__(self) -> None:
         self.whole_slots = asyncio.Semaphore(self.hardware.workers)
+        self._secrets = secrets()
+
+    def clean(self, value: T) -> T:
+        """A JSON value from outside without the environment's secrets. Honest ones come back as they are."""
+        return scrub(value, self._secrets)
 
     def whole_lock(self, key: str) -> asyncio.Lock:
         """One lock for one whole rollout, as long as somebody holds it."""
@@ -210,7 +216,7 @@ class Caller:
         slot.went_through(asked.stage)
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
-        return reply
+        return replace(reply, text=self.clean(reply.text), tool_calls=self.clean(reply.tool_calls))
 
     def _estimate(self, request: ChatRequest) -> Usage:
         """About what a call will take: four characters a token, and a reply like the ones before."""

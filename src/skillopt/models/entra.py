@@ -8,6 +8,7 @@ import os
 import time
 from typing import Any
 
+from skillopt.keys import redact, remember
 from skillopt.models.base import FatalError
 
 TOKEN_NAME = "AZURE_OPENAI_AD_TOKEN"  # noqa: S105 - a variable's name
@@ -37,8 +38,11 @@ class EntraToken:
             try:
                 token = await asyncio.to_thread(self._fetch)
             except Exception as error:  # the library raises many kinds, each of them about the login
-                raise FatalError(f"azure: no Entra ID token: {str(error)[:300]}; set {TOKEN_NAME}, or log in") from None
+                raise FatalError(
+                    f"azure: no Entra ID token: {redact(str(error))[:300]}; set {TOKEN_NAME}, or log in"
+                ) from None
             self._token, self._expires = token.token, float(token.expires_on)
+            remember(self._token)
         return self._token
 
     def _fetch(self) -> Any:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.errors import UserError
+from skillopt.keys import no_secrets
 from skillopt.models import weights
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RefusedError, TransientError, Usage
 from skillopt.models.openai_chat import tool_calls
@@ -247,7 +248,7 @@ class _Worker:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=descriptor,
-                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                    env={**no_secrets(), "OMP_NUM_THREADS": "1"},
                 )
         finally:
             os.close(descriptor)

@@ -13,6 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from skillopt.errors import UserError
+from skillopt.keys import redact
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
 from skillopt.models.http import ParameterRefused, classify, rate_limits, refused_parameter
 
@@ -86,7 +87,7 @@ class OpenAIChat:
                 return self._reply(response.status, response.headers, body, payload)
         except aiohttp.ClientConnectorError as error:
             raise TransientError(
-                f"{self.endpoint}: cannot connect ({error.strerror or error})", reached=False
+                f"{self.endpoint}: cannot connect ({error.strerror or self._clean(str(error))})", reached=False
             ) from None
         except (aiohttp.ClientError, ConnectionError) as error:
             raise TransientError(f"{self.endpoint}: {self._clean(str(error)) or type(error).__name__}") from None
@@ -149,7 +150,7 @@ class OpenAIChat:
 
     def _clean(self, text: str) -> str:
         """Endpoints like to repeat the key in their complaint."""
-        return text.replace(self._key, "***") if self._key else text
+        return redact(text.replace(self._key, "***") if self._key else text)  # its own also where it is short
 
     async def close(self) -> None:
         if self._session is not None:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from skillopt.keys import no_secrets
 from skillopt.models import weights
 from skillopt.models.base import FatalError
 from skillopt.models.weights import BLOCK, Entry, Progress
@@ -207,7 +208,7 @@ def _download(package: str, version: str, staging: Path, arrived: Callable[[int]
             stdout=out,
             stderr=subprocess.STDOUT,
             cwd=staging,
-            env={**os.environ, "TMPDIR": str(staging)},
+            env={**no_secrets(), "TMPDIR": str(staging)},
         )
         try:
             while process.poll() is None:

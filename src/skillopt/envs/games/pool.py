@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.envs.base import ScorerError
+from skillopt.keys import no_secrets
 
 STEP_SECONDS = 120.0
 """A game that does not answer for so long has hung; its process is ended."""
@@ -35,7 +36,12 @@ class Worker:
         script = Path(__file__).with_name("worker.py")
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, str(script), engine], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+            [sys.executable, str(script), engine],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=no_secrets(),
         )
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._numbers = itertools.count(1)

@@ -16,6 +16,7 @@ from typing import Any
 from skillopt import plugins
 from skillopt.config import Config, TrackersConfig
 from skillopt.errors import UserError
+from skillopt.keys import redact
 from skillopt.report.trackers.base import About, Tracker, final_figures, step_scalars
 from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.events import Event, Listener
@@ -133,7 +134,7 @@ class _Worker:
             try:
                 job()
             except Exception as error:
-                self.trouble = f"{type(error).__name__}: {error}"
+                self.trouble = redact(f"{type(error).__name__}: {error}")
         with suppress(Exception):
             if self._tracker is not None:
                 self._tracker.close()
