@@ -24,6 +24,7 @@ from support import SIM, differing, essence, train_sim
 
 pytestmark = pytest.mark.timeout(600)
 
+CANARY = "canary-7f3a91-of-the-environment"
 SMALL = ("train.num_epochs=2", "train.batch_size=6", "env.options={rules: 5, train: 12, val: 8, test: 6}")
 
 
@@ -41,6 +42,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     failures: list[Event] = []
     with pytest.MonkeyPatch.context() as patch:  # their imports take long where the machine is busy
         patch.setattr("skillopt.report.trackers.threads.PATIENCE", 300.0)
+        patch.setenv("OPENAI_API_KEY", CANARY)
         result = tracked(out, "tensorboard", "mlflow", "wandb", "otel", listeners=[failed_into(failures)])
     assert not failures
     return RunDirectory(result.path)
@@ -103,6 +105,14 @@ def test_wandb_offline_holds_the_curve(told: RunDirectory) -> None:
         if "score/validation" in found:
             scores.append(json.loads(found["score/validation"]))
     assert scores == pytest.approx(expected(told))
+
+
+def test_no_tracker_writes_a_key_of_the_environment(told: RunDirectory) -> None:
+    files = [path for path in told.root.rglob("*") if path.is_file()]
+    assert {path.relative_to(told.trackers).parts[0] for path in files if path.is_relative_to(told.trackers)} >= {
+        "tensorboard", "mlflow", "wandb", "otel",
+    }  # fmt: skip
+    assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
 
 
 def wandb_records(data: bytes) -> Iterator[bytes]:

@@ -177,16 +177,12 @@ def no_secrets(named: Iterable[str] = ()) -> dict[str, str]:
 
 
 def guard_terminal() -> None:
-    """Tracebacks and log lines of this process are redacted as well; both print what an error of any library says."""
+    """What threads and logs print of this process's troubles is redacted: it may be any library's words."""
 
-    def show(kind: type[BaseException], error: BaseException | None, trace: Any) -> None:
-        if issubclass(kind, KeyboardInterrupt | SystemExit):
-            sys.__excepthook__(kind, error or kind(), trace)
-            return
-        sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
+    def show(args: threading.ExceptHookArgs) -> None:
+        sys.stderr.write(redact("".join(traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback))))
 
-    sys.excepthook = show
-    threading.excepthook = lambda args: show(args.exc_type, args.exc_value, args.exc_traceback)
+    threading.excepthook = show
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_RedactedFormatter())
 

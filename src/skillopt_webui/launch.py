@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skillopt.errors import UserError
+from skillopt.run.directory import make_folder
 from skillopt.run.files import read_json, write_atomic, write_json
 from skillopt_webui.alive import holder
 from skillopt_webui.places import NotThereError, inside, run_id
@@ -109,6 +110,7 @@ class Launches:
     def start(self, kind: Kind, title: str, config: str, arguments: list[str], run: str | None = None) -> Launch:
         """`arguments` follow `skillopt KIND --config <its own copy of the config>`."""
         folder = self._folder / f"{int(time.time() * 1000)}-{secrets.token_hex(4)}"
+        make_folder(self._folder.parent, private=True)  # logs and configs are of no use to other users
         folder.mkdir(parents=True)
         write_atomic(folder / "config.yaml", config)
         command = [sys.executable, "-m", "skillopt_webui.runner", str(folder)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,7 +69,12 @@ def root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Exit codes: 0 done; 2 bad input or an endpoint that refuses; 3 stopped, can go on; 130 Ctrl-C."""
     guard_terminal()
-    sys.exit(_guarded(lambda: app(arguments, standalone_mode=True)))
+    try:
+        code = _guarded(lambda: app(arguments, standalone_mode=True))
+    except Exception:  # a fault of ours, or of a user's own code: all of it is told, but for keys
+        print(redact(traceback.format_exc()), end="", file=sys.stderr)
+        code = 1
+    sys.exit(code)
 
 
 def _guarded(command: Callable[[], Any]) -> int:

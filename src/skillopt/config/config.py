@@ -75,8 +75,8 @@ class Config(Section):
     def identity(self) -> dict[str, Any]:
         """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
         free = ("budget.", "notes.", "hardware.", "trackers.")
-        places = {"env.output_root", "env.split_dir", "env.data", "env.split", "env.split_seed", "train.init_skill"}
-        places |= {"gradient.analyst_workers", "gradient.prompts_dir", "train.speculate"}
+        places = {"env.output_root", "env.private", "env.split_dir", "env.data", "env.split", "env.split_seed"}
+        places |= {"train.init_skill", "gradient.analyst_workers", "gradient.prompts_dir", "train.speculate"}
         for role in ("target", "optimizer"):
             places |= {f"models.{role}_{key}" for key in ("url", "key_name", "rpm", "tpm")}
         found = {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}

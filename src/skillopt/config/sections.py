@@ -196,6 +196,9 @@ class EnvConfig(Section):
     """What only this env knows; it checks them itself."""
     output_root: str = "outputs"
     """Where runs are kept."""
+    private: bool | None = None
+    """Keep runs from other users of the machine: folders 0700, journals 0600. null: where a .env lies in the working
+    folder, in output_root or beside it."""
 
 
 class HardwareConfig(Section):

@@ -26,7 +26,7 @@ def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable as YAML: {error}") from None
+        raise UserError(f"{path}: not readable as YAML: {yaml_trouble(error)}") from None
     if isinstance(tree, dict):
         tree = _short_forms(tree)
     if not isinstance(tree, dict) or not all(isinstance(v, dict) for k, v in tree.items() if k != "_base_"):
@@ -40,6 +40,14 @@ def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         _merge(merged, read_tree(path.parent / base, (*above, path.resolve())))
     _merge(merged, move_keys(_anchor_paths(tree, path.parent)))
     return merged
+
+
+def yaml_trouble(error: Exception) -> str:
+    """What and where, without the line itself: it may hold half a key, which nobody would find."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return type(error).__name__
+    return f"{getattr(error, 'problem', '')} (line {mark.line + 1}, column {mark.column + 1})"
 
 
 def _short_forms(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +94,7 @@ def override(tree: dict[str, Any], text: str) -> None:
     try:
         value = yaml.safe_load(raw)
     except yaml.YAMLError as error:
-        raise UserError(f"'{text}': the value is not readable: {error}") from None
+        raise UserError(f"'{text}': the value is not readable: {yaml_trouble(error)}") from None
     place = tree
     for key in keys[:-1]:
         place = place.setdefault(key, {})

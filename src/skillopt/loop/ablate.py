@@ -23,7 +23,7 @@ from skillopt.loop.session import make_callers, opened_models
 from skillopt.loop.statistics import bootstrap, evidence
 from skillopt.loop.verify import all_measured
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory
+from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import write_json
 from skillopt.run.journal import Journal
@@ -76,7 +76,7 @@ async def ablate(
     folder = RunDirectory(run.ablation)
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(opened_models(config, models, roles=("target",)))
-        stack.enter_context(folder.held())
+        stack.enter_context(folder.held(private=is_private(config.env.private, config.env.output_root)))
         journal = stack.enter_context(Journal(folder.journal))
         events = stack.enter_context(Events(folder.events, tuple(listeners)))
         callers, budget, _ = make_callers(config, journal, opened)

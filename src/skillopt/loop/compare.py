@@ -33,7 +33,7 @@ from skillopt.loop.session import (
 from skillopt.loop.statistics import bootstrap, evidence, interval
 from skillopt.loop.verify import all_measured
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.directory import RunDirectory, is_private, safe_name
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import read_text, write_json, write_jsonl
 from skillopt.run.journal import Journal
@@ -88,7 +88,7 @@ async def compare(
         opened = await stack.enter_async_context(opened_models(config, models, roles=roles))
         await stack.enter_async_context(closing_env(env, opened_here))
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
-        stack.enter_context(folder.held())
+        stack.enter_context(folder.held(private=is_private(config.env.private, config.env.output_root)))
         journal = stack.enter_context(Journal(folder.journal))
         events = stack.enter_context(Events(folder.events, tuple(listeners)))
         callers, budget, _ = make_callers(config, journal, opened)

@@ -76,6 +76,7 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
         *_prices(config),
         *_rates(config),
         _output(config),
+        *_dotenv(),
         _budget(config, plan),
         *_warnings(env),
     ]
@@ -182,6 +183,13 @@ def _output(config: Config) -> Check:
     if free < 1:
         return Check(name="output folder", status="warn", says=says, fix="make room, or set env.output_root elsewhere")
     return passed("output folder", says)
+
+
+def _dotenv() -> Iterator[Check]:
+    """Keys that other users of the machine can read are not only ours."""
+    file = Path(".env")
+    if file.is_file() and file.stat().st_mode & 0o077:
+        yield Check(name="keys", status="warn", says=".env can be read by other users", fix="chmod 600 .env")
 
 
 def _budget(config: Config, plan: Plan) -> Check:

@@ -23,7 +23,7 @@ from skillopt.loop.rollout import mean_score
 from skillopt.loop.session import closing_env, make_callers, measuring_roles, opened_models
 from skillopt.loop.statistics import interval
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.directory import RunDirectory, is_private, safe_name
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import append_jsonl, read_jsonl, write_json, write_jsonl
 from skillopt.run.journal import Journal
@@ -56,7 +56,11 @@ async def evaluate(
         closing_env(env, opened_here),
         open_executor(config, env, own=opened_here) as executor,
     ):
-        with folder.held(), Journal(folder.journal) as journal, Events(folder.events, tuple(listeners)) as events:
+        with (
+            folder.held(private=is_private(config.env.private, config.env.output_root)),
+            Journal(folder.journal) as journal,
+            Events(folder.events, tuple(listeners)) as events,
+        ):
             callers, budget, _ = make_callers(config, journal, opened)
             target, judge = callers["target"], callers[roles[-1]]
             ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)

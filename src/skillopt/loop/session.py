@@ -24,7 +24,7 @@ from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
 from skillopt.models.prices import price_of
 from skillopt.run.damage import config_text
-from skillopt.run.directory import RunDirectory
+from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import write_atomic, write_json
 from skillopt.run.journal import Journal
@@ -153,7 +153,7 @@ async def open_session(
         open_executor(config, env, own=opened_here) as executor,
         AsyncExitStack() as stack,
     ):
-        stack.enter_context(run.held())
+        stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
         mended = mend(run)
         journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
         with Events(run.events, tuple(listeners)) as events:

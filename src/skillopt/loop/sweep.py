@@ -22,7 +22,7 @@ from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.loop.replicate import left_of
 from skillopt.loop.result import Result
-from skillopt.run.directory import safe_name
+from skillopt.run.directory import is_private, make_folder, safe_name
 from skillopt.run.files import write_json
 
 Axes = dict[str, list[str]]
@@ -115,7 +115,7 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial, *, draws: i
     trials = make_trials(axes, draws, base.train.seed)
     configs = [load([*fixed, *trial]) for trial in trials]  # a wrong value is refused before the first call is paid
     folder = _folder(base, axes, draws)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, private=is_private(base.env.private, base.env.output_root))
     started = time.monotonic()
     summaries: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []

@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -90,13 +90,14 @@ class RunDirectory:
                     shutil.rmtree(path)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold this run's lock; a second trainer is refused, and told who holds it.
+    def held(self, *, private: bool = False) -> Iterator[None]:
+        """Hold this run's lock; a second trainer is refused, and told who holds it. A `private` folder is kept from
+        other users of the machine.
 
         The kernel ends the lock with the process, however that ends: what a dead one (or one before a restart of the
         machine) has left in the file is not looked at, so that no process number can be mistaken for another's.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folder(self.root, private=private)
         handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -138,6 +139,21 @@ class RunDirectory:
             except OSError:
                 return True
         return False
+
+
+def make_folder(path: Path, *, private: bool) -> None:
+    """Create a folder; a `private` one is closed to other users, also where it was there before."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
+    if private and path.stat().st_mode & 0o077:
+        with suppress(PermissionError):  # another user's folder is theirs to close
+            path.chmod(0o700)
+
+
+def is_private(chosen: bool | None, output_root: str) -> bool:
+    """What was chosen; else whether keys lie near: a `.env` in the working folder, the output folder or beside it."""
+    root = Path(output_root).absolute()
+    near = any((folder / ".env").exists() for folder in (Path.cwd(), root, root.parent))
+    return near if chosen is None else chosen
 
 
 def safe_name(name: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,6 +110,7 @@ class Journal:
         self._pending: list[Record] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._shared = Journal(shared) if shared else None
+        _take_after_folder(self.path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.create_function("seal", -1, seal, deterministic=True)
@@ -229,6 +232,15 @@ class Journal:
         self._db.close()
         if self._shared:
             self._shared.__exit__()
+
+
+def _take_after_folder(path: Path) -> None:
+    """In a folder that is closed to others, the journal is closed, too, wherever it may be copied or moved to. SQLite
+    gives its other files the same rights."""
+    with contextlib.suppress(OSError):  # told when SQLite opens it
+        if path.parent.is_dir() and not path.parent.stat().st_mode & 0o077 and str(path) != ":memory:":
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            path.chmod(0o600)
 
 
 def _row(record: Record) -> tuple[object, ...]:

@@ -176,7 +176,7 @@ def _python_folders() -> list[str]:
 async def _run(folder: Path, command: list[str], limits: Limits) -> Outcome:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=_environment()
     )
     assert process.stdout
     assert process.stderr
