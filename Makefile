@@ -1,6 +1,6 @@
 # Two commands do all the set-up: `make quickstart` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-ray lint format chaos docs bench clean
+.PHONY: help install quickstart test test-ray lint format lock audit chaos docs bench soak clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,10 +9,17 @@ STAMP := .venv/.installed
 help:            ## show this list
 	@grep -hE '^[a-z-]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-$(STAMP): pyproject.toml
+# CI (any value of $CI) installs exactly the files of requirements.lock; a newcomer gets what pyproject.toml allows.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+$(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("SkillOpt needs Python 3.11 or newer: make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,local]'
+ifdef CI
+	$(PIP) --require-hashes --requirement requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+else
+	$(PIP) --editable '.[dev,local]'
+endif
 	@touch $(STAMP)
 
 install: $(STAMP)    ## create .venv and install everything that quickstart and the tests need
@@ -25,7 +32,7 @@ test: $(STAMP) lint  ## lint, types, import directions and all tests
 	$(BIN)/pytest -n auto
 
 test-ray: $(STAMP)   ## the tests that start a Ray cluster (installs the extra: large)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[ray]'
+	$(PIP) --editable '.[ray]'
 	$(BIN)/pytest -m ray tests/test_executor.py
 
 lint: $(STAMP)       ## ruff, strict types, import directions
@@ -38,6 +45,14 @@ format: $(STAMP)     ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+lock: $(STAMP)       ## resolve what CI installs anew, for all platforms, with hashes
+	$(PIP) uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --custom-compile-command 'make lock' --upgrade --extra dev --extra local pyproject.toml -o requirements.lock
+
+audit:           ## known vulnerabilities of what CI installs (asks osv.dev; exit code 3 where it cannot be reached)
+	@$(PYTHON) scripts/audit.py requirements.lock
+
 chaos: $(STAMP)      ## kill real trainings 200 times, cut their power and their server; all must end alike
 	$(BIN)/python tests/chaos.py
 
@@ -47,6 +62,9 @@ docs: $(STAMP)       ## write the references from the code and build the site in
 
 bench: $(STAMP)      ## measure speed; results are ratios of one run
 	$(BIN)/python bench/run.py
+
+soak: $(STAMP)       ## 20,000 rollouts with 1 % of each fault: memory, open files and scores (some minutes)
+	$(BIN)/python bench/run.py soak
 
 clean:           ## remove .venv and caches (runs in outputs/ stay)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 SPEED = ("loopback", "throughput", "growth", "rival", "cluster")
-TALK = {"rulebook": [], "similarity": [], "weather": [], "gate": ["--trials", "100"], "local": []}
+TALK = {"rulebook": [], "similarity": [], "weather": [], "soak": [], "gate": ["--trials", "100"], "local": []}
 
 
 def run(name: str) -> bool:

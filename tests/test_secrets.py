@@ -20,6 +20,7 @@ import pytest
 from aiohttp import web
 
 from skillopt import keys
+from skillopt.cli import main
 from skillopt.config import Config, EnvConfig
 from skillopt.envs.base import SPLITS, Item, check_splits
 from skillopt.envs.memory import MemoryEnv
@@ -146,18 +147,30 @@ def test_an_endpoint_that_repeats_the_key_everywhere_gets_it_into_no_file_and_on
     assert any("***" in json.dumps(row) for row in read_jsonl(found.events))
 
 
+def here(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str]:
+    """A command in this process: its exit code, and all that it printed."""
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    told = capsys.readouterr()
+    return int(ended.value.code or 0), told.out + told.err
+
+
 @pytest.mark.parametrize("fatal", ["401", "400", "404", "redirect"])
-def test_a_refusal_that_quotes_the_key_is_told_without_it(tmp_path: Path, fatal: str) -> None:
+def test_a_refusal_that_quotes_the_key_is_told_without_it(
+    tmp_path: Path, fatal: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(REPO)
+    for name, key in KEYS.items():
+        monkeypatch.setenv(name, key)
     hostile = Hostile(fatal)
     with served("/v1/chat/completions", hostile) as url:
-        done = skillopt("train", *overrides(url, tmp_path / "out"), env=KEYS)
-        told = skillopt("doctor", *overrides(url, tmp_path / "out"), env=KEYS)
-    assert done.returncode == 2
-    assert told.returncode == 1
-    assert f": {fatal if fatal.isdecimal() else 307}: " in done.stderr
-    assert MARK[:6] not in done.stdout + done.stderr + told.stdout + told.stderr
+        code, told = here(capsys, "train", *overrides(url, tmp_path / "out"))
+        assert (code, hostile.asked < 12) == (2, True), "a redirect is not followed: the key goes to no other address"
+        assert f": {fatal if fatal.isdecimal() else 307}: " in told
+        failed, more = here(capsys, "doctor", *overrides(url, tmp_path / "out"))
+    assert failed == 1
+    assert MARK[:6] not in told + more
     assert holding(tmp_path) == []
-    assert hostile.asked < 12, "a redirect is not followed: the key goes to no other address"
 
 
 def test_a_providers_library_does_not_take_the_key_to_where_a_redirect_leads(tmp_path: Path) -> None:
@@ -265,20 +278,23 @@ def test_names_of_variables_and_plain_words_are_let_through() -> None:
     )
 
 
-def test_a_key_on_the_command_line_or_in_broken_yaml_is_not_repeated(tmp_path: Path) -> None:
-    sim = ("--config", "configs/sim/default.yaml")
+def test_a_key_on_the_command_line_or_in_broken_yaml_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(REPO)
+    monkeypatch.setenv("VLLM_API_KEY", OPTIMIZER)
     broken = tmp_path / "broken.yaml"
     broken.write_text(f"models: {{target_key: {OPTIMIZER}\n")
-    commands = [
+    sim = ("--config", "configs/sim/default.yaml")
+    for command in (
         ("train", *sim, f"models.target_key={OPTIMIZER}"),
         ("train", *sim, OPTIMIZER),
         ("train", *sim, "--target_model", f"vllm:{OPTIMIZER}"),
         ("plan", "--config", str(broken)),
-    ]
-    for command in commands:
-        done = skillopt(*command, env=KEYS)
-        assert done.returncode == 2
-        assert MARK not in done.stdout + done.stderr, command
+    ):
+        code, told = here(capsys, *command)
+        assert code == 2
+        assert MARK not in told, command
 
 
 def test_a_skill_or_data_with_a_key_of_the_environment_is_refused(

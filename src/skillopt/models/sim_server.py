@@ -10,7 +10,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from skillopt.models.base import ChatRequest, FormRefusedError, Schema, TransientError
-from skillopt.models.simulated import ConnectionCut, SimOptions, SimulatedModel
+from skillopt.models.simulated import ConnectionCut, Garbled, SimOptions, SimulatedModel, Torn
 from skillopt.models.simulated_optimizer import spelled_out_schema
 
 
@@ -37,7 +37,7 @@ class SimServer:
         await site.start()
         return runner, int(runner.addresses[0][1])
 
-    async def _chat(self, http: web.Request) -> web.Response:
+    async def _chat(self, http: web.Request) -> web.StreamResponse:
         sent = http.headers.get("Authorization", "")
         if self._api_key and not hmac.compare_digest(sent.encode(), f"Bearer {self._api_key}".encode()):
             return _problem(401, "Incorrect API key provided.", code="invalid_api_key")
@@ -47,19 +47,8 @@ class SimServer:
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             reply = await self._model.chat(_request(await http.json()))
-        except ConnectionCut:
-            if http.transport is not None:
-                http.transport.abort()
-            return web.Response()
-        except TransientError as error:
-            self.turned_away += error.overloaded
-            status = 429 if error.overloaded else 500
-            headers = {"Retry-After": f"{error.retry_after:g}"} if error.retry_after is not None else {}
-            return _problem(status, str(error), headers=headers)
-        except FormRefusedError as error:
-            return _problem(400, str(error))
-        except (KeyError, TypeError, ValueError) as error:
-            return _problem(400, f"not a chat request: {error!r}")
+        except (TransientError, FormRefusedError, KeyError, TypeError, ValueError) as error:
+            return await self._failed(http, error)
         finally:
             self.in_flight -= 1
         usage = reply.usage
@@ -82,6 +71,22 @@ class SimServer:
                 },
             }
         )
+
+    async def _failed(self, http: web.Request, error: Exception) -> web.StreamResponse:
+        """Each fault as it looks on the wire."""
+        if isinstance(error, ConnectionCut):
+            if http.transport is not None:
+                http.transport.abort()
+            return web.Response()
+        if isinstance(error, Garbled):
+            return web.Response(text="<html>Bad gateway</html>", content_type="application/json")
+        if isinstance(error, Torn):
+            return await _broken_off(http)
+        if isinstance(error, TransientError):
+            self.turned_away += error.overloaded
+            headers = {"Retry-After": f"{error.retry_after:g}"} if error.retry_after is not None else {}
+            return _problem(429 if error.overloaded else 500, str(error), headers=headers)
+        return _problem(400, str(error) if isinstance(error, FormRefusedError) else f"not a chat request: {error!r}")
 
     async def _models(self, http: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": "sim", "object": "model"}]})
@@ -110,6 +115,16 @@ def _request(data: dict[str, object]) -> ChatRequest:
     if isinstance(wanted, dict) and wanted.get("type") == "json_object" and (spelled := spelled_out_schema(request)):
         return replace(request, schema=replace(spelled, form="json"))
     return request
+
+
+async def _broken_off(http: web.Request) -> web.StreamResponse:
+    """Half of an answer, and the connection's end."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "200"})
+    await response.prepare(http)
+    await response.write(b'{"choices": [{"index": 0, "finish_reason": "stop", "mess')
+    if http.transport is not None:
+        http.transport.close()
+    return response
 
 
 def _problem(status: int, message: str, *, code: str = "", headers: dict[str, str] | None = None) -> web.Response:

@@ -66,6 +66,10 @@ class SimOptions:
     """Share answered 500."""
     hang: float = 0.0
     """Share never answered."""
+    garbled: float = 0.0
+    """Share answered with something that is no chat completion."""
+    torn: float = 0.0
+    """Share whose answer breaks off in the middle."""
     cut_off: float = 0.0
     """Share of optimizer replies cut off in the middle."""
     malformed: float = 0.0
@@ -87,6 +91,14 @@ _WHOLE = {"world", "seed", "rate_limit_every", "most_in_flight", "no_schema", "o
 
 class ConnectionCut(TransientError):  # noqa: N818 - what happens to a request
     """The connection ends in the middle of a request."""
+
+
+class Garbled(TransientError):  # noqa: N818
+    """An answer that is no chat completion."""
+
+
+class Torn(TransientError):  # noqa: N818
+    """An answer that breaks off."""
 
 
 def parse_options(query: str) -> SimOptions:
@@ -179,6 +191,10 @@ class SimulatedModel:
             raise ConnectionCut("the connection was reset")
         if draw.happens("server_error", options.server_error):
             raise TransientError("500: the server stumbled")
+        if draw.happens("garbled", options.garbled):
+            raise Garbled("a reply that is no chat completion")
+        if draw.happens("torn", options.torn):
+            raise Torn("the reply broke off")
 
     def _turn_away(self, draw: Draw) -> None:
         """Too many requests are turned away at once, before any work."""

@@ -119,7 +119,9 @@ def _tried(mode: Mode) -> str:
             command = _prepared(folder, "print('here')", {}, (), Limits(), mode)
             pipe = subprocess.PIPE
             # Its end of standard input tells the supervisor that nobody waits for it any more: it stays open.
-            with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:  # noqa: S603
+            with subprocess.Popen(  # noqa: S603
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=_environment()
+            ) as process:
                 assert process.stdout
                 said = process.stdout.read().strip()
             _TRIED[mode] = "" if said == "here" else said.removeprefix("sandbox: ") or f"exit code {process.returncode}"

@@ -1,0 +1,181 @@
+"""A long run in bad weather: 20,000 rollouts in one process against `skillopt sim serve` in another.
+
+    python bench/soak.py [rollouts]
+
+The same training twice: without a fault, and with 1 % of each fault on every call (429, 500, reset, hang, garbled and
+torn answers; of the optimizer's replies also cut-off and malformed JSON). It must end; every score, edit and skill must
+be the same; memory, open files and connections must not grow. Prints the figures and the bounds that they must keep;
+the exit code is 1 where one is not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from weather import served, stats
+
+from skillopt.config import Config
+from skillopt.loop.trainer import Trainer
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json, read_jsonl
+from skillopt.run.journal import Journal
+
+SHARE = 0.01
+FAULTS = ("rate_limit", "server_error", "reset", "hang", "garbled", "torn", "cut_off", "malformed")
+WORKERS = 64
+STEPS = 16
+GROWTH_MB = 8
+"""Memory of the last quarter may lie so far above that of the second."""
+
+
+@dataclass
+class Watch:
+    """This process's memory and open files, four times a second, by a thread of its own."""
+
+    memory: list[float] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    sockets: list[int] = field(default_factory=list)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Watch:
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        page = os.sysconf("SC_PAGE_SIZE") / 2**20
+        while not self._over.wait(0.25):
+            self.memory.append(int(Path("/proc/self/statm").read_text().split()[1]) * page)
+            kinds = open_files()
+            self.files.append(len(kinds))
+            self.sockets.append(sum(kind.startswith("socket:") for kind in kinds))
+
+    def quarter(self, values: list[float], number: int) -> float:
+        size = max(1, len(values) // 4)
+        return median(values[size * (number - 1) : size * number] or values)
+
+
+def open_files() -> list[str]:
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.append(str(entry.readlink()))
+        except OSError:
+            continue
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    run: RunDirectory
+    seconds: float
+    rollouts: int
+    requests: int
+    retries: int
+    watch: Watch
+    left_open: int
+    """Files that are open after the run and were not before."""
+
+
+def train(out: Path, rollouts: int, *weather: str) -> Measured:
+    size = rollouts // (2 * STEPS)
+    options = f"env.options={{rules: 50, train: {size * STEPS // 2}, val: {size}, test: {size // 2}}}"
+    with served("duds=0.3", "retry_after=0.05", *weather) as url:
+        config = Config.load(
+            "configs/sim/default.yaml",
+            [
+                options, f"env.output_root={out}", "train.num_epochs=2", f"train.batch_size={size}",
+                "models.target_model=vllm:sim", "models.optimizer_model=vllm:sim", f"hardware.vllm_url={url}",
+                "models.target_deterministic=true", "models.optimizer_deterministic=true",
+                f"hardware.workers={WORKERS}", "hardware.call_timeout=3", "hardware.max_retries=10",
+                "optimizer.learning_rate=2", f"optimizer.slow_update_samples={size // 4}",
+            ],
+        )  # fmt: skip
+        before, started = len(open_files()), time.monotonic()
+        with Watch() as watch:
+            result = asyncio.run(Trainer(config).fit())
+        seconds = time.monotonic() - started
+        left_open, requests = len(open_files()) - before, stats(url)["requests"]
+    run = RunDirectory(result.path)
+    with Journal(run.journal) as journal:
+        totals = journal.totals()
+    replies = sum(total.calls for total in totals)
+    return Measured(
+        run=run,
+        seconds=seconds,
+        rollouts=sum(total.first_turns for total in totals if total.role == "target"),
+        requests=requests,
+        retries=requests - replies,
+        watch=watch,
+        left_open=left_open,
+    )
+
+
+def outcome(run: RunDirectory) -> dict[str, str]:
+    """A hash of each thing that a fault could have touched: every trajectory and score, the verdicts, edits, skills."""
+    found: dict[str, Any] = {
+        "best skill": run.best_skill.read_text(),
+        "patch log": [{k: v for k, v in row.items() if k != "telemetry"} for row in read_jsonl(run.patch_log.path)],
+        "verdicts": [
+            [r["step"], r["verdict"], r["train_score"], r["val_before"], r["val_after"]] for r in read_json(run.history)
+        ],
+    }
+    for pattern in ("steps/*/*trajectories.jsonl", "slow_update/*/trajectories.jsonl", "evaluations/*.json"):
+        found[pattern] = {str(path.relative_to(run.root)): scores(path) for path in sorted(run.root.glob(pattern))}
+    return {name: hashlib.sha256(json.dumps(value).encode()).hexdigest() for name, value in found.items()}
+
+
+def scores(path: Path) -> Any:
+    """A file's scores by item; an error has none."""
+    if path.suffix == ".jsonl":
+        return [[row["id"], row["item_id"], row.get("score"), row.get("error")] for row in read_jsonl(path)]
+    return {key: value for key, value in read_json(path).items() if key != "telemetry"}
+
+
+def main(arguments: list[str]) -> int:
+    rollouts = int(arguments[0]) if arguments else 20_000
+    with tempfile.TemporaryDirectory() as folder:
+        clean = train(Path(folder) / "clean", rollouts)
+        rough = train(Path(folder) / "rough", rollouts, *(f"{fault}={SHARE}" for fault in FAULTS))
+        a, b = outcome(clean.run), outcome(rough.run)
+    watch = rough.watch
+    early, late = watch.quarter(watch.memory, 2), watch.quarter(watch.memory, 4)
+    differing = sorted(name for name in a if a[name] != b[name])
+    print(f"{rough.rollouts:,} rollouts in {rough.seconds:.0f} s ({clean.seconds:.0f} s without faults)")
+    print(
+        f"{rough.requests:,} requests, {rough.retries:,} of them again after a fault ({SHARE:.0%} of each of {FAULTS})"
+    )
+    print(
+        f"memory: {early:.0f} MB in the second quarter, {late:.0f} MB in the last, {max(watch.memory):.0f} MB at most"
+    )
+    print(f"open files: {max(watch.files)} at most, {max(watch.sockets)} of them sockets; {rough.left_open} left open")
+    print(f"what a fault touched: {', '.join(differing) or 'nothing'}")
+    kept = {
+        "rollouts": rough.rollouts >= rollouts,
+        "faults met": rough.retries > rollouts * SHARE * 4,
+        "memory": late - early <= GROWTH_MB,
+        "open files": max(watch.sockets) <= 2 * WORKERS + 32 and rough.left_open <= 0,
+        "scores": not differing,
+    }
+    failed = [name for name, good in kept.items() if not good]
+    print(f"Failed: {', '.join(failed)}" if failed else "All bounds kept.")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
