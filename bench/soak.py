@@ -2,9 +2,9 @@
 
     python bench/soak.py [rollouts]
 
-The same training twice: without a fault, and with 1 % of each fault on every call (429, 500, reset, hang, garbled and
-torn answers; of the optimizer's replies also cut-off and malformed JSON). It must end; every score, edit and skill must
-be the same; memory, open files and connections must not grow. Prints the figures and the bounds that they must keep;
+The same training twice: without a fault, and with 1 % of each fault on every call (429, 500, reset, hang, malformed and
+cut-off answers). It must end; every score, edit and skill must be the same; memory, open files and connections must not
+grow. Prints the figures and the bounds that they must keep;
 the exit code is 1 where one is not kept.
 """
 
@@ -32,7 +32,8 @@ from skillopt.run.files import read_json, read_jsonl
 from skillopt.run.journal import Journal
 
 SHARE = 0.01
-FAULTS = ("rate_limit", "server_error", "reset", "hang", "garbled", "torn", "cut_off", "malformed")
+FAULTS = ("rate_limit", "server_error", "reset", "hang", "garbled", "torn")
+"""429, 500, a cut connection, no answer, an answer that is no chat completion, one that breaks off."""
 WORKERS = 64
 STEPS = 16
 GROWTH_MB = 8
@@ -157,12 +158,9 @@ def main(arguments: list[str]) -> int:
     early, late = watch.quarter(watch.memory, 2), watch.quarter(watch.memory, 4)
     differing = sorted(name for name in a if a[name] != b[name])
     print(f"{rough.rollouts:,} rollouts in {rough.seconds:.0f} s ({clean.seconds:.0f} s without faults)")
-    print(
-        f"{rough.requests:,} requests, {rough.retries:,} of them again after a fault ({SHARE:.0%} of each of {FAULTS})"
-    )
-    print(
-        f"memory: {early:.0f} MB in the second quarter, {late:.0f} MB in the last, {max(watch.memory):.0f} MB at most"
-    )
+    print(f"{SHARE:.0%} of each: {', '.join(FAULTS)}")
+    print(f"{rough.requests:,} requests, {rough.retries:,} of them again after a fault")
+    print(f"memory: {early:.1f} MB in the second quarter, {late:.1f} in the last, {max(watch.memory):.1f} at most")
     print(f"open files: {max(watch.files)} at most, {max(watch.sockets)} of them sockets; {rough.left_open} left open")
     print(f"what a fault touched: {', '.join(differing) or 'nothing'}")
     kept = {

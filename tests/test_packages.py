@@ -16,6 +16,7 @@ from skills_ref import read_properties, validate
 import skillopt
 from skillopt.cli.packages import for_description
 from skillopt.config import Config
+from skillopt.errors import UserError
 from skillopt.loop.session import read_initial
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.run.directory import RunDirectory
@@ -94,6 +95,28 @@ def test_a_round_trip_changes_only_the_body(tmp_path: Path) -> None:
     assert b"answer " in new["SKILL.md"]
     kept = files(before)
     assert kept == old
+
+
+def test_neither_links_out_of_a_package_nor_a_dotenv_get_into_a_run_or_an_export(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("not the package's")
+    package = write_package(tmp_path / "house-codes")
+    (package / "link.txt").symlink_to(outside)
+    (package / ".env").write_text("SOME_API_KEY=of-the-user")
+    init = f"train.init_skill={package}/SKILL.md"
+    run = RunDirectory(train_sim(tmp_path / "out", *quick(tmp_path / "out"), init).path)
+    assert not {"link.txt", ".env"} & files(run.package).keys()
+    (run.package / "planted.txt").symlink_to(outside)  # a run from elsewhere may hold anything
+    export(run, tmp_path / "to" / "house-codes")
+    assert "planted.txt" not in files(tmp_path / "to" / "house-codes")
+
+
+def test_a_package_that_holds_a_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "of-the-user-0123456789")
+    package = write_package(tmp_path / "house-codes")
+    (package / "script.py").write_text("key = 'of-the-user-0123456789'")
+    with pytest.raises(UserError, match=r"script\.py: holds the value of SOME_API_KEY"):
+        train_sim(tmp_path / "out", *quick(tmp_path / "out"), f"train.init_skill={package}/SKILL.md")
 
 
 def test_the_model_reads_the_body_and_never_the_front_matter(tmp_path: Path) -> None:

@@ -136,6 +136,51 @@ def test_no_answer_holds_a_key_whatever_file_it_got_into(ui: Ui) -> None:
     assert "***" in json.dumps(answers)
 
 
+def test_no_download_and_no_live_event_holds_a_key(ui: Ui) -> None:
+    import urllib.request
+
+    run = only_run(ui)
+    with (ui.run(run).events).open("a") as events:
+        events.write(json.dumps({"kind": "retrying", "error": f"401: {KEY}"}) + "\n")
+    with urllib.request.urlopen(f"{ui.url}api/runs/{run}/stream?offset=0", timeout=30) as stream:
+        told = b""
+        while b"retrying" not in told:
+            told += stream.readline()
+        told += stream.readline()
+    assert b"401: ***" in told
+    assert KEY.encode() not in told
+    with urllib.request.urlopen(f"{ui.url}api/runs/{run}/export/best", timeout=30) as file:
+        assert file.read() == b"Never say ***."
+
+
+def test_a_link_in_a_run_is_not_a_way_out_of_it(ui: Ui) -> None:
+    run = only_run(ui)
+    linked = ui.run(run).snapshot(7)
+    linked.symlink_to(ui.workspace.parent / "outside.md")
+    status, answer = ui.ask(f"/api/runs/{run}/export/v7")
+    linked.unlink()
+    assert status == 404, answer
+
+
+def test_unless_told_otherwise_nobody_else_can_reach_the_page(ui: Ui) -> None:
+    import socket
+
+    local = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    bound = [words[1] for words in local if words[3] == "0A" and words[1].endswith(f":{ui.port:04X}")]
+    assert bound == [f"{int.from_bytes(socket.inet_aton('127.0.0.1'), 'little'):08X}:{ui.port:04X}"]
+
+
+def test_a_token_of_the_environment_is_not_printed(tmp_path: Path) -> None:
+    from skillopt_webui.app import greeting
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SKILLOPT_UI_TOKEN", "a-long-and-secret-token")
+        said = greeting(make_settings(workspace=tmp_path, host="0.0.0.0", token="a-long-and-secret-token"))
+    assert "a-long-and-secret-token" not in " ".join(said)
+    drawn = make_settings(workspace=tmp_path, host="0.0.0.0")
+    assert f"Token: {drawn.token}" in greeting(drawn)
+
+
 def test_every_answer_keeps_the_page_to_itself(ui: Ui) -> None:
     import urllib.request
 

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from skillopt.keys import no_secrets
+
 _LOCKS = Path("/proc/locks")
 
 
@@ -50,5 +52,5 @@ def _written_pid(lock: str) -> int | None:
 def _is_ours(pid: int) -> bool:
     """Where locks cannot be listed: the process that wrote its number lives, and is a trainer."""
     command = ["ps", "-o", "command=", "-p", str(pid)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=no_secrets())  # noqa: S603
     return "skillopt" in found.stdout or Path(sys.executable).name in found.stdout

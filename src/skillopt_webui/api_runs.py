@@ -155,6 +155,8 @@ async def export(request: web.Request) -> web.Response:
     headers = {
         "Content-Disposition": f'attachment; filename="{"".join(c for c in name if c.isascii() and c != chr(34))}"'
     }
+    if not path.resolve().is_relative_to(run.root.resolve()):
+        raise NotThereError(f"'{what}' is a link that leads out of the run")
     text = redact(path.read_text(encoding="utf-8", errors="replace"))
     return web.Response(body=text.encode(), content_type="application/octet-stream", headers=headers)
 

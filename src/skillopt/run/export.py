@@ -11,6 +11,7 @@ from typing import Any
 from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_text, write_atomic
+from skillopt.run.package import copy_package
 from skillopt.skill import Skill
 from skillopt.skill.package import (
     FILE,
@@ -121,7 +122,7 @@ def _write(run: RunDirectory, to: Path, package: Package, moved: list[Reference]
     draft = to.with_name(f".{to.name}.tmp")
     shutil.rmtree(draft, ignore_errors=True)
     if run.package.is_dir():
-        shutil.copytree(run.package, draft)
+        copy_package(run.package, draft)
     write_atomic(draft / FILE, package.text)
     for reference in moved:
         write_atomic(draft / reference.path, reference.text)

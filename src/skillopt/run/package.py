@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from skillopt.errors import UserError
+from skillopt.keys import refuse_secrets, secrets
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_text
 from skillopt.skill import Skill
@@ -60,12 +61,17 @@ def keep_package(init_skill: str, run: RunDirectory) -> None:
         return
     draft = run.package.with_name(".package.tmp")
     shutil.rmtree(draft, ignore_errors=True)
-    for source in _files(file.parent):
-        goal = draft / source.relative_to(file.parent)
+    copy_package(file.parent, draft)
+    draft.replace(run.package)
+
+
+def copy_package(folder: Path, to: Path) -> None:
+    """The package's own files, and nothing that a link reaches outside of it."""
+    for source in _files(folder):
+        goal = to / source.relative_to(folder)
         goal.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, goal)
         shutil.copymode(source, goal)
-    draft.replace(run.package)
 
 
 def package_hash(init_skill: str) -> str:
@@ -73,16 +79,20 @@ def package_hash(init_skill: str) -> str:
     file = package_file(init_skill) if init_skill else None
     if file is None:
         return ""
-    digest = hashlib.sha256()
+    digest, known = hashlib.sha256(), secrets()
     for source in _files(file.parent):
+        refuse_secrets(source.read_text(encoding="utf-8", errors="ignore"), str(source), known)
         digest.update(f"{source.relative_to(file.parent)}\0".encode() + source.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The package's files in a fixed order. What a link points to is the package's own only inside of it."""
+    """The package's files in a fixed order. What a link points to is the package's own only inside of it; a `.env` that
+    lies there is the user's."""
     found = sorted(
-        path for path in folder.rglob("*") if path.is_file() and ".git" not in path.relative_to(folder).parts
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".env" and ".git" not in path.relative_to(folder).parts
     )
     size = sum(path.stat().st_size for path in found)
     if len(found) > _MOST_FILES or size > _MOST_BYTES:
