@@ -42,13 +42,6 @@ def fsync(handle):
     stat = os.fstat(handle)
     log.write(f"{stat.st_ino} {stat.st_size}\\n"); log.flush()
 os.fsync = fsync
-from skillopt.run.journal import Journal
-checkpoint = Journal.sync
-def sync(journal):  # SQLite makes its log durable before it writes to its main file
-    stat = os.stat(f"{journal.path}-wal")
-    log.write(f"{stat.st_ino} {stat.st_size}\\n"); log.flush()
-    return checkpoint(journal)
-Journal.sync = sync
 from skillopt.cli import main
 main(sys.argv[1:])
 """
@@ -157,9 +150,12 @@ class Chaos:
                 path.unlink()
                 continue
             stat = path.stat()
-            safe = min(stat.st_size, durable.get(stat.st_ino, 0))
-            if stat.st_size > safe:
-                os.truncate(path, self.draw.randint(safe, stat.st_size))
+            whole = _wal_size(path) if path.name.endswith("-wal") else stat.st_size
+            safe = min(whole, durable.get(stat.st_ino, 0))
+            if path.name.endswith("-wal"):
+                safe = whole if _checkpointed(path) else 0
+            if whole > safe:
+                os.truncate(path, self.draw.randint(safe, whole))
                 self.done["files cut"] += 1
         self.done["power cuts"] += 1
 
@@ -188,6 +184,20 @@ class Chaos:
         await runner.cleanup()
         assert process.returncode in {0, 2, 3}, errors.decode()
         self.done["server deaths"] += 1
+
+
+def _checkpointed(wal: Path) -> bool:
+    """Has SQLite begun to move the log into the main file? It made the log durable before that."""
+    return wal.with_name("journal.sqlite").stat().st_mtime_ns > wal.stat().st_mtime_ns
+
+
+def _wal_size(wal: Path) -> int:
+    """The bytes of SQLite's log that count: what stands behind them is left from before the last checkpoint."""
+    data = wal.read_bytes()
+    frame, size = 24 + int.from_bytes(data[8:12]), 32
+    while data[size + 8 : size + 16] == data[16:24] and size + frame <= len(data):
+        size += frame
+    return size if len(data) >= 32 else len(data)
 
 
 def _told(out: Path) -> int:

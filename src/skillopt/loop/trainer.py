@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +14,7 @@ from typing import Any
 from skillopt.analysts.base import Memory, Patch
 from skillopt.config import Config
 from skillopt.envs.base import Env, Item
-from skillopt.errors import SkillOptError, Stopped, disk_trouble, is_disk_trouble
+from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.loop.aggregate import Pool, aggregate
 from skillopt.loop.batches import Step, plan_steps
 from skillopt.loop.commit import apply_verdict
@@ -144,7 +143,7 @@ class Trainer:
                 await self.base.underway.settle()
                 self._stop(error)
                 raise
-            except OSError as error:
+            except DiskError as error:
                 if not is_disk_trouble(error):
                     self.base.underway.cancel()
                     raise
@@ -221,7 +220,7 @@ class Trainer:
             state = State.read(self.run.state)
             state.status, state.stop_reason = "stopped", str(error)
             self.state = state
-            with suppress(OSError, sqlite3.Error):  # the disk may be what stopped it; the state before it stands
+            with suppress(*DiskError):  # the disk may be what stopped it; the state before it stands
                 self._write_state(Finals())
         self.base.emit("run_stopped", reason=str(error))
 
