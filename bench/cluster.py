@@ -1,6 +1,6 @@
 """(e) Ray with one and two workers on TextWorld: python bench/cluster.py
 
-One training on large games (20 rooms, 80 objects), of which an action takes 10 to 15 ms of CPU, locally and on clusters
+One training on large games (5 rooms, 70 objects), of which an action takes 10 to 20 ms of CPU, locally and on clusters
 of one and two CPUs on this machine; the same history and skill are required of all three. Starting Ray is not counted.
 Making the games takes some minutes the first time; they are kept in the user's cache.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -23,8 +24,8 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Event
 
 REPO = Path(__file__).parent.parent
-SIZES = {"train": 8, "val": 4, "test": 4}
-RECIPE = {"rooms": 20, "objects": 80, "quest_length": 10}
+SIZES = {"train": 16, "val": 8, "test": 8}
+RECIPE = {"rooms": 5, "objects": 70, "quest_length": 8}
 
 
 async def write_games(folder: Path) -> None:
@@ -56,7 +57,12 @@ async def made(pool: GamePool, recipe: dict[str, int]) -> str:
 
 
 def timed(out: Path, *more: str) -> tuple[float, Any]:
-    own = [f"env.output_root={out}", "env.options={steps: 40, history: 10}", "train.batch_size=8", "hardware.workers=8"]
+    own = [
+        f"env.output_root={out}",
+        "env.options={steps: 40, history: 10}",
+        "train.batch_size=16",
+        "hardware.workers=8",
+    ]
     config = Config.load(REPO / "configs" / "textworld" / "mini.yaml", [*own, *more])
     started: list[float] = []
 
@@ -71,6 +77,7 @@ def timed(out: Path, *more: str) -> tuple[float, Any]:
 
 
 def on_ray(out: Path, cpus: int, games: str) -> tuple[float, Any]:
+    os.environ.setdefault("RAY_worker_niceness", "0")  # as where SkillOpt starts Ray itself
     import ray
 
     ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False)

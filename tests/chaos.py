@@ -222,10 +222,13 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         chaos = Chaos(Path(folder), random.Random(given.seed))
-        chaos.kills(given.kills)
-        chaos.power_cuts(given.power_cuts)
-        chaos.server_deaths(given.server_deaths)
-    print("done:", dict(chaos.done))
+        for work, wanted in (
+            (chaos.kills, given.kills),
+            (chaos.power_cuts, given.power_cuts),
+            (chaos.server_deaths, given.server_deaths),
+        ):
+            work(wanted)
+            print("done so far:", dict(chaos.done), flush=True)
     print("last event before a stop:", dict(chaos.stages.most_common()))
     print(f"every run ended as the calm one; {chaos.repeated} calls in flight at a kill were asked for again")
 
