@@ -161,6 +161,12 @@ class Trainer:
         """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""
         config, state, run = self.config, self.state, self.run
         resumed = self.session.state is not None
+        if resumed:  # before anybody is told: who listens may read the history
+            run.roll_back(
+                step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
+            )
+            self.history.roll_back(state.step, run.step)
+        self._seals = Seals(run, state)
         sizes = {split: len(self.base.env.items(split)) for split in ("train", "val", "test")}
         self.base.emit(
             "run_started",
@@ -178,11 +184,6 @@ class Trainer:
             scheduler=self._parts.scheduler,
         )
         if resumed:
-            run.roll_back(
-                step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
-            )
-            self.history.roll_back(state.step, run.step)
-            self._seals = Seals(run, state)
             self.skill = run.read_skill(state.current)
             return
         self.skill = self.session.initial_skill
@@ -192,7 +193,6 @@ class Trainer:
         run.conflicts.parent.mkdir(exist_ok=True)
         write_atomic(run.conflicts, "")
         self.history.begin()
-        self._seals = Seals(run, state)
         self._baseline = self.base.underway.start(self._evaluate("val", "initial", self.skill, later=True))
 
     async def _val(self) -> dict[str, float]:

@@ -48,8 +48,9 @@ class Worker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    async def ask(self, *, within: float = STEP_SECONDS, **request: Any) -> dict[str, Any]:
-        number = next(self._numbers)
+    async def ask(self, *, within: float = 0, **request: Any) -> dict[str, Any]:
+        """`within`: seconds, STEP_SECONDS where none are given."""
+        number, within = next(self._numbers), within or STEP_SECONDS
         future: Future[dict[str, Any]] = Future()
         with self._lock:
             self._waiting[number] = future
