@@ -5,6 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+TOOLS := .venv/.installed-tools
 
 help:            ## show this list
 	@grep -hE '^[a-z-]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -18,34 +19,40 @@ ifdef CI
 	$(PIP) --require-hashes --requirement requirements.lock
 	$(PIP) --no-deps --no-build-isolation --editable .
 else
-	$(PIP) --editable '.[dev,local]'
+	$(PIP) --editable '.[local]'
 endif
 	@touch $(STAMP)
 
-install: $(STAMP)    ## create .venv and install everything that quickstart and the tests need
+$(TOOLS): $(STAMP)
+ifndef CI
+	$(PIP) --editable '.[dev,local]'
+endif
+	@touch $(TOOLS)
+
+install: $(TOOLS)    ## create .venv and install everything that quickstart and the tests need
 
 quickstart: $(STAMP) ## train a skill on this machine, without a key, and show what it gained
 	@$(BIN)/skillopt train --config configs/quickstart/default.yaml
 
-test: $(STAMP) lint  ## lint, types, import directions and all tests
+test: $(TOOLS) lint  ## lint, types, import directions and all tests
 	@scripts/install_chromium.sh
 	$(BIN)/pytest -n auto
 
-test-ray: $(STAMP)   ## the tests that start a Ray cluster (installs the extra: large)
+test-ray: $(TOOLS)   ## the tests that start a Ray cluster (installs the extra: large)
 	$(PIP) --editable '.[ray]'
 	$(BIN)/pytest -m ray tests/test_executor.py
 
-lint: $(STAMP)       ## ruff, strict types, import directions
+lint: $(TOOLS)       ## ruff, strict types, import directions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-format: $(STAMP)     ## rewrite the code in the house style
+format: $(TOOLS)     ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: $(STAMP)       ## resolve what CI installs anew, for all platforms, with hashes
+lock: $(TOOLS)       ## resolve what CI installs anew, for all platforms, with hashes
 	$(PIP) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --custom-compile-command 'make lock' --upgrade --extra dev --extra local pyproject.toml -o requirements.lock
@@ -53,17 +60,17 @@ lock: $(STAMP)       ## resolve what CI installs anew, for all platforms, with h
 audit:           ## known vulnerabilities of what CI installs (asks osv.dev; exit code 3 where it cannot be reached)
 	@$(PYTHON) scripts/audit.py requirements.lock
 
-chaos: $(STAMP)      ## kill real trainings 200 times, cut their power and their server; all must end alike
+chaos: $(TOOLS)      ## kill real trainings 200 times, cut their power and their server; all must end alike
 	$(BIN)/python tests/chaos.py
 
-docs: $(STAMP)       ## write the references from the code and build the site into site/, offline
+docs: $(TOOLS)       ## write the references from the code and build the site into site/, offline
 	$(BIN)/python scripts/make_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(STAMP)      ## measure speed; results are ratios of one run
+bench: $(TOOLS)      ## measure speed; results are ratios of one run
 	$(BIN)/python bench/run.py
 
-soak: $(STAMP)       ## 20,000 rollouts with 1 % of each fault: memory, open files and scores (some minutes)
+soak: $(TOOLS)       ## 20,000 rollouts with 1 % of each fault: memory, open files and scores (some minutes)
 	$(BIN)/python bench/run.py soak
 
 clean:           ## remove .venv and caches (runs in outputs/ stay)
