@@ -1,6 +1,6 @@
 # Two commands do all the set-up: `make quickstart` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-ray lint format chaos docs bench clean
+.PHONY: help install quickstart test test-ray lint format chaos fuzz docs bench clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -40,6 +40,9 @@ format: $(STAMP)     ## rewrite the code in the house style
 
 chaos: $(STAMP)      ## kill real trainings 200 times, cut their power and their server; all must end alike
 	$(BIN)/python tests/chaos.py
+
+fuzz: $(STAMP)       ## a million cases of input that nobody should send (SECONDS=600 or CASES=50000 for fewer, ONLY=web)
+	$(BIN)/python tests/fuzz/run.py --cases $(or $(CASES),1000000) --seconds $(or $(SECONDS),0) --only "$(ONLY)"
 
 docs: $(STAMP)       ## write the references from the code and build the site into site/, offline
 	$(BIN)/python scripts/make_reference.py

@@ -25,7 +25,13 @@ def is_file(path: Path) -> bool:
 def shipped(path: str | Path) -> Path:
     """The path as it is where it exists; else the package's own file of that name (`configs/sim/default.yaml`)."""
     given = Path(path)
-    if is_there(given) or given.is_absolute() or not given.parts or given.parts[0] not in FOLDERS or ".." in given.parts:
+    if (
+        is_there(given)
+        or given.is_absolute()
+        or not given.parts
+        or given.parts[0] not in FOLDERS
+        or ".." in given.parts
+    ):
         return given
     for root in ROOTS:
         if is_there(root / given):

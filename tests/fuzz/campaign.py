@@ -14,11 +14,10 @@ import functools
 import importlib
 import os
 import random
-import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +29,8 @@ from hypothesis.strategies import SearchStrategy
 FOLDER = Path(__file__).parent
 CASES = int(os.environ.get("SKILLOPT_FUZZ_CASES", "1000"))
 """Cases of each subject in `make test`."""
-ROUND = 2000
-"""Cases of a subject before the next one has its turn."""
+ROUND = 500
+"""Cases of one turn of one promise."""
 Check = Callable[..., None]
 
 settings.register_profile(
@@ -110,42 +109,38 @@ def take_turn(subject: str, name: str, cases: int, start: int) -> Turn:
     return Turn(subject, name, promise.done - before, time.monotonic() - began, finding)
 
 
-def turns(only: str, draw: random.Random, done: Callable[[], int], cases: int) -> Iterator[tuple[str, str, int, int]]:
-    """Every subject gets the same number of cases, every promise of it as well."""
-    known = {subject: list(promises(subject)) for subject in subjects() if only in ("", subject)}
-    while left := cases - done():
-        for subject, names in known.items():
-            size = max(1, min(ROUND, -(-left // len(known))) // len(names))
-            for name in names:
-                yield subject, name, size, draw.randrange(1 << 32)
-        if left < 0:
-            return
+@dataclass
+class Share:
+    """One subject's part of a campaign."""
+
+    names: list[str]
+    seconds: float = 0.0
+    turns: int = 0
+
+    def next(self) -> str:
+        self.turns += 1
+        return self.names[self.turns % len(self.names)]
 
 
 def campaign(cases: int, seconds: float, workers: int, only: str, start: int) -> list[Turn]:
-    """Rounds until there are so many cases, or the time is up; a finding ends its own round alone."""
+    """Turns until there are so many cases, or the time is up. Every subject gets the same time; quick ones do more."""
     ended = time.monotonic() + (seconds or float("inf"))
+    draw = random.Random(start)
+    shares = {subject: Share(list(promises(subject))) for subject in subjects() if only in ("", subject)}
     results: list[Turn] = []
     waiting: set[Future[Turn]] = set()
-    asked = 0
     with ProcessPoolExecutor(workers) as pool:
-        for subject, name, size, number in turns(only, random.Random(start), lambda: asked, cases):
-            if time.monotonic() > ended or asked >= cases:
-                break
-            waiting.add(pool.submit(take_turn, subject, name, size, number))
-            asked += size
-            while len(waiting) >= workers + 1:
-                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                results += [_told(future.result()) for future in finished]
-        results += [_told(future.result()) for future in wait(waiting).done]
+        while waiting or not results:
+            while len(waiting) <= workers and time.monotonic() < ended and sum(turn.cases for turn in results) < cases:
+                subject = min(shares, key=lambda name: shares[name].seconds + shares[name].turns / 100)
+                waiting.add(pool.submit(take_turn, subject, shares[subject].next(), ROUND, draw.randrange(1 << 32)))
+            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for turn in (future.result() for future in finished):
+                results.append(turn)
+                shares[turn.subject].seconds += turn.seconds
+                if turn.finding:
+                    print(f"\nFINDING {turn.subject}: {turn.name}\n{turn.finding}", flush=True)
     return results
-
-
-def _told(turn: Turn) -> Turn:
-    if turn.finding:
-        example = turn.finding.rpartition("Falsifying example")[1:]
-        print(f"\nFINDING {turn.subject}: {turn.name}\n{turn.finding if not example[0] else turn.finding}", flush=True)
-    return turn
 
 
 def report(results: list[Turn], start: int) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from campaign import main  # noqa: E402
+from campaign import main
 
 if __name__ == "__main__":
     main()

@@ -6,16 +6,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import hostile
 import yaml
+from campaign import holds_for
 from hypothesis import strategies as st
 
-import hostile
-from campaign import holds_for
 from skillopt.config import Config
 from skillopt.config.keywords import configure
 from skillopt.errors import UserError
 
-KEYS = [f"{section}.{key}" for section in Config.model_fields for key in getattr(Config(), section).__class__.model_fields]
+KEYS = [
+    f"{section}.{key}" for section in Config.model_fields for key in getattr(Config(), section).__class__.model_fields
+]
 names = st.sampled_from([*{key.split(".")[1] for key in KEYS}, "lr_scheduler", "_base_", "", "x", "1"])
 section_names = st.sampled_from([*Config.model_fields, "trainn", "", "1"])
 odd = st.one_of(hostile.json_values, st.dates(), st.binary(max_size=5))
@@ -30,7 +32,22 @@ overrides = st.one_of(
 def shards(draw: st.DrawFn) -> str:
     """YAML put together from parts that mean something to its reader."""
     known = [*(f"{name}:" for name in Config.model_fields), *(f"  {key.split('.')[1]}: " for key in KEYS)]
-    marks = ["\n", "\n  ", "\n- ", ": ", "{", "}", "[", "]", ", ", "&a ", "*a", "<<: *a", "!!binary ", "!!python/object:x "]
+    marks = [
+        "\n",
+        "\n  ",
+        "\n- ",
+        ": ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ", ",
+        "&a ",
+        "*a",
+        "<<: *a",
+        "!!binary ",
+        "!!python/object:x ",
+    ]
     parts = st.one_of(st.sampled_from([*known, *marks]), hostile.words)
     return "".join(draw(st.lists(parts, max_size=14)))
 
@@ -59,7 +76,9 @@ def test_any_file_with_any_overrides_is_a_config_or_is_refused_in_words(text: by
     read({"c.yaml": text}, *lines)
 
 
-@holds_for(hostile.raw | hostile.mutated(b"_base_: b.yaml\ntrain: {num_epochs: 2}\nenv: {name: sim, options: {a: 1}}\n"))
+@holds_for(
+    hostile.raw | hostile.mutated(b"_base_: b.yaml\ntrain: {num_epochs: 2}\nenv: {name: sim, options: {a: 1}}\n")
+)
 def test_any_bytes_are_a_config_or_are_refused_in_words(data: bytes) -> None:
     read({"c.yaml": data, "b.yaml": b"models: {target_model: 'sim:world'}\n"})
 

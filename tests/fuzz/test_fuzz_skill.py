@@ -5,10 +5,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import strategies as st
-
 import hostile
 from campaign import holds_for
+from hypothesis import strategies as st
+
 from skillopt.skill import Edit, Limits, PatchLog, PatchLogError, Skill, apply_edits, replay
 from skillopt.skill.document import CLOSE_MARKER, MARKER, OPEN_MARKER, open_fence
 from skillopt.skill.package import one_line, read_package, split_body
@@ -16,7 +16,16 @@ from skillopt.skill.parts import rules, sections, without_all
 
 LINES = [
     *("# Title", "## Rules", "## rules ##", "### Form ###", "#no heading", "####### seven", "#", "    # code", "## C#"),
-    *("- Give the date.", "* Never guess.", "1. First look.", "2) Then answer.", "  indented", "Plain words.", "", "   "),
+    *(
+        "- Give the date.",
+        "* Never guess.",
+        "1. First look.",
+        "2) Then answer.",
+        "  indented",
+        "Plain words.",
+        "",
+        "   ",
+    ),
     *("```python", "```", "~~~", "````", "``` a ` b", "<!-- a comment -->", "<!--", "-->", "\x0b", "a\ttab \u2028 é中"),
     *(OPEN_MARKER, CLOSE_MARKER, f"{OPEN_MARKER} x {CLOSE_MARKER}", "<!--skillopt:protected slow_update-->"),
     *("<!-- /skillopt:x", "<!-- SkillOpt : y -->", "---", "description: x", "name: y"),
