@@ -43,7 +43,7 @@ def run_id(settings: Settings, folder: Path) -> str | None:
 
 
 def inside(path: Path, folders: Sequence[Path]) -> bool:
-    """Links are followed first: one that leads out of the folders is outside, and so is a name that no file can have."""
+    """Links are followed first: one that leads out of the folders is outside. So is a name that no file can have."""
     real = resolved(path)
     return real is not None and any(real.is_relative_to(folder.resolve()) for folder in folders)
 

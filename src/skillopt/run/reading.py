@@ -31,6 +31,5 @@ def as_written(run: RunDirectory) -> Iterator[None]:
         raise
     except _ALTERED as error:
         words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise Damaged(
-            f"{run.root}: a file of this run is not as it was written ({words}); `skillopt verify {run.root}` checks them"
-        ) from error
+        way_out = f"`skillopt verify {run.root}` checks them"
+        raise Damaged(f"{run.root}: a file of this run is not as it was written ({words}); {way_out}") from error
