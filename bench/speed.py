@@ -115,12 +115,12 @@ def rival() -> tuple[Rows, Any]:
 
 
 def cluster() -> tuple[Rows, Any]:
-    if importlib.util.find_spec("ray") is None:
-        return [row("Ray", "not measured: pip install 'skillopt[ray]'")], {}
+    if missing := [name for name in ("ray", "textworld") if importlib.util.find_spec(name) is None]:
+        return [row("Ray", f"not measured: pip install 'skillopt[{','.join(missing)}]'")], {}
     from cluster import main
 
     found = main()
-    text = f"{found['gain']:.2f} × ({found['seconds'][0]:.1f} s and {found['seconds'][1]:.1f} s, {found['env']})"
+    text = f"{found['gain']:.2f} × ({found['seconds'][0]:.1f} s and {found['seconds'][1]:.1f} s, TextWorld)"
     same = row("same history and skill with 1, 2 workers and locally", str(found["same"]), "True", found["same"])
     return [row("two Ray workers against one", text, "≥ 1.7", found["gain"] >= 1.7), same], found
 

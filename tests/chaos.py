@@ -42,13 +42,6 @@ def fsync(handle):
     stat = os.fstat(handle)
     log.write(f"{stat.st_ino} {stat.st_size}\\n"); log.flush()
 os.fsync = fsync
-from skillopt.run.journal import Journal
-checkpoint = Journal.sync
-def sync(journal):  # SQLite makes its log durable before it writes to its main file
-    stat = os.stat(f"{journal.path}-wal")
-    log.write(f"{stat.st_ino} {stat.st_size}\\n"); log.flush()
-    return checkpoint(journal)
-Journal.sync = sync
 from skillopt.cli import main
 main(sys.argv[1:])
 """
@@ -157,9 +150,12 @@ class Chaos:
                 path.unlink()
                 continue
             stat = path.stat()
-            safe = min(stat.st_size, durable.get(stat.st_ino, 0))
-            if stat.st_size > safe:
-                os.truncate(path, self.draw.randint(safe, stat.st_size))
+            whole = _wal_size(path) if path.name.endswith("-wal") else stat.st_size
+            safe = min(whole, durable.get(stat.st_ino, 0))
+            if path.name.endswith("-wal"):
+                safe = whole if _checkpointed(path) else 0
+            if whole > safe:
+                os.truncate(path, self.draw.randint(safe, whole))
                 self.done["files cut"] += 1
         self.done["power cuts"] += 1
 
@@ -190,6 +186,20 @@ class Chaos:
         self.done["server deaths"] += 1
 
 
+def _checkpointed(wal: Path) -> bool:
+    """Has SQLite begun to move the log into the main file? It made the log durable before that."""
+    return wal.with_name("journal.sqlite").stat().st_mtime_ns > wal.stat().st_mtime_ns
+
+
+def _wal_size(wal: Path) -> int:
+    """The bytes of SQLite's log that count: what stands behind them is left from before the last checkpoint."""
+    data = wal.read_bytes()
+    frame, size = 24 + int.from_bytes(data[8:12]), 32
+    while data[size + 8 : size + 16] == data[16:24] and size + frame <= len(data):
+        size += frame
+    return size if len(data) >= 32 else len(data)
+
+
 def _told(out: Path) -> int:
     logs = list(out.glob("sim/*/events.jsonl"))
     return logs[0].stat().st_size if logs else 0
@@ -212,10 +222,13 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         chaos = Chaos(Path(folder), random.Random(given.seed))
-        chaos.kills(given.kills)
-        chaos.power_cuts(given.power_cuts)
-        chaos.server_deaths(given.server_deaths)
-    print("done:", dict(chaos.done))
+        for work, wanted in (
+            (chaos.kills, given.kills),
+            (chaos.power_cuts, given.power_cuts),
+            (chaos.server_deaths, given.server_deaths),
+        ):
+            work(wanted)
+            print("done so far:", dict(chaos.done), flush=True)
     print("last event before a stop:", dict(chaos.stages.most_common()))
     print(f"every run ended as the calm one; {chaos.repeated} calls in flight at a kill were asked for again")
 

@@ -28,15 +28,17 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     return RunDirectory(train_sim(tmp_path_factory.mktemp("calm"), *SHORT).path)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(params=["150k", "350k", "550k"])
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A file system of its own with room for part of a run."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = (
         os.geteuid() == 0
         and not subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=350k", "tmpfs", str(disk)], capture_output=True, check=False
+            ["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", str(disk)],
+            capture_output=True,
+            check=False,
         ).returncode
     )
     if not mounted:
@@ -56,6 +58,21 @@ def test_a_full_disk_stops_the_run_and_room_lets_it_go_on(small_disk: Path, calm
     again = skillopt(*CONFIG, f"env.output_root={small_disk}")
     assert again.returncode == 0, again.stderr
     assert differing(essence(calm), essence(only_run(small_disk))) == []
+
+
+def test_a_slow_disk_changes_nothing(tmp_path: Path, calm: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+    waits: list[int] = []
+
+    def slowly(handle: int) -> None:
+        waits.append(handle)
+        time.sleep(0.02)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", slowly)
+    slow = train_sim(tmp_path, *SHORT)
+    assert len(waits) > 20
+    assert differing(essence(calm), essence(RunDirectory(slow.path))) == []
 
 
 def limited(size: int) -> None:

@@ -166,7 +166,10 @@ def test_a_skill_learns_the_rules_that_win_the_games(tmp_path: Path) -> None:
 
 
 @needs_textworld
-def test_a_game_that_fails_or_dies_is_that_items_trouble_alone(tmp_path: Path, games: TextWorldEnv) -> None:
+def test_a_game_that_fails_or_dies_is_that_items_trouble_alone(
+    tmp_path: Path, games: TextWorldEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillopt.envs.games.pool.STEP_SECONDS", 15.0)
     (tmp_path / "broken.z8").write_bytes(b"no game")
 
     async def drill() -> None:

@@ -184,9 +184,9 @@ def complaint(tmp_path: Path, file: Path) -> tuple[str, int]:
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump({"env": {"data": str(file), "output_root": str(tmp_path / "out")}}))
     code = (
-        "import resource, sys\nfrom skillopt.cli import main\n"
+        "import re, sys\nfrom skillopt.cli import main\n"
         "try:\n    main(sys.argv[1:])\n"
-        "finally:\n    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
+        "finally:\n    print(int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) // 1024)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "plan", "--config", str(config)],

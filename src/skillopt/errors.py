@@ -1,6 +1,7 @@
 """The errors that a user sees. Each message says what was wrong, where, and how to fix it."""
 
 import errno
+import sqlite3
 
 
 class SkillOptError(Exception):
@@ -21,14 +22,23 @@ class Stopped(SkillOptError):  # noqa: N818 - not a fault
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SHUT = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+_SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")
+DiskError = (OSError, sqlite3.Error)
+"""What a disk's refusal may arrive as; `is_disk_trouble` tells whether it is one."""
 
 
-def is_disk_trouble(error: OSError) -> bool:
-    return error.errno in _FULL | _SHUT
+def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in _FULL | _SHUT
+    return getattr(error, "sqlite_errorname", "").startswith(_SQLITE)
 
 
-def disk_trouble(error: OSError) -> str:
+def disk_trouble(error: OSError | sqlite3.Error) -> str:
     """What a disk's refusal means, and the way out."""
-    way_out = "free some space or raise the quota" if error.errno in _FULL else "make the folder writable again"
-    where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}; {way_out}. What was finished before is on disk"
+    room, leave = "free some space or raise the quota", "make the folder writable again"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        told = f"{where}{error.strerror or error}; {room if error.errno in _FULL else leave}"
+    else:  # SQLite does not always tell the two apart
+        told = f"the journal cannot be written ({error}); {room}, or {leave}"
+    return f"{told}. What was finished before is on disk"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from skillopt.config import Config
 from skillopt.dotenv import load_dotenv
-from skillopt.errors import SkillOptError, Stopped, disk_trouble, is_disk_trouble
+from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.report.text import printable
 from skillopt.version import __version__
 
@@ -78,12 +77,9 @@ def _guarded(command: Callable[[], Any]) -> int:
     except SkillOptError as error:
         _complain(f"error: {error}")
         return 2
-    except OSError as error:
-        told = disk_trouble(error) if is_disk_trouble(error) else f"{error.filename or ''}: {error.strerror or error}"
-        _complain(f"error: {told}")
-        return 2
-    except sqlite3.Error as error:
-        _complain(f"error: the journal cannot be used ({error}); is the disk full, or the folder read-only?")
+    except DiskError as error:
+        where, what = getattr(error, "filename", None) or "the journal", getattr(error, "strerror", None) or error
+        _complain(f"error: {disk_trouble(error) if is_disk_trouble(error) else f'{where}: {what}'}")
         return 2
     except KeyboardInterrupt:
         return 130

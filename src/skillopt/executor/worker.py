@@ -7,6 +7,7 @@ that the driver holds the conversation: it makes the call, journalled and paid f
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ class EnvWorker:
     """The actor. `begin` and `say` return the task's next turn."""
 
     def __init__(self, make: Callable[[], Env]) -> None:
+        os.environ["SKILLOPT_CORES"] = "1"  # what the cluster has given this worker; the others have theirs
         self._env = make()
         self._talks: dict[str, Talk] = {}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +14,7 @@ from typing import Any
 from skillopt.analysts.base import Memory, Patch
 from skillopt.config import Config
 from skillopt.envs.base import Env, Item
-from skillopt.errors import SkillOptError, Stopped, disk_trouble, is_disk_trouble
+from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.loop.aggregate import Pool, aggregate
 from skillopt.loop.batches import Step, plan_steps
 from skillopt.loop.commit import apply_verdict
@@ -144,7 +143,7 @@ class Trainer:
                 await self.base.underway.settle()
                 self._stop(error)
                 raise
-            except OSError as error:
+            except DiskError as error:
                 if not is_disk_trouble(error):
                     self.base.underway.cancel()
                     raise
@@ -162,6 +161,12 @@ class Trainer:
         """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""
         config, state, run = self.config, self.state, self.run
         resumed = self.session.state is not None
+        if resumed:  # before anybody is told: who listens may read the history
+            run.roll_back(
+                step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
+            )
+            self.history.roll_back(state.step, run.step)
+        self._seals = Seals(run, state)
         sizes = {split: len(self.base.env.items(split)) for split in ("train", "val", "test")}
         self.base.emit(
             "run_started",
@@ -179,11 +184,6 @@ class Trainer:
             scheduler=self._parts.scheduler,
         )
         if resumed:
-            run.roll_back(
-                step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
-            )
-            self.history.roll_back(state.step, run.step)
-            self._seals = Seals(run, state)
             self.skill = run.read_skill(state.current)
             return
         self.skill = self.session.initial_skill
@@ -193,7 +193,6 @@ class Trainer:
         run.conflicts.parent.mkdir(exist_ok=True)
         write_atomic(run.conflicts, "")
         self.history.begin()
-        self._seals = Seals(run, state)
         self._baseline = self.base.underway.start(self._evaluate("val", "initial", self.skill, later=True))
 
     async def _val(self) -> dict[str, float]:
@@ -221,7 +220,7 @@ class Trainer:
             state = State.read(self.run.state)
             state.status, state.stop_reason = "stopped", str(error)
             self.state = state
-            with suppress(OSError, sqlite3.Error):  # the disk may be what stopped it; the state before it stands
+            with suppress(*DiskError):  # the disk may be what stopped it; the state before it stands
                 self._write_state(Finals())
         self.base.emit("run_stopped", reason=str(error))
 

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import random
-import sqlite3
 import time
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from skillopt.config import HardwareConfig
-from skillopt.errors import Stopped
+from skillopt.errors import DiskError, Stopped, disk_trouble
 from skillopt.models.base import (
     ChatModel,
     ChatReply,
@@ -247,8 +246,8 @@ def kept(switch: Switch) -> Iterator[None]:
     """A reply that cannot be written down stops everything: whatever else is asked would be paid for and lost, too."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
-        stopped = Stopped(f"the journal cannot be written ({error}); free some space or make the folder writable again")
+    except DiskError as error:
+        stopped = Stopped(disk_trouble(error))
         switch.trip(stopped)
         raise stopped from error
 

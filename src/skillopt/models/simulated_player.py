@@ -8,6 +8,7 @@ win them in the scorer's feedback, and states the rules that were missing.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from skillopt.models.base import ChatRequest
@@ -82,6 +83,7 @@ def next_action(goal: str, done: list[str], possible: list[str], verbs: set[str]
     return "look"
 
 
+@lru_cache(maxsize=8192)
 def _fit(action: str, instruction: str) -> tuple[int, ...]:
     """How well an action is what the instruction asks for; empty where it is not.
 

@@ -35,11 +35,11 @@ class History:
         """Forget records after that step, the last that was finished; `folder` is where a step's files are."""
         known = {record["step"]: record for record in self._readable()}
         kept = [known.get(n) or read_json(folder(n) / "step_record.json") for n in range(1, step + 1)]
-        *earlier, newest = kept or [None]
-        write_atomic(self.path, "[" + ",".join(f"\n{_line(record)}" for record in earlier if record) + _END.decode())
-        self.epoch = [record for record in earlier if record and newest and record["epoch"] == newest["epoch"]]
-        if newest:
-            self.append(newest)
+        earlier = "[" + ",".join(f"\n{_line(record)}" for record in kept[:-1])
+        newest = "".join(f"{',' if kept[1:] else ''}\n{_line(record)}" for record in kept[-1:])
+        write_atomic(self.path, earlier + newest + _END.decode())
+        self.epoch = [record for record in kept if record["epoch"] == kept[-1]["epoch"]]
+        self._last = len(earlier.encode())
 
     def _readable(self) -> list[dict[str, Any]]:
         text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else "[]"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skillopt.errors import Damaged, UserError
+from skillopt.errors import Damaged, UserError, disk_trouble, is_disk_trouble
 from skillopt.run.state import WAY_OUT
 
 MIGRATIONS: tuple[str, ...] = (
@@ -56,8 +56,6 @@ TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_toke
 """The columns that a row's seal covers."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SEAL_TOTALS = f"UPDATE totals SET seal=seal({TOTALS})"  # noqa: S608 - our own names
-_DISK = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN")
-"""Errors that tell of the disk, not of the journal."""
 
 
 def seal(*fields: object) -> str:
@@ -117,8 +115,8 @@ class Journal:
             self._migrate()
             self._count: int = self._db.execute("SELECT count(*) FROM replies").fetchone()[0]
         except sqlite3.DatabaseError as error:
-            if str(getattr(error, "sqlite_errorname", "")).startswith(_DISK):
-                raise UserError(f"{path}: cannot be written ({error}); is the disk full, or read-only?") from None
+            if is_disk_trouble(error):
+                raise UserError(f"{path}: {disk_trouble(error)}") from None
             raise Damaged(f"{path}: the journal cannot be read ({error}); {WAY_OUT}") from None
 
     def _migrate(self) -> None:
@@ -197,7 +195,8 @@ class Journal:
             self._db.executemany(f"{SEAL_TOTALS} WHERE role=? AND stage=? AND model=?", totals)
             self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk has ended it already
+                self._db.execute("ROLLBACK")
             raise
         self._count += len(records)
         if self._shared:

@@ -36,7 +36,7 @@ class GameOptions(BaseModel):
     history: int = Field(default=10, ge=0)
     """Turns that the target is shown besides the task and the last observation; 0 shows all."""
     processes: int = Field(default=0, ge=0)
-    """Worker processes that hold the games; 0 for one a core."""
+    """Worker processes that hold the games; 0 for one a core, or one in each worker of a cluster."""
     limit: dict[str, int] = {}
     """Use at most so many games of a split: {train: 12, val: 6}."""
 

@@ -48,8 +48,9 @@ class Worker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    async def ask(self, *, within: float = STEP_SECONDS, **request: Any) -> dict[str, Any]:
-        number = next(self._numbers)
+    async def ask(self, *, within: float = 0, **request: Any) -> dict[str, Any]:
+        """`within`: seconds, STEP_SECONDS where none are given."""
+        number, within = next(self._numbers), within or STEP_SECONDS
         future: Future[dict[str, Any]] = Future()
         with self._lock:
             self._waiting[number] = future
@@ -118,11 +119,15 @@ class Game:
 
 
 class GamePool:
-    """`processes` worker processes (0: one a core), started when they are needed. A new game goes to the least busy."""
+    """`processes` worker processes, started when they are needed. A new game goes to the least busy.
+
+    0: one for each core that is ours. In a worker of a cluster that is one (executor/worker.py says so).
+    """
 
     def __init__(self, engine: str, processes: int = 0) -> None:
         self._engine = engine
-        self._most = processes or os.cpu_count() or 1
+        own = int(os.environ.get("SKILLOPT_CORES", "0"))
+        self._most = processes or own or os.cpu_count() or 1
         self._workers: list[Worker] = []
         self._numbers = itertools.count(1)
 
