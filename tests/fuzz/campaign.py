@@ -17,6 +17,7 @@ import random
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -100,6 +101,7 @@ def take_turn(subject: str, name: str, cases: int, start: int) -> Turn:
     promise = promises(subject)[name]
     before, began = promise.done, time.monotonic()
     finding = ""
+    warnings.simplefilter("ignore")
     try:
         promise.test("fuzz-random", cases, start)()
     except BaseException as error:  # whatever it is, it is what we look for
@@ -124,23 +126,28 @@ class Share:
 
 def campaign(cases: int, seconds: float, workers: int, only: str, start: int) -> list[Turn]:
     """Turns until there are so many cases, or the time is up. Every subject gets the same time; quick ones do more."""
-    ended = time.monotonic() + (seconds or float("inf"))
+    began = told = time.monotonic()
+    ended = began + (seconds or float("inf"))
     draw = random.Random(start)
     shares = {subject: Share(list(promises(subject))) for subject in subjects() if only in ("", subject)}
     results: list[Turn] = []
     waiting: set[Future[Turn]] = set()
     with ProcessPoolExecutor(workers) as pool:
-        while waiting or not results:
+        while True:
             while len(waiting) <= workers and time.monotonic() < ended and sum(turn.cases for turn in results) < cases:
                 subject = min(shares, key=lambda name: shares[name].seconds + shares[name].turns / 100)
                 waiting.add(pool.submit(take_turn, subject, shares[subject].next(), ROUND, draw.randrange(1 << 32)))
+            if not waiting:
+                return results
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for turn in (future.result() for future in finished):
                 results.append(turn)
                 shares[turn.subject].seconds += turn.seconds
                 if turn.finding:
                     print(f"\nFINDING {turn.subject}: {turn.name}\n{turn.finding}", flush=True)
-    return results
+            if time.monotonic() > told + 60:
+                told = time.monotonic()
+                print(f"{sum(turn.cases for turn in results):,} cases in {told - began:,.0f} s", flush=True)
 
 
 def report(results: list[Turn], start: int) -> int:

@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import hostile
 from hypothesis import strategies as st
 
+import hostile
 from skillopt.report.html import write_report
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl

@@ -6,11 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import hostile
 import yaml
-from campaign import holds_for
 from hypothesis import strategies as st
 
+import hostile
+from campaign import holds_for
 from skillopt.config import Config
 from skillopt.config.keywords import configure
 from skillopt.errors import UserError

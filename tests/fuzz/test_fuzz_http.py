@@ -10,13 +10,14 @@ import math
 import threading
 from typing import Any
 
-import hostile
+import pytest
 from aiohttp import web
-from campaign import holds_for
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 from pydantic_ai.exceptions import ModelHTTPError
 
+import hostile
+from campaign import holds_for
 from skillopt.models.base import ChatReply, ChatRequest, ModelError, TransientError
 from skillopt.models.http import ParameterRefused, classify, rate_limits, retry_after
 from skillopt.models.limiter import Limiter
@@ -25,6 +26,7 @@ from skillopt.models.providers import ProviderChat
 from skillopt.run.files import plain
 from skillopt.run.journal import Journal, Record
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # libraries warn of what they cannot read
 WHOLE = {
     "id": "c1",
     "choices": [

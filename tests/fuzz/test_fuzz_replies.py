@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
-import hostile
-from campaign import holds_for
 from hypothesis import strategies as st
 
+import hostile
+from campaign import holds_for
 from skillopt.models.base import ChatReply
 from skillopt.models.openai_chat import answer
 from skillopt.models.structured import parse, without_thinking

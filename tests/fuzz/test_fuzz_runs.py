@@ -12,11 +12,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from hypothesis import strategies as st
+
 import hostile
 from campaign import holds_for
 from folders import UNREAD, changed, deferred, finished
-from hypothesis import strategies as st
-
 from skillopt.cli import main
 from skillopt.errors import Damaged, SkillOptError, UserError
 from skillopt.report.html import write_report

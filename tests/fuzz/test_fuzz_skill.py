@@ -5,10 +5,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import hostile
-from campaign import holds_for
 from hypothesis import strategies as st
 
+import hostile
+from campaign import holds_for
 from skillopt.skill import Edit, Limits, PatchLog, PatchLogError, Skill, apply_edits, replay
 from skillopt.skill.document import CLOSE_MARKER, MARKER, OPEN_MARKER, open_fence
 from skillopt.skill.package import one_line, read_package, split_body

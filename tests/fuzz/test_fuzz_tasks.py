@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import hostile
-from campaign import holds_for
 from hypothesis import strategies as st
 
+import hostile
+from campaign import holds_for
 from skillopt.config import EnvConfig
 from skillopt.dotenv import load_dotenv
 from skillopt.envs.base import Item

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_from_bytes
 
-import hostile
 from aiohttp import web
-from campaign import holds_for
-from folders import changed, deferred, finished, workspace
 from hypothesis import strategies as st
 
+import hostile
+from campaign import holds_for
+from folders import changed, deferred, finished, workspace
 from skillopt.errors import UserError
 from skillopt_webui import security
 from skillopt_webui.allowed import check_allowed
