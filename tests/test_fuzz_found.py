@@ -31,6 +31,7 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
 from skillopt.run.mend import mend, repair
 from skillopt.run.state import State
+from skillopt.skill import Edit, Skill, apply_edits
 from support import only_run, skillopt, train_sim
 from test_providers import chat, hello
 from webui import Ui, make_workspace, serving
@@ -188,6 +189,18 @@ def test_choices_that_are_no_texts_are_refused_and_numbers_are_texts() -> None:
     wrong = Item(id="i", question="q", answers=("12",), choices=[None])
     with pytest.raises(UserError, match="must hold texts"):
         scorer.check({"train": [wrong]})
+
+
+# Edits
+
+
+def test_an_edit_with_half_a_character_where_nothing_is_written_is_skipped_too() -> None:
+    for edit in (
+        {"op": "add", "text": "x", "anchor": "\ud800"},
+        {"op": "add", "text": "x", "trajectory_ids": ["\udcff"]},
+    ):
+        done = apply_edits(Skill(""), [Edit.model_validate({"trajectory_ids": ["t"], **edit})])
+        assert [skip.kind for skip in done.skipped] == ["control_characters"]
 
 
 # Runs

@@ -10,6 +10,7 @@ In `make test` every promise is tried on the same cases each time; SKILLOPT_FUZZ
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib
 import os
@@ -124,13 +125,12 @@ class Share:
         return self.names[self.turns % len(self.names)]
 
 
-def campaign(cases: int, seconds: float, workers: int, only: str, start: int) -> list[Turn]:
+def campaign(results: list[Turn], *, cases: int, seconds: float, workers: int, only: str, start: int) -> None:
     """Turns until there are so many cases, or the time is up. Every subject gets the same time; quick ones do more."""
     began = told = time.monotonic()
     ended = began + (seconds or float("inf"))
     draw = random.Random(start)
     shares = {subject: Share(list(promises(subject))) for subject in subjects() if only in ("", subject)}
-    results: list[Turn] = []
     waiting: set[Future[Turn]] = set()
     with ProcessPoolExecutor(workers) as pool:
         while True:
@@ -138,7 +138,7 @@ def campaign(cases: int, seconds: float, workers: int, only: str, start: int) ->
                 subject = min(shares, key=lambda name: shares[name].seconds + shares[name].turns / 100)
                 waiting.add(pool.submit(take_turn, subject, shares[subject].next(), ROUND, draw.randrange(1 << 32)))
             if not waiting:
-                return results
+                return
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for turn in (future.result() for future in finished):
                 results.append(turn)
@@ -171,5 +171,9 @@ def main() -> None:
     parser.add_argument("--only", default="", choices=["", *subjects()])
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     asked = parser.parse_args()
-    results = campaign(asked.cases, asked.seconds, asked.workers, asked.only, asked.seed)
+    results: list[Turn] = []
+    with contextlib.suppress(KeyboardInterrupt):  # what was tried until then is told
+        campaign(
+            results, cases=asked.cases, seconds=asked.seconds, workers=asked.workers, only=asked.only, start=asked.seed
+        )
     sys.exit(report(results, asked.seed))
