@@ -26,8 +26,9 @@ UNREAD = ("events.jsonl", "test_reads.jsonl", "report.html", "report.md", "plots
 @functools.cache
 def workspace() -> Path:
     """Ends with the process. Runs lie below `outputs`, as the web page wants them."""
-    folder = Path(tempfile.mkdtemp(prefix="skillopt-fuzz-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    base = Path(tempfile.mkdtemp(prefix="skillopt-fuzz-"))
+    atexit.register(shutil.rmtree, base, ignore_errors=True)
+    folder = base / "work"
     done = train_sim(folder / "outputs", *SHORT, "models.optimizer_model=sim:world?duds=0.35&opposites=1")
     write_report(RunDirectory(done.path))
     return folder

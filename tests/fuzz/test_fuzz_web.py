@@ -45,7 +45,7 @@ class Page:
             shutil.copytree(REPO / name, root / name, dirs_exist_ok=True)
         (root / ".env").write_text(f"KEY={SECRET}\n")
         (root / ".hidden.md").write_text(SECRET)
-        self.outside = root.parent / f"{root.name}-outside"
+        self.outside = root.parent / "outside"
         self.outside.mkdir(exist_ok=True)
         for name in ("best_skill.md", "x.yaml", "config.yaml", "summary.json"):
             (self.outside / name).write_text(f"# {SECRET}\n")
