@@ -16,6 +16,7 @@ import importlib
 import os
 import random
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -172,7 +173,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     asked = parser.parse_args()
     results: list[Turn] = []
-    with contextlib.suppress(KeyboardInterrupt):  # what was tried until then is told
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(KeyboardInterrupt):  # what was tried is told
+        tempfile.tempdir = folder  # of the workers, too, which have no chance to clear up
         campaign(
             results, cases=asked.cases, seconds=asked.seconds, workers=asked.workers, only=asked.only, start=asked.seed
         )
