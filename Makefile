@@ -1,6 +1,6 @@
 # Two commands do all the set-up: `make quickstart` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-ray lint format lock audit chaos docs bench soak clean
+.PHONY: help install quickstart test test-ray lint format lock audit chaos fuzz docs bench soak clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -62,6 +62,9 @@ audit:           ## known vulnerabilities of what CI installs (asks osv.dev; exi
 
 chaos: $(TOOLS)      ## kill real trainings 200 times, cut their power and their server; all must end alike
 	$(BIN)/python tests/chaos.py
+
+fuzz: $(TOOLS)       ## a million cases of input that nobody should send (SECONDS=600 or CASES=50000 for fewer, ONLY=web)
+	$(BIN)/python tests/fuzz/run.py --cases $(or $(CASES),1000000) --seconds $(or $(SECONDS),0) --only "$(ONLY)"
 
 docs: $(TOOLS)       ## write the references from the code and build the site into site/, offline
 	$(BIN)/python scripts/make_reference.py

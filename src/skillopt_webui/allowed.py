@@ -8,7 +8,7 @@ from typing import Any
 
 from skillopt.config import Config
 from skillopt.errors import SkillOptError, UserError
-from skillopt_webui.places import config_files, inside, readable
+from skillopt_webui.places import config_files, inside, readable, resolved
 from skillopt_webui.settings import Settings
 
 _TEXT = {".md", ".markdown", ".txt"}
@@ -29,7 +29,7 @@ def problems(config: Config, settings: Settings) -> dict[str, str]:
     """By field."""
     flat, roots, found = config.flat(), readable(settings), {}
     outside = "lies outside of the page's folders; start it with --data FOLDER"
-    if (settings.workspace / config.env.output_root).resolve() not in settings.outputs:
+    if resolved(settings.workspace / config.env.output_root) not in settings.outputs:
         listed = ", ".join(str(path) for path in settings.outputs)
         found["env.output_root"] = f"is none of the page's output folders ({listed}); start it with --outputs"
     for dotted in _PLACES:
@@ -82,13 +82,14 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _leads_away(text: str, settings: Settings, roots: tuple[Path, ...]) -> bool:
     looks_like_path = text.startswith(("/", "~")) or ".." in Path(text).parts
-    return looks_like_path and not _fits(settings.workspace / Path(text).expanduser(), roots)
+    home = text.startswith("~")
+    return looks_like_path and not _fits(Path(text) if home else settings.workspace / text, roots)
 
 
 def _fits(path: Path, roots: tuple[Path, ...]) -> bool:
     """Under the folders, and not hidden: hidden files hold keys."""
-    if not inside(path, roots):
+    real = resolved(path)
+    if real is None or not inside(path, roots):
         return False
-    real = path.resolve()
     below = next(root for root in roots if real.is_relative_to(root))
     return not any(part.startswith(".") for part in real.relative_to(below).parts)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 
-from skillopt.errors import SkillOptError
+from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import redact
 from skillopt.skill import PatchLogError
 from skillopt_webui.places import NotThereError
@@ -23,7 +24,7 @@ _SMALL = 2_000
 
 def answer(request: web.Request, value: Any) -> web.Response:
     """JSON, packed where it is long. Keys of the environment never leave, whatever file they got into."""
-    body = redact(json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)).encode("utf-8", "replace")
+    body = redact(_as_json(value)).encode("utf-8", "replace")
     headers = {}
     if len(body) > _SMALL and "gzip" in request.headers.get("Accept-Encoding", ""):
         body = gzip.compress(body, 3)
@@ -31,10 +32,25 @@ def answer(request: web.Request, value: Any) -> web.Response:
     return web.Response(body=body, content_type="application/json", charset="utf-8", headers=headers)
 
 
+def _as_json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    except (ValueError, TypeError):  # numbers that JSON does not have, or keys that are no texts: as words
+        return json.dumps(_worded(value), ensure_ascii=False, default=str)
+
+
+def _worded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _worded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_worded(inner) for inner in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 async def body(request: web.Request) -> dict[str, Any]:
     try:
         given = await request.json()
-    except ValueError:
+    except (ValueError, LookupError, RecursionError):  # no JSON, in an unknown encoding, nested without end
         given = None
     if not isinstance(given, dict):
         raise web.HTTPBadRequest(text='{"error": "the request has no JSON object"}', content_type="application/json")
@@ -44,6 +60,13 @@ async def body(request: web.Request) -> dict[str, Any]:
 def text(given: dict[str, Any], name: str, default: str = "") -> str:
     value = given.get(name, default)
     return value if isinstance(value, str) else default
+
+
+def table(given: dict[str, Any], name: str) -> dict[str, Any]:
+    value = given.get(name) or {}
+    if not isinstance(value, dict):
+        raise UserError(f"{name}: must be a JSON object")
+    return value
 
 
 def number(given: str) -> int:

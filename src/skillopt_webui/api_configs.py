@@ -11,10 +11,11 @@ from aiohttp import web
 from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_text, write_atomic
+from skillopt.run.reading import as_written
 from skillopt_webui import forms
 from skillopt_webui.alive import holder
 from skillopt_webui.allowed import check_allowed, problems
-from skillopt_webui.answers import answer, body, text
+from skillopt_webui.answers import answer, body, table, text
 from skillopt_webui.launch import quoted
 from skillopt_webui.places import config_files, find_file, find_run, shown
 from skillopt_webui.settings import Settings
@@ -53,7 +54,7 @@ async def load(request: web.Request) -> web.Response:
 @routes.post("/api/configs/check")
 async def check(request: web.Request) -> web.Response:
     given = await body(request)
-    changes = {key: raw for key, raw in (given.get("set") or {}).items() if raw is None or isinstance(raw, str)}
+    changes = {key: raw for key, raw in table(given, "set").items() if raw is None or isinstance(raw, str)}
     return answer(request, _checked(request.app[STATE].settings, text(given, "yaml"), changes))
 
 
@@ -108,9 +109,10 @@ async def resume(request: web.Request) -> web.Response:
     if holder(run.root):
         raise UserError("someone is working on this run already")
     check_newest(run)
-    yaml = read_text(run.config_yaml)
+    with as_written(run):
+        yaml = read_text(run.config_yaml)
     overrides = [f"env.output_root={quoted(str(run.root.parent.parent))}"]
-    for key, raw in (given.get("set") or {}).items():
+    for key, raw in table(given, "set").items():
         if key not in _AT_RESUME or not isinstance(raw, str):
             raise UserError(f"{key}: cannot be changed when a run goes on")
         overrides.append(f"{key}={raw.strip() or 'null'}")

@@ -11,6 +11,7 @@ from aiohttp import web
 from skillopt.envs.base import SPLITS
 from skillopt.errors import UserError
 from skillopt.run.files import read_text
+from skillopt.run.reading import as_written
 from skillopt_webui import forms, view
 from skillopt_webui.allowed import check_allowed
 from skillopt_webui.answers import answer, body, number, text
@@ -92,7 +93,7 @@ async def diff(request: web.Request) -> web.Response:
     """Any two skills side by side."""
     state, given = request.app[STATE], await body(request)
     (a, a_name), (b, b_name) = (_skill(state.settings, given.get(side)) for side in ("a", "b"))
-    blocks = await asyncio.to_thread(view.diff, read_text(a), read_text(b))
+    blocks = await asyncio.to_thread(view.diff, _text_of(a), _text_of(b))
     return answer(request, {"a": a_name, "b": b_name, "blocks": blocks})
 
 
@@ -120,11 +121,19 @@ def _skill(settings: Settings, given: Any) -> tuple[Path, str]:
     raise UserError("choose a skill")
 
 
+def _text_of(path: Path) -> str:
+    try:
+        return read_text(path)
+    except UnicodeDecodeError:
+        raise UserError(f"{path.name}: is not UTF-8 text") from None
+
+
 def _config(settings: Settings, given: dict[str, Any]) -> tuple[str, list[str]]:
     """The tasks and the target: a config file, or a run's own. Results go below the output folders in any case."""
     if name := text(given, "run"):
         run = find_run(settings, name)
-        return read_text(run.config_yaml), [f"env.output_root={quoted(str(run.root.parent.parent))}"]
+        with as_written(run):
+            return read_text(run.config_yaml), [f"env.output_root={quoted(str(run.root.parent.parent))}"]
     path = find_file(settings, text(given, "config"), what="config", folders=settings.configs)
     yaml = forms.load(path, settings.workspace)
     config = forms.parse(yaml)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -15,12 +15,14 @@ from skillopt.loop.review import checked_decision, filed, write_decisions
 from skillopt.report.review import status as conflict_status
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
+from skillopt.run.reading import as_written
 from skillopt_webui import insight, launch, view
 from skillopt_webui.answers import answer, body, number, text
 from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.state import STATE
 from skillopt_webui.stream import stream as stream_events
 
+T = TypeVar("T")
 routes = web.RouteTableDef()
 RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
 
@@ -28,6 +30,16 @@ RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
 def _run(request: web.Request) -> RunDirectory:
     parts = (request.match_info[name] for name in ("root", "benchmark", "run"))
     return find_run(request.app[STATE].settings, "/".join(parts))
+
+
+async def _read(run: RunDirectory, make: Callable[..., T], *given: Any) -> T:
+    """What is made of a run's files; where one was altered, that is said."""
+
+    def made() -> T:
+        with as_written(run):
+            return make(run, *given)
+
+    return await asyncio.to_thread(made)
 
 
 @routes.get("/api/runs")
@@ -43,13 +55,14 @@ async def list_runs(request: web.Request) -> web.Response:
 
 @routes.post("/api/sparks")
 async def sparks(request: web.Request) -> web.Response:
-    names = [name for name in (await body(request)).get("ids", []) if isinstance(name, str)]
+    ids = (await body(request)).get("ids")
+    names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
     return answer(request, await asyncio.to_thread(request.app[STATE].index.sparks, names))
 
 
 @routes.get(RUN)
 async def overview(request: web.Request) -> web.Response:
-    return answer(request, await asyncio.to_thread(view.overview, _run(request)))
+    return answer(request, await _read(_run(request), view.overview))
 
 
 @routes.get(RUN + "/stream")
@@ -59,40 +72,40 @@ async def stream(request: web.Request) -> web.StreamResponse:
 
 @routes.get(RUN + r"/steps/{number:\d+}")
 async def step(request: web.Request) -> web.Response:
-    return answer(request, await asyncio.to_thread(view.step, _run(request), number(request.match_info["number"])))
+    return answer(request, await _read(_run(request), view.step, number(request.match_info["number"])))
 
 
 @routes.get(RUN + r"/epochs/{number:\d+}")
 async def epoch(request: web.Request) -> web.Response:
-    return answer(request, await asyncio.to_thread(view.epoch, _run(request), number(request.match_info["number"])))
+    return answer(request, await _read(_run(request), view.epoch, number(request.match_info["number"])))
 
 
 @routes.get(RUN + r"/skills/{version:\d+}")
 async def skill(request: web.Request) -> web.Response:
     run, version = _run(request), number(request.match_info["version"])
-    return answer(request, await asyncio.to_thread(insight.blamed, run, version))
+    return answer(request, await _read(run, insight.blamed, version))
 
 
 @routes.get(RUN + "/diff")
 async def diff(request: web.Request) -> web.Response:
     run = _run(request)
-    a, b = (view.skill_text(run, number(request.query.get(side, ""))) for side in ("a", "b"))
+    a, b = [await _read(run, view.skill_text, number(request.query.get(side, ""))) for side in ("a", "b")]
     return answer(request, {"blocks": await asyncio.to_thread(view.diff, a, b)})
 
 
 @routes.get(RUN + "/heat")
 async def heat(request: web.Request) -> web.Response:
-    return answer(request, await asyncio.to_thread(insight.heat, _run(request)))
+    return answer(request, await _read(_run(request), insight.heat))
 
 
 @routes.get(RUN + "/costs")
 async def costs(request: web.Request) -> web.Response:
-    return answer(request, await asyncio.to_thread(insight.costs, _run(request)))
+    return answer(request, await _read(_run(request), insight.costs))
 
 
 @routes.get(RUN + "/failures")
 async def failures(request: web.Request) -> web.Response:
-    return answer(request, await asyncio.to_thread(insight.failures, _run(request)))
+    return answer(request, await _read(_run(request), insight.failures))
 
 
 @routes.get(RUN + "/trajectory")
@@ -100,7 +113,7 @@ async def trajectory(request: web.Request) -> web.Response:
     """By `id`; or by `item` and `version`; or by `item` and a step's `gate`, `train` or an epoch's `slow`."""
     run = _run(request)
     try:
-        found = await asyncio.to_thread(_trajectory, run, request.query)
+        found = await _read(run, _trajectory, request.query)
     except NotThereError as error:  # of evaluations a run keeps the scores alone, so that this is no failure
         found = {"absent": str(error)}
     return answer(request, found)
@@ -117,8 +130,7 @@ def _trajectory(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
 
 @routes.get(RUN + "/conflicts")
 async def conflicts(request: web.Request) -> web.Response:
-    run = _run(request)
-    return answer(request, {"conflicts": await asyncio.to_thread(_conflicts, run)})
+    return answer(request, {"conflicts": await _read(_run(request), _conflicts)})
 
 
 def _conflicts(run: RunDirectory) -> list[dict[str, Any]]:
@@ -135,14 +147,15 @@ def _conflicts(run: RunDirectory) -> list[dict[str, Any]]:
 @routes.post(RUN + r"/conflicts/{conflict:\d+-\d+}")
 async def decide(request: web.Request) -> web.Response:
     run, given = _run(request), await body(request)
-    decision = checked_decision(run, request.match_info["conflict"], text(given, "choice"), text(given, "text"))
+    chosen = (request.match_info["conflict"], text(given, "choice"), text(given, "text"))
+    decision = await _read(run, checked_decision, *chosen)
     await asyncio.to_thread(write_decisions, run, [decision])
-    return answer(request, {"conflicts": await asyncio.to_thread(_conflicts, run)})
+    return answer(request, {"conflicts": await _read(run, _conflicts)})
 
 
 @routes.get(RUN + "/config")
 async def config(request: web.Request) -> web.Response:
-    return answer(request, {"yaml": read_text(_run(request).config_yaml)})
+    return answer(request, {"yaml": await _read(_run(request), lambda run: read_text(run.config_yaml))})
 
 
 @routes.get(RUN + r"/export/{what:best|report|v\d+}")
@@ -176,7 +189,10 @@ async def stop(request: web.Request) -> web.Response:
 @routes.get(RUN + "/compare")
 async def for_comparison(request: web.Request) -> web.Response:
     """What a comparison of runs needs of each."""
-    run = _run(request)
-    found = await asyncio.to_thread(view.overview, run)
+    return answer(request, await _read(_run(request), _compared))
+
+
+def _compared(run: RunDirectory) -> dict[str, Any]:
+    found = view.overview(run)
     kept = {key: found[key] for key in ("summary", "config", "steps", "versions")}
-    return answer(request, kept | {"best": read_text(run.best_skill) if run.best_skill.exists() else ""})
+    return kept | {"best": read_text(run.best_skill) if run.best_skill.exists() else ""}

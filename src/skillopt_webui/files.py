@@ -42,7 +42,7 @@ class Cache:
                 return kept[1]
         try:
             value = make(Path(path))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
         with self._lock:
             self._known[key] = (mark, value)

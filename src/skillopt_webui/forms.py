@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from skillopt.config import Config
+from skillopt.config.tree import Loader, parse_yaml
 from skillopt.errors import UserError
 
 _ERROR = re.compile(r"^config: (?:unknown (?:key|section) ')?([a-z_]+(?:\.[A-Za-z0-9_]+)*)'?:? ?(.*)$", re.DOTALL)
@@ -156,13 +157,14 @@ def _tree(text: str) -> dict[str, Any]:
     if len(text) > 200_000:
         raise UserError("the config is longer than 200,000 characters")
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=Loader)):
             raise UserError("aliases (*name) are not read here: a short text could stand for an endless one")
-        tree = yaml.safe_load(text) or {}
+        tree = parse_yaml(text) or {}
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
+        cause = error.__cause__ or error
+        mark = getattr(cause, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
-        raise UserError(f"{where}not readable as YAML: {getattr(error, 'problem', None) or error}") from None
+        raise UserError(f"{where}not readable as YAML: {getattr(cause, 'problem', None) or error}") from None
     if not isinstance(tree, dict):
         raise UserError("a config is a list of sections, each with keys (train: {num_epochs: 4})")
     if "_base_" in tree:
@@ -246,6 +248,6 @@ def _typed(field: Mapping[str, Any], raw: str) -> Any:
     if raw.strip() == "" and field["nullable"]:
         return None
     try:
-        return yaml.safe_load(raw)
-    except yaml.YAMLError:
+        return parse_yaml(raw)
+    except ValueError:
         return raw

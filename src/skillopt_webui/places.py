@@ -8,6 +8,7 @@ from pathlib import Path
 
 from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
+from skillopt.shipped import is_file, is_there
 from skillopt_webui.settings import Settings
 
 _NAME = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,254}\Z")
@@ -21,13 +22,13 @@ class NotThereError(UserError):
 def find_run(settings: Settings, run_id: str) -> RunDirectory:
     """`0/sim/seed42-1a2b3c4d`: the number of the output folder, the benchmark, the run."""
     parts = run_id.split("/")
-    if len(parts) != 3 or not parts[0].isdecimal() or int(parts[0]) >= len(settings.outputs):
+    if len(parts) != 3 or not re.fullmatch(r"\d{1,4}", parts[0]) or int(parts[0]) >= len(settings.outputs):
         raise NotThereError(f"no run '{run_id}'")
     root = settings.outputs[int(parts[0])]
     if not all(_NAME.match(part) for part in parts[1:]):
         raise NotThereError(f"no run '{run_id}'")
     folder = root / parts[1] / parts[2]
-    if not folder.is_dir() or not inside(folder, [root]):
+    if not is_there(folder) or not folder.is_dir() or not inside(folder, [root]):
         raise NotThereError(f"no run '{run_id}'")
     return RunDirectory(folder)
 
@@ -42,9 +43,17 @@ def run_id(settings: Settings, folder: Path) -> str | None:
 
 
 def inside(path: Path, folders: Sequence[Path]) -> bool:
-    """Links are followed first: one that leads out of the folders is outside."""
-    real = path.resolve()
-    return any(real.is_relative_to(folder.resolve()) for folder in folders)
+    """Links are followed first: one that leads out of the folders is outside. So is a name that no file can have."""
+    real = resolved(path)
+    return real is not None and any(real.is_relative_to(folder.resolve()) for folder in folders)
+
+
+def resolved(path: Path) -> Path | None:
+    """Where it really lies; None for what can lie nowhere (a zero byte, links that go round, a home that is none)."""
+    try:
+        return path.expanduser().resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
 
 
 def readable(settings: Settings) -> tuple[Path, ...]:
@@ -54,7 +63,7 @@ def readable(settings: Settings) -> tuple[Path, ...]:
 def find_file(settings: Settings, name: str, *, what: str, folders: Sequence[Path] | None = None) -> Path:
     """A file by its path, relative to the workspace."""
     path = settings.workspace / name
-    if "\x00" in name or not inside(path, folders or readable(settings)) or not path.is_file():
+    if not is_file(path) or not inside(path, folders or readable(settings)):
         raise NotThereError(f"{what}: no file '{name}' under the page's folders")
     return path
 

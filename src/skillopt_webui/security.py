@@ -17,6 +17,8 @@ from skillopt_webui.settings import LOOPBACK_NAMES, Settings, is_loopback
 COOKIE = "skillopt_session"
 HEADER = "X-SkillOpt"
 """A header that no other site's page can send without asking first, and we allow none."""
+GUESS_PAUSE = 0.5
+"""Seconds before a wrong token is refused: guessing is slow."""
 OPEN = ("/", "/api/login", "/api/session")
 """What can be had without the token, besides the page's own scripts and styles."""
 
@@ -84,14 +86,14 @@ def has_session(request: web.Request, settings: Settings) -> bool:
         return True
     given = request.headers.get("Authorization", "").removeprefix("Bearer ")
     if given:
-        return hmac.compare_digest(given.encode(), settings.token.encode())
-    return hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), _session(settings).encode())
+        return _equal(given, settings.token)
+    return _equal(request.cookies.get(COOKIE, ""), _session(settings))
 
 
 async def login(request: web.Request, settings: Settings, given: str) -> web.Response:
     """A cookie for the right token. It holds over a restart of the server, and says nothing of the token."""
-    if not hmac.compare_digest(given.strip().encode(), settings.token.encode()):
-        await asyncio.sleep(0.5)  # guessing is slow
+    if not _equal(given.strip(), settings.token):
+        await asyncio.sleep(GUESS_PAUSE)
         return web.json_response({"error": "That is not the token."}, status=401)
     response = web.json_response({"ok": True})
     response.set_cookie(
@@ -106,12 +108,20 @@ async def login(request: web.Request, settings: Settings, given: str) -> web.Res
     return response
 
 
+def _equal(a: str, b: str) -> bool:
+    """In a time that does not tell how much is right; also for bytes that are no text."""
+    return hmac.compare_digest(a.encode("utf-8", "surrogatepass"), b.encode("utf-8", "surrogatepass"))
+
+
 def _session(settings: Settings) -> str:
     return hmac.new(settings.token.encode(), b"skillopt-webui-session", hashlib.sha256).hexdigest()
 
 
 def _same_origin(origin: str, request: web.Request) -> bool:
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # an address with half a bracket
+        return False
     return parts.scheme in {"http", "https"} and parts.netloc.lower() == request.host.lower()
 
 

@@ -67,7 +67,7 @@ def new_events(path: Path, offset: int) -> Iterator[tuple[int, dict[str, Any]]]:
     *lines, _ = data.split(b"\n")
     for line in lines:
         place += len(line) + 1
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line)
             if isinstance(event, dict):
                 yield place, event
@@ -75,9 +75,9 @@ def new_events(path: Path, offset: int) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _offset(request: web.Request) -> int:
     raw = request.headers.get("Last-Event-ID") or request.query.get("offset", "0")
-    return int(raw) if raw.isdecimal() else 0
+    return int(raw) if raw.isdecimal() and len(raw) < 16 else 0
 
 
 def _message(name: str, value: Any, place: int | None = None) -> bytes:
     head = f"id: {place}\n" if place is not None else ""
-    return f"{head}event: {name}\ndata: {redact(json.dumps(value, ensure_ascii=False))}\n\n".encode()
+    return f"{head}event: {name}\ndata: {redact(json.dumps(value, ensure_ascii=False))}\n\n".encode("utf-8", "replace")

@@ -17,8 +17,8 @@ from skillopt_webui.runs import score_after
 
 _cache = Cache(64)
 """Parsed histories are the largest; a server watches few runs at once."""
-_STEP_ID = re.compile(r"(gate-)?(\d{4,})-")
-_SLOW_ID = re.compile(r"slow-(\d{2,})-")
+_STEP_ID = re.compile(r"(gate-)?(\d{4,9})-")
+_SLOW_ID = re.compile(r"slow-(\d{2,9})-")
 
 
 def overview(run: RunDirectory) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def overview(run: RunDirectory) -> dict[str, Any]:
         "summary": summary,
         "config": _cache.get("json", run.config_json, load),
         "steps": _cache.get("steps", run.history, lambda path: [step_row(r) for r in load(path)]) or [],
-        "versions": versions(run),
+        "versions": run.versions(),
         "conflicts": len(read_jsonl(run.conflicts)) if run.conflicts.exists() else 0,
         "log": recent(run),
         "report": run.report.exists(),
@@ -83,7 +83,7 @@ def slim(event: dict[str, Any]) -> dict[str, Any]:
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and "kind" in event else None
 
@@ -123,11 +123,6 @@ def _end(end: dict[str, Any]) -> dict[str, Any]:
         "slow_update": slow and {k: slow.get(k) for k in ("decision", "version", "counts", "lost", "equal")},
         "meta_skill": "meta_skill" in end,
     }
-
-
-def versions(run: RunDirectory) -> list[int]:
-    names = (path.stem.removeprefix("skill_v") for path in run.skills.glob("skill_v*.md"))
-    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def step(run: RunDirectory, number: int) -> dict[str, Any]:
@@ -221,7 +216,7 @@ def version_of(run: RunDirectory, skill_hash: str) -> int | None:
 
 
 def _hashes(run: RunDirectory) -> dict[str, int]:
-    return {run.read_skill(version).hash: version for version in reversed(versions(run))}
+    return {run.read_skill(version).hash: version for version in reversed(run.versions())}
 
 
 def skill_text(run: RunDirectory, version: int) -> str:

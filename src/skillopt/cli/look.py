@@ -43,10 +43,13 @@ def blame(
     from skillopt.report.blamed import blame_lines, line_story
     from skillopt.report.traces import find_trace, trace_lines
     from skillopt.run.directory import RunDirectory
+    from skillopt.run.reading import as_written
 
     directory = RunDirectory(run)
     if trace:
-        told = trace_lines(find_trace(directory, trace))
+        found = find_trace(directory, trace)
+        with as_written(directory):
+            told = trace_lines(found)
     else:
         lines = blame_run(directory, version)
         told = blame_lines(lines) if line is None else line_story(lines, line)

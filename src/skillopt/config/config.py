@@ -23,9 +23,10 @@ from skillopt.config.sections import (
     TrackersConfig,
     TrainConfig,
 )
-from skillopt.config.tree import move_keys, name_command, override, read_tree
+from skillopt.config.tree import check_values, move_keys, name_command, override, read_tree
 from skillopt.errors import UserError
 from skillopt.keys import refuse_keys
+from skillopt.shipped import is_file
 
 _LATER = ("gradient.review_risky", "env.scoring_options", "env.agent", "env.command", "env.agent_options")
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
@@ -57,6 +58,10 @@ class Config(Section):
     @classmethod
     def parse(cls, tree: Mapping[str, Any], where: str = "config") -> Config:
         """A config from nested dicts; errors name the key, and the nearest right one."""
+        try:
+            check_values(tree)
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from None
         tree = name_command(move_keys(tree))
         refuse_keys(tree, where)
         _check_keys(tree, where)
@@ -86,7 +91,7 @@ class Config(Section):
         if found["env.command"]:
             words = found["env.command"]
             words = words.split() if isinstance(words, str) else words
-            found["env.command"] = [Path(word).name if Path(word).is_file() else word for word in words]
+            found["env.command"] = [Path(word).name if is_file(Path(word)) else word for word in words]
         # Keys that came later do not make other runs of those that do not use them.
         return {k: v for k, v in found.items() if v or k not in _LATER}
 

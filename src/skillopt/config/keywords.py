@@ -24,7 +24,8 @@ def configure(
     elif isinstance(config, str | Path):
         tree, where = read_tree(Path(config), ()), str(config)
     else:
-        tree = copy.deepcopy({name: dict(keys) for name, keys in (config or {}).items()})
+        known = (config or {}).items()
+        tree = copy.deepcopy({name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in known})
     for name, value in (keys or {}).items():
         _place(tree, name, value)
     for text in overrides:
@@ -36,7 +37,7 @@ def _place(tree: dict[str, Any], name: str, value: Any) -> None:
     if name in Config.model_fields:
         if not isinstance(value, Mapping):
             raise UserError(f"{name}: is a section; give a dict of its keys")
-        tree.setdefault(name, {}).update(value)
+        _section(tree, name).update(value)
         return
     homes = [section for section in Config.model_fields if section != "notes" and name in _keys(section)]
     if len(homes) != 1:
@@ -45,7 +46,14 @@ def _place(tree: dict[str, Any], name: str, value: Any) -> None:
             f"say which: {given}" if homes else "a keyword is a config key or section; docs/reference/config.md has all"
         )
         raise UserError(f"{name}: {'stands in several sections' if homes else 'is no config key'}; {hint}")
-    tree.setdefault(homes[0], {})[name] = str(value) if isinstance(value, Path) else value
+    _section(tree, homes[0])[name] = str(value) if isinstance(value, Path) else value
+
+
+def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
+    section = tree.setdefault(name, {})
+    if not isinstance(section, dict):
+        raise UserError(f"{name}: is a section; give a dict of its keys")
+    return section
 
 
 def _keys(section: str) -> list[str]:

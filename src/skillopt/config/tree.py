@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,24 +10,64 @@ from typing import Any
 import yaml
 
 from skillopt.errors import UserError
-from skillopt.shipped import shipped
+from skillopt.shipped import is_file, is_there, shipped
 
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data")
 _CODE = ("env.name", "env.scoring", "env.agent")
 """`file.py:name`, of which the file may lie beside the config."""
+_DEEPEST, _MOST = 50, 200_000
+"""Levels and values of a config; more is a mistake, or an alias that stands within itself."""
+_HALF = re.compile(r"[\ud800-\udfff]")
+
+
+class Loader(yaml.SafeLoader):
+    """PyYAML takes a time that grows with the square of the brackets that are open."""
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        if self.flow_level >= _DEEPEST:
+            raise yaml.scanner.ScannerError(None, None, "is nested too deeply", self.get_mark())
+        super().fetch_flow_collection_start(token)
+
+
+def parse_yaml(text: str) -> Any:
+    """YAML as plain values. Whatever is wrong with it is a ValueError: also a day that no month has, or no end."""
+    try:
+        value = yaml.load(text, Loader)  # noqa: S506 - a safe one
+    except RecursionError:
+        raise ValueError("is nested without end") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
+        raise ValueError(yaml_trouble(error)) from error
+    check_values(value)
+    return value
+
+
+def check_values(tree: Any) -> None:
+    """Raise ValueError for what could not be written down again: no end, bytes, half a character."""
+    waiting, seen = [(tree, 0)], 0
+    while waiting:
+        value, depth = waiting.pop()
+        seen += 1
+        if depth > _DEEPEST or seen > _MOST:
+            raise ValueError("is nested too deeply, or repeats itself without end")
+        if isinstance(value, bytes) or (isinstance(value, str) and _HALF.search(value)):
+            raise ValueError(f"{value!a:.60} is no text")
+        if isinstance(value, Mapping):
+            waiting += [(part, depth + 1) for pair in value.items() for part in pair]
+        elif isinstance(value, list | tuple | set):
+            waiting += [(part, depth + 1) for part in value]
 
 
 def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     path = shipped(path)
+    if not is_file(path):
+        raise UserError(f"{path}: no such config file")
     if path.resolve() in above:
         raise UserError(f"{path}: _base_ leads back to this file; remove the circle")
-    if not path.is_file():
-        raise UserError(f"{path}: no such config file")
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable as YAML: {yaml_trouble(error)}") from None
+        tree = parse_yaml(path.read_text(encoding="utf-8")) or {}
+    except ValueError as error:
+        raise UserError(f"{path}: not readable as YAML: {error}") from None
     if isinstance(tree, dict):
         tree = _short_forms(tree)
     if not isinstance(tree, dict) or not all(isinstance(v, dict) for k, v in tree.items() if k != "_base_"):
@@ -46,7 +87,7 @@ def yaml_trouble(error: Exception) -> str:
     """What and where, without the line itself: it may hold half a key, which nobody would find."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
-        return type(error).__name__
+        return f"a value that cannot be made ({type(error).__name__})"
     return f"{getattr(error, 'problem', '')} (line {mark.line + 1}, column {mark.column + 1})"
 
 
@@ -63,16 +104,16 @@ def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
         value = tree.get(section, {}).get(key)
         if isinstance(value, str) and value:
             beside = folder / value
-            tree[section][key] = str(beside if beside.exists() else shipped(value))
+            tree[section][key] = str(beside if is_there(beside) else shipped(value))
     command = tree.get("env", {}).get("command")
     words = command.split() if isinstance(command, str) else command
-    if isinstance(words, list) and any((folder / str(word)).is_file() for word in words):
-        tree["env"]["command"] = [str(folder / str(w)) if (folder / str(w)).is_file() else str(w) for w in words]
+    if isinstance(words, list) and any(is_file(folder / str(word)) for word in words):
+        tree["env"]["command"] = [str(folder / str(w)) if is_file(folder / str(w)) else str(w) for w in words]
     for dotted in _CODE:
         section, key = dotted.split(".")
         value = tree.get(section, {}).get(key)
         file, _, name = str(value or "").rpartition(":")
-        if file.endswith(".py") and (folder / file).is_file():
+        if file.endswith(".py") and is_file(folder / file):
             tree[section][key] = f"{folder / file}:{name}"
     return tree
 
@@ -92,9 +133,9 @@ def override(tree: dict[str, Any], text: str) -> None:
     if not equals or len(keys) < 2 or not all(keys):
         raise UserError(f"'{text}': an override has the form section.key=value, such as train.batch_size=20")
     try:
-        value = yaml.safe_load(raw)
-    except yaml.YAMLError as error:
-        raise UserError(f"'{text}': the value is not readable: {yaml_trouble(error)}") from None
+        value = parse_yaml(raw)
+    except ValueError as error:
+        raise UserError(f"'{text}': the value is not readable: {error}") from None
     place = tree
     for key in keys[:-1]:
         place = place.setdefault(key, {})
@@ -109,9 +150,10 @@ def name_command(tree: dict[str, Any]) -> dict[str, Any]:
     """A command line takes the target's place, and its name: prices, plans and reports then speak of it."""
     env, models = tree.get("env"), tree.get("models", {})
     command = env.get("command") if isinstance(env, dict) else None
-    if not command or not isinstance(models, dict):
+    words = command.split() if isinstance(command, str) else command
+    if not words or not isinstance(words, list | tuple) or not isinstance(models, dict):
         return tree
-    word = command.split()[0] if isinstance(command, str) and command.split() else str(command[0])
+    word = str(words[0])
     if not str(models.get("target_model", "")).startswith("command:"):
         tree["models"] = {**models, "target_model": f"command:{Path(word).name}"}
     return tree
@@ -122,9 +164,9 @@ def move_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
     out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in _short_forms(tree).items()}
     for old, new in _MOVED.items():
         (old_section, key), (new_section, _) = old.split("."), new.split(".")
-        section = out.get(old_section)
-        if isinstance(section, dict) and key in section:
-            out.setdefault(new_section, {})[key] = section.pop(key)
+        section, home = out.get(old_section), out.get(new_section, {})
+        if isinstance(section, dict) and key in section and isinstance(home, dict):
+            out[new_section] = {**home, key: section.pop(key)}
             if not section:
                 del out[old_section]
     return out

@@ -78,7 +78,7 @@ def quantities(text: str, decimal: str = ".") -> list[Quantity]:
         if value is None:
             continue
         power = match["exp"] or match["power"]
-        value *= 10.0 ** int(power.replace("−", "-")) if power else 1.0
+        value *= float(f"1e{int(power.replace('−', '-'))}") if power else 1.0  # too large is infinite, not an error
         if match["over"] and float(match["over"]):
             value /= float(match["over"])
         value *= _WORDS.get((match["word"] or "").lower(), 1.0)

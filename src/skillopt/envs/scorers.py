@@ -75,6 +75,9 @@ class NamedScorer:
         if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(default, bool)):
             kind = type(default).__name__ if default != () else "list"
             raise UserError(f"{where}.{key}: must be a {kind}, not {value!r}")
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        if not all(isinstance(each, str | int | float) for each in inner):
+            raise UserError(f"{where}.{key}: must hold texts or numbers, not {value!r}")
         allowed = {"units": ("optional", "required", "ignore"), "decimal": (".", ",")}.get(key)
         if allowed and value not in allowed:
             raise UserError(f"{where}.{key}: must be one of {', '.join(allowed)}, not {value!r}")

@@ -95,10 +95,11 @@ def _lettered(choices: Sequence[str] | Mapping[str, str], answers: Sequence[str]
     if isinstance(choices, Mapping):
         return {normalise(str(label)): str(text) for label, text in choices.items()}
     by_letter = all(re.fullmatch(r"\W*[A-Za-z]\W*", gold) for gold in answers)
-    if choices and not by_letter:
-        return {normalise(text): text for text in choices}
-    if choices:
-        return {string.ascii_lowercase[place]: text for place, text in enumerate(choices[:26])}
+    texts = [str(text) for text in choices]
+    if texts and not by_letter:
+        return {normalise(text): text for text in texts}
+    if texts:
+        return {string.ascii_lowercase[place]: text for place, text in enumerate(texts[:26])}
     return dict.fromkeys(string.ascii_lowercase[:10], "") if by_letter else {normalise(g): g for g in answers}
 
 
@@ -284,7 +285,7 @@ def _at(value: Any, dotted: str) -> Any:
     head, _, rest = dotted.partition(".")
     if isinstance(value, dict) and head in value and rest:
         return _at(value[head], rest)
-    if isinstance(value, list) and head.isdigit() and int(head) < len(value):
+    if isinstance(value, list) and head.isdecimal() and len(head) < 9 and int(head) < len(value):
         return _at(value[int(head)], rest)
     return _MISSING
 
@@ -293,7 +294,7 @@ def _same(a: Any, b: Any, tolerance: float) -> bool:
     if isinstance(a, bool) or isinstance(b, bool) or a is None or b is None:
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
-        return abs(a - b) <= tolerance + 1e-9 * max(1.0, abs(b))
+        return a == b or _near(a, b, tolerance)
     if isinstance(a, str) and isinstance(b, str):
         return " ".join(a.casefold().split()) == " ".join(b.casefold().split())
     if isinstance(a, list) and isinstance(b, list):
@@ -301,6 +302,13 @@ def _same(a: Any, b: Any, tolerance: float) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return all(_same(a.get(key, _MISSING), value, tolerance) for key, value in b.items())
     return False
+
+
+def _near(a: float, b: float, tolerance: float) -> bool:
+    try:
+        return abs(a - b) <= tolerance + 1e-9 * max(1.0, abs(b))
+    except OverflowError:  # a whole number that is too large for a decimal one
+        return False
 
 
 def _short(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +29,9 @@ _FORM_WORDS = re.compile(r"response_format|json_schema|json_object|structured.?o
 _UNWANTED = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown|not permitted|not allowed|unexpected|extra", re.I
 )
+_LONGEST = 86_400.0
+"""Seconds: whoever asks for a longer wait than a day means something else."""
+_MOST_TOKENS = 10**9
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?\Z")
 
 
@@ -79,14 +83,17 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the endpoint asks to wait: `Retry-After-Ms`, or `Retry-After` in seconds or as a date."""
     milliseconds, value = headers.get("Retry-After-Ms", ""), headers.get("Retry-After", "")
     for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
-        try:
-            return max(0.0, float(text) / unit)
-        except ValueError:
-            continue
+        if (wait := _number(text)) is not None:
+            return min(_LONGEST, max(0.0, wait / unit))
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
+        return min(_LONGEST, max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time()))
+    except (TypeError, ValueError, OverflowError):
         return None
+
+
+def counted(tokens: Any) -> int:
+    """A number of tokens as an endpoint gives it; 0 where that can be none."""
+    return int(tokens) if isinstance(tokens, int | float) and 0 <= tokens <= _MOST_TOKENS else 0
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
@@ -96,22 +103,29 @@ def rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
 
 
 def _left(headers: Mapping[str, str], what: str) -> Left | None:
+    limit = _number(headers.get(f"x-ratelimit-limit-{what}", ""))
+    remaining = _number(headers.get(f"x-ratelimit-remaining-{what}", ""))
+    reset = _seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
+    if limit is None or remaining is None or reset is None or limit < 1 or remaining < 0:
+        return None
+    return Left(limit=limit, remaining=remaining, reset=min(_LONGEST, reset))
+
+
+def _number(text: str) -> float | None:
     try:
-        limit = float(headers.get(f"x-ratelimit-limit-{what}", ""))
-        remaining = float(headers.get(f"x-ratelimit-remaining-{what}", ""))
+        number = float(text)
     except ValueError:
         return None
-    reset = _seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
-    return None if reset is None else Left(limit=limit, remaining=remaining, reset=reset)
+    return number if math.isfinite(number) else None
 
 
 def _seconds(duration: str) -> float | None:
     """`1s`, `6m0s`, `20ms`, or plain seconds."""
-    try:
-        return float(duration)
-    except ValueError:
-        match = _DURATION.match(duration) if duration else None
-    if not match:
+    if (number := _number(duration)) is not None:
+        return number
+    match = _DURATION.match(duration) if duration else None
+    parts = [_number(part or "0") for part in match.groups()] if match else [None]
+    if None in parts:
         return None
-    hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
+    hours, minutes, seconds, milliseconds = (part or 0.0 for part in parts)
     return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000

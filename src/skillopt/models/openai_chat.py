@@ -15,7 +15,7 @@ import aiohttp
 from skillopt.errors import UserError
 from skillopt.keys import redact
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
-from skillopt.models.http import ParameterRefused, classify, rate_limits, refused_parameter
+from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter
 
 _THINKING = re.compile(r"\A(?:\s*<think>)?(?:(?!<think>).)*?</think>\s*", re.DOTALL)
 _UNFINISHED = re.compile(r"\A\s*<think>(?!.*</think>).*", re.DOTALL)
@@ -130,7 +130,8 @@ class OpenAIChat:
             choice = data["choices"][0]
             text = _text(choice["message"].get("content"))
             calls = tool_calls(choice["message"].get("tool_calls"))
-            finish = choice.get("finish_reason") or "stop"
+            finish = choice.get("finish_reason")
+            finish = finish if finish and isinstance(finish, str) else "stop"
             usage = _usage(data.get("usage"))
         except (TypeError, KeyError, IndexError, AttributeError):
             raise TransientError(f"{self.endpoint}: a reply that is no chat completion") from None
@@ -219,6 +220,5 @@ def _usage(data: Any) -> Usage:
         return Usage()
     details = data.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    numbers = (data.get("prompt_tokens"), data.get("completion_tokens"), cached)
-    prompt, completion, hit = (int(n) if isinstance(n, int | float) else 0 for n in numbers)
-    return Usage(prompt=prompt, completion=completion, cached=min(hit, prompt))
+    prompt = counted(data.get("prompt_tokens"))
+    return Usage(prompt=prompt, completion=counted(data.get("completion_tokens")), cached=min(counted(cached), prompt))

@@ -22,7 +22,7 @@ from skillopt.models.base import (
     TransientError,
     Usage,
 )
-from skillopt.models.http import ParameterRefused, classify, refused_parameter
+from skillopt.models.http import ParameterRefused, classify, counted, refused_parameter
 from skillopt.models.openai_chat import answer, check_url
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
 
 _DATA_URL = re.compile(r"data:([\w./+-]+);base64,(.*)\Z", re.DOTALL)
+_UNREADABLE = (TypeError, ValueError, AttributeError, LookupError, AssertionError, RecursionError)
 _OPTIONAL = {"temperature": "temperature", "seed": "seed", "thinking": "effort|thinking"}
 
 
@@ -65,13 +66,12 @@ class ProviderChat:
         from pydantic_ai import exceptions
         from pydantic_ai.direct import model_request
 
+        messages, parameters = messages_from(request.messages), _parameters(request)
         try:
             response = await model_request(
-                self._model,
-                messages_from(request.messages),
-                model_settings=settings,
-                model_request_parameters=_parameters(request),
+                self._model, messages, model_settings=settings, model_request_parameters=parameters
             )
+            return self._reply(response, tools=bool(request.tools))
         except exceptions.ModelHTTPError as error:
             raise self._explained(error, list(settings)) from None
         except exceptions.ContentFilterError as error:
@@ -83,7 +83,9 @@ class ProviderChat:
             raise TransientError(f"{self.endpoint}: {redact(str(error))[:500]}") from None
         except exceptions.UserError as error:
             raise FatalError(f"{self.name}: {redact(str(error))[:500]}") from None
-        return self._reply(response, tools=bool(request.tools))
+        except _UNREADABLE as error:  # the libraries take for granted that an answer has the form that it should have
+            words = redact(f"{type(error).__name__}: {error}")[:500]
+            raise TransientError(f"{self.endpoint}: a reply that is no chat completion ({words})") from error
 
     def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
         """The endpoint's own words, as the same kind of error as on the fast client."""
@@ -128,9 +130,9 @@ class ProviderChat:
             ),
             finish_reason="length" if response.finish_reason == "length" else "stop",
             usage=Usage(
-                prompt=used.input_tokens,
-                completion=used.output_tokens,
-                cached=min(used.cache_read_tokens, used.input_tokens),
+                prompt=counted(used.input_tokens),
+                completion=counted(used.output_tokens),
+                cached=min(counted(used.cache_read_tokens), counted(used.input_tokens)),
             ),
         )
 

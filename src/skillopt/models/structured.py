@@ -19,9 +19,9 @@ from skillopt.models.call import Caller
 
 T = TypeVar("T")
 NEXT_FORM: dict[Form, Form] = {"schema": "json", "json": "text"}
-_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_TAG = re.compile(r"<(/?)(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT_OPEN = re.compile(r"\A\s*<(think|thinking|reasoning)>", re.IGNORECASE)
+_BEGINS_WITH_OBJECT = re.compile(r"\s*(?:```\w*\s*)?\{")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
@@ -99,7 +99,21 @@ def parse(reply: ChatReply) -> Any:
 
 def without_thinking(text: str) -> str:
     """A reasoning model's thoughts are not its reply; thoughts that never end leave nothing."""
-    text = _THOUGHT_END.sub("", _THOUGHT.sub("", text))
+    if _BEGINS_WITH_OBJECT.match(text):
+        return text  # a tag in it is part of what it says
+    tags = [(tag.start(), tag.end(), bool(tag[1]), tag[2].lower()) for tag in _THOUGHT_TAG.finditer(text)]
+    last = {name: start for start, _, closes, name in tags if closes}
+    kept: list[str] = []
+    at, thinking = 0, ""
+    for start, end, closes, name in tags:
+        if not thinking and not closes and start < last.get(name, -1):
+            kept.append(text[at:start])
+            thinking = name
+        elif closes and name == thinking:
+            at, thinking = end, ""
+        elif closes and not thinking:  # a thought whose beginning is not shown
+            kept, at = [], end
+    text = "".join([*kept, text[at:]])
     return "" if _THOUGHT_OPEN.match(text) else text
 
 

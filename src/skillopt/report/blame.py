@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 
 from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
+from skillopt.run.reading import as_written
 from skillopt.skill import Entry, PatchLogError, Skill, replay
 from skillopt.skill.patch_log import applied_in_order
 
@@ -36,8 +37,9 @@ class BlamedLine:
 def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]:
     """The lines of a version of a run; the best one unless another is named."""
     entries = read_entries(run)
-    initial = initial_skill(run, entries)
-    return blame(initial, entries, best_version(run, replay(initial, entries)) if version is None else version)
+    with as_written(run):
+        initial = initial_skill(run, entries)
+        return blame(initial, entries, best_version(run, replay(initial, entries)) if version is None else version)
 
 
 def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[BlamedLine]:

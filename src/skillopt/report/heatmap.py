@@ -36,7 +36,7 @@ class HeatMap:
 
 def heat_map(run: RunDirectory) -> HeatMap:
     """From the initial evaluation, the steps' batches, and the accepting gates; rejected candidates are no versions."""
-    versions = {run.read_skill(v).hash: v for v in sorted(_snapshots(run), reverse=True)}
+    versions = {run.read_skill(v).hash: v for v in reversed(run.versions())}
     seen: dict[str, dict[int, list[float]]] = {}
     split_of: dict[str, str] = {}
     for split, skill_hash, scores in _measured(run):
@@ -53,11 +53,6 @@ def heat_map(run: RunDirectory) -> HeatMap:
         splits=tuple(split_of[item] for item in items),
         values=tuple(tuple(fmean(seen[i][v]) if v in seen[i] else None for v in columns) for i in items),
     )
-
-
-def _snapshots(run: RunDirectory) -> Iterator[int]:
-    for path in run.skills.glob("skill_v*.md"):
-        yield int(path.stem.removeprefix("skill_v"))
 
 
 def _measured(run: RunDirectory) -> Iterator[tuple[str, str, dict[str, float]]]:

@@ -13,17 +13,19 @@ from skillopt.report.svg import standalone, stylesheet
 from skillopt.report.text import score
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import write_atomic
+from skillopt.run.reading import as_written
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(run: RunDirectory) -> None:
     """report.html, report.md and plots/*.svg from the run's own files; for unfinished runs, too."""
-    facts = read_facts(run)
-    for name, drawing in make_plots(facts).items():
-        write_atomic(run.plots / f"{name}.svg", standalone(drawing))
-    write_atomic(run.report_md, markdown(facts))
-    write_atomic(run.report, page(facts))
+    with as_written(run):
+        facts = read_facts(run)
+        texts = {run.plots / f"{name}.svg": standalone(drawing) for name, drawing in make_plots(facts).items()}
+        texts |= {run.report_md: markdown(facts), run.report: page(facts)}
+    for path, made in texts.items():
+        write_atomic(path, made)
 
 
 def make_plots(facts: Facts, width: float = 960) -> dict[str, str]:

@@ -14,6 +14,8 @@ from skillopt.report.runs import RunRow, run_row
 from skillopt.report.text import dollars, duration, printable, score
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
+from skillopt.run.reading import as_written
+from skillopt.shipped import is_file, is_there
 from skillopt.skill import Skill
 
 
@@ -55,7 +57,7 @@ def diff_report(a: str, b: str) -> list[str]:
         newer = _side(a)
         if newer.run is None:
             raise UserError(f"diff: '{a}' alone is no pair; give a second skill, or a run to see what it changed")
-        older = _Side(f"{a}@0", newer.run.read_skill(0), None)
+        older = _side(f"{a}@0")
         return list(_skills(older, newer))
     older, newer = _side(a), _side(b)
     lines = list(_runs(older.run, newer.run)) if older.run and newer.run else []
@@ -64,17 +66,17 @@ def diff_report(a: str, b: str) -> list[str]:
 
 def _side(name: str) -> _Side:
     path, _, version = name.rpartition("@")
-    if path and version.isdigit() and not Path(name).exists():
+    if path and version.isdecimal() and len(version) < 10 and not is_there(Path(name)):
         run = RunDirectory(Path(path))
         if not run.snapshot(int(version)).is_file():
             raise UserError(f"{name}: there is no {run.snapshot(int(version))}")
-        return _Side(name, run.read_skill(int(version)), None)
-    if Path(name).is_dir():
+        return _Side(name, _read(run.snapshot(int(version))), None)
+    if is_there(Path(name)) and Path(name).is_dir():
         run = RunDirectory(Path(name))
         if not run.best_skill.is_file():
             raise UserError(f"{name}: is not a run's folder (it has no best_skill.md)")
         return _Side(name, _read(run.best_skill), run)
-    if not Path(name).is_file():
+    if not is_file(Path(name)):
         raise UserError(f"{name}: no such run, version (RUN@3) or skill file")
     return _Side(name, _read(Path(name)), None)
 
@@ -101,7 +103,10 @@ def _runs(a: RunDirectory, b: RunDirectory) -> Iterator[str]:
         sides = [run_row(run) for run in (a, b)]
         said = [f"{score(getattr(row, one))} → {score(getattr(row, other))}" for row in sides]
         yield f"{name}: {said[0]} | {said[1]}"
-    configs = [read_json(run.config_json) for run in (a, b)]
+    configs = []
+    for run in (a, b):
+        with as_written(run):
+            configs.append(dict(read_json(run.config_json)))
     for key in sorted(configs[0].keys() | configs[1].keys()):
         before, after = (config.get(key) for config in configs)
         if before != after:

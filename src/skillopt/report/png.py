@@ -7,6 +7,7 @@ from typing import Any
 from skillopt.report.plots import course
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
+from skillopt.run.reading import as_written
 
 _LOOKS = {
     "accept": {"color": "#15803d", "marker": "o"},
@@ -22,15 +23,16 @@ def write_pngs(run: RunDirectory) -> bool:
         from matplotlib.figure import Figure
     except ImportError:
         return False
-    history = read_json(run.history) if run.history.exists() else []
-    summary = read_json(run.summary)
     run.plots.mkdir(exist_ok=True)
-    for name, draw in (("progress", _progress), ("learning_rate", _rate)):
-        figure = Figure(figsize=(8, 3.4), layout="constrained")
-        draw(figure, history, summary)
-        draft = run.plots / f".{name}.tmp"
-        figure.savefig(draft, dpi=160, format="png", metadata={"Software": ""})
-        draft.replace(run.plots / f"{name}.png")
+    with as_written(run):
+        history = read_json(run.history) if run.history.exists() else []
+        summary = read_json(run.summary)
+        for name, draw in (("progress", _progress), ("learning_rate", _rate)):
+            figure = Figure(figsize=(8, 3.4), layout="constrained")
+            draw(figure, history, summary)
+            draft = run.plots / f".{name}.tmp"
+            figure.savefig(draft, dpi=160, format="png", metadata={"Software": ""})
+            draft.replace(run.plots / f"{name}.png")
     return True
 
 

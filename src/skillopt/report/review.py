@@ -10,6 +10,7 @@ from skillopt.loop.review import CHOICES, Decision, Filed, checked_decision, dec
 from skillopt.report.text import printable
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
+from skillopt.run.reading import as_written
 from skillopt.skill import Edit
 
 SHOWN = 3
@@ -23,6 +24,13 @@ def review_run(
     """Take the decisions given on the command line; without any, list the conflicts, and ask where someone is there."""
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
+    with as_written(run):
+        _review(run, choose, write, say, ask)
+
+
+def _review(
+    run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
+) -> None:
     made = [checked_decision(run, *_pair(text, "ID=CHOICE")) for text in choose]
     made += [checked_decision(run, conflict, "own", text) for conflict, text in (_pair(t, "ID=TEXT") for t in write)]
     if made:

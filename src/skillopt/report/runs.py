@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from skillopt.report.costs import total_usd
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
@@ -39,6 +41,9 @@ class RunRow:
     optimizer: str = ""
 
 
+_ROW = TypeAdapter(RunRow)
+
+
 def list_runs(root: Path) -> list[RunRow]:
     """All runs below `root` (an output folder, a benchmark's folder in it, or one run), the newest first."""
     folders = {path.parent for depth in ("", "*/", "*/*/") for path in root.glob(f"{depth}config.json")}
@@ -57,10 +62,11 @@ def run_row(run: RunDirectory) -> RunRow:
             "changed": run.config_json.stat().st_mtime,
         }
         if not run.summary.exists():
-            return RunRow(**known, status="running" if run.busy() else "interrupted")
-        return RunRow(**known | _figures(read_json(run.summary), run))
-    except (OSError, ValueError, KeyError, TypeError):
-        return RunRow(**known, status="unreadable")
+            known["status"] = "running" if run.busy() else "interrupted"
+            return _ROW.validate_python(known)
+        return _ROW.validate_python(known | _figures(read_json(run.summary), run))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return RunRow(**{key: known[key] for key in ("path", "benchmark", "name")}, status="unreadable")
 
 
 def _figures(summary: Mapping[str, Any], run: RunDirectory) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
+from skillopt.run.reading import as_written
 
 Trace = dict[str, Any]
 """A stored Trajectory, or a RolloutError (it has `error` and no `score`)."""
@@ -35,12 +36,13 @@ def read_traces(run: RunDirectory) -> Iterator[Trace]:
 
 def find_trace(run: RunDirectory, trace_id: str) -> Trace:
     """The trajectory with that id, as edits cite it."""
-    wanted = json.dumps(trace_id)
-    for path in trace_files(run):
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if wanted in line and (trace := json.loads(line))["id"] == trace_id:
-                    return dict(trace)
+    with as_written(run):
+        wanted = json.dumps(trace_id)
+        for path in trace_files(run):
+            with path.open(encoding="utf-8") as file:
+                for line in file:
+                    if wanted in line and (trace := json.loads(line))["id"] == trace_id:
+                        return dict(trace)
     raise UserError(f"{run.root}: has no trajectory '{trace_id}'; ids look like 0003-007 or gate-0003-012")
 
 

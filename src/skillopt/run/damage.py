@@ -17,7 +17,7 @@ import yaml
 
 from skillopt.errors import Damaged
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import digest, read_json, read_text
+from skillopt.run.files import digest, read_json
 from skillopt.run.journal_check import journal_problem
 from skillopt.run.seals import broken, sealed_files
 from skillopt.run.state import State
@@ -81,9 +81,9 @@ def _derived(run: RunDirectory, state: State, known: set[Path]) -> Iterator[Dama
             yield Damage(path=path, what="is not what the patch log gives", cure="rebuild")
     best = versions.get(state.best.version)
     newer = run.snapshot(state.version + 1)  # an interrupted step may have written its candidate as the best
-    texts = ([best.text] if best else []) + ([read_text(newer)] if newer.exists() else [])
+    texts = ([best.text.encode()] if best else []) + ([newer.read_bytes()] if newer.is_file() else [])
     for path in (run.best_skill, run.skills / "best_skill.md"):
-        if not any(_says(path, text) for text in texts):
+        if not path.is_file() or path.read_bytes() not in texts:
             what = f"is not version {state.best.version}, which was the best" if path.exists() else "is missing"
             yield Damage(path=path, what=what, cure="rebuild")
     if not _history_fits(run, state):
@@ -134,7 +134,7 @@ def _history_fits(run: RunDirectory, state: State) -> bool:
 
 
 def _says(path: Path, text: str) -> bool:
-    return path.exists() and path.read_bytes() == text.encode()
+    return path.is_file() and path.read_bytes() == text.encode()
 
 
 def _beside(run: RunDirectory, *, least: int) -> Iterator[Damage]:

@@ -66,6 +66,10 @@ class RunDirectory:
     def read_skill(self, version: int) -> Skill:
         return Skill(read_text(self.snapshot(version)))
 
+    def versions(self) -> list[int]:
+        """Versions of the skill that are kept, in order."""
+        return sorted(number for number, _ in _numbered(self.skills, "skill_v", ".md"))
+
     def write_skill(self, version: int, skill: Skill) -> None:
         write_atomic(self.snapshot(version), skill.text)
 
@@ -77,16 +81,17 @@ class RunDirectory:
         """Remove what an interrupted step or epoch end left behind; the state says what is finished."""
         self.patch_log.truncate(patch_log_size)
         if self.conflicts.exists():
-            write_jsonl(self.conflicts, [row for row in read_jsonl(self.conflicts) if row["step"] <= step])
-        for path in self.skills.glob("skill_v*.md"):
-            if int(path.stem.removeprefix("skill_v")) > version:
+            rows = read_jsonl(self.conflicts) if step else []  # a run that is done again may have lost them to damage
+            write_jsonl(self.conflicts, [row for row in rows if row["step"] <= step])
+        for number, path in _numbered(self.skills, "skill_v", ".md"):
+            if number > version:
                 path.unlink()
-        for path in self.steps.glob("step_*"):
-            if int(path.name.removeprefix("step_")) > step:
+        for number, path in _numbered(self.steps, "step_"):
+            if number > step:
                 shutil.rmtree(path)
         for folder in ("slow_update", "meta_skill"):
-            for path in (self.root / folder).glob("epoch_*"):
-                if int(path.name.removeprefix("epoch_")) > epoch:
+            for number, path in _numbered(self.root / folder, "epoch_"):
+                if number > epoch:
                     shutil.rmtree(path)
 
     @contextmanager
@@ -154,6 +159,14 @@ def is_private(chosen: bool | None, output_root: str) -> bool:
     root = Path(output_root).absolute()
     near = any((folder / ".env").exists() for folder in (Path.cwd(), root, root.parent))
     return near if chosen is None else chosen
+
+
+def _numbered(folder: Path, before: str, after: str = "") -> Iterator[tuple[int, Path]]:
+    """What is ours by its name, with its number; what somebody else has put there is left alone."""
+    for path in folder.glob(f"{before}*{after}"):
+        number = path.name.removeprefix(before).removesuffix(after)
+        if number.isdecimal() and len(number) < 10:
+            yield int(number), path
 
 
 def safe_name(name: str) -> str:

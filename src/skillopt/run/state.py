@@ -112,7 +112,7 @@ class State(BaseModel):
             body = read_json(path)
             intact = body.pop("check", "") == digest(body)
             state = cls.model_validate(body)
-        except (ValueError, AttributeError, RecursionError):
+        except (ValueError, AttributeError, TypeError, RecursionError):
             raise Damaged(f"{path}: cannot be read; {WAY_OUT}") from None
         if not intact:
             raise Damaged(f"{path}: does not fit its checksum; {WAY_OUT}")

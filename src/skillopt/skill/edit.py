@@ -15,6 +15,8 @@ from skillopt.skill.document import MARKER, Skill, Span, bare_title, count_token
 Op = Literal["add", "modify", "delete"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_HALF = re.compile(r"[\ud800-\udfff]")
+"""Half a surrogate pair, which no file can hold."""
 _LIST_MARK = r"[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+)?"
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
 
@@ -146,6 +148,8 @@ def _check(edit: Edit, limits: Limits) -> None:
         raise _Unfit("empty", "has no text")
     if edit.op != "add" and not edit.anchor.strip():
         raise _Unfit("anchor_missing", "names no anchor")
+    if any(_HALF.search(part) for part in (edit.anchor, *edit.trajectory_ids)):
+        raise _Unfit("control_characters", "holds half a character, which cannot be written down")
     for part in (edit.section, edit.text):
         if problem := unsafe(part):
             raise _Unfit(*problem)
