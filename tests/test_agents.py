@@ -224,6 +224,10 @@ def test_a_command_gets_the_task_on_stdin_the_skill_as_a_file_and_a_place_of_its
     assert [(t.model, t.calls, t.first_turns) for t in journal.totals()] == [("command:agent.sh", 2, 2)]
 
 
+MARKER = 10_000_000 + os.getpid()
+"""Seconds that no other process on this machine sleeps for."""
+
+
 def alive(marker: str) -> list[str]:
     """Processes with this marker in their command line, zombies of ours among them."""
     found = []
@@ -240,21 +244,21 @@ def alive(marker: str) -> list[str]:
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(folder: Path) -> None:
-    agent = script(folder / "slow.sh", "echo thinking\nsleep 98761 &\nsleep 98761\n")
+    agent = script(folder / "slow.sh", f"echo thinking\nsleep {MARKER}1 &\nsleep {MARKER}1\n")
     config = config_of(folder, command=str(agent), agent_options={"timeout": 1})
     (episode,), _ = run(config)
     assert episode.score is not None
     assert episode.score.feedback == "the agent gave no answer within 1 s"
     assert episode.messages[-1]["content"].strip() == "thinking"
-    assert alive("98761") == []
+    assert alive(f"{MARKER}1") == []
 
 
 def test_what_a_command_leaves_running_is_ended_and_does_not_hold_up_the_answer(folder: Path) -> None:
-    agent = script(folder / "stray.sh", "sleep 98762 &\necho right\n")
+    agent = script(folder / "stray.sh", f"sleep {MARKER}2 &\necho right\n")
     started = time.monotonic()
     (episode,), _ = run(config_of(folder, command=str(agent), agent_options={"timeout": 100}))
     assert episode.output == "right"
-    assert alive("98762") == []
+    assert alive(f"{MARKER}2") == []
     assert time.monotonic() - started < 60
 
 

@@ -62,7 +62,7 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
     timed_out = False
     try:
         async with asyncio.timeout(timeout):
-            await process.wait()
+            await _ended(process)
     except TimeoutError:
         timed_out = True
     finally:
@@ -73,7 +73,7 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
         await asyncio.wait(readers, timeout=_GRACE)
         for reader in readers:
             reader.cancel()
-        await process.wait()
+        await _ended(process)
         process._transport.close()  # type: ignore[attr-defined]  # a stray holder of the pipe keeps it open otherwise
     too_long = max(len(out), len(err)) > LONGEST_OUTPUT
     return Finished(
@@ -83,6 +83,12 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
         timed_out=timed_out,
         too_long=too_long,
     )
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Process.wait() also waits for the pipes, which a child's own child may hold open for ever."""
+    while process.returncode is None:  # noqa: ASYNC110 - nothing else tells of it
+        await asyncio.sleep(0.01)
 
 
 async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None, into: bytearray) -> None:
