@@ -120,9 +120,12 @@ def cluster() -> tuple[Rows, Any]:
     from cluster import main
 
     found = main()
-    text = f"{found['gain']:.2f} × ({found['seconds'][0]:.1f} s and {found['seconds'][1]:.1f} s, TextWorld)"
-    same = row("same history and skill with 1, 2 workers and locally", str(found["same"]), "True", found["same"])
-    return [row("two Ray workers against one", text, "≥ 1.7", found["gain"] >= 1.7), same], found
+    rows = []
+    for name, run in found.items():
+        text = f"{run['gain']:.2f} × ({run['seconds'][0]:.1f} s and {run['seconds'][1]:.1f} s)"
+        rows.append(row(f"{name}: two Ray workers against one", text, "≥ 1.7", run["gain"] >= 1.7))
+        rows.append(row(f"{name}: the same with 1, 2 workers and locally", str(run["same"]), "True", run["same"]))
+    return rows, found
 
 
 def timeline(axes: Any, found: dict[str, Any]) -> None:
