@@ -15,6 +15,7 @@ from skillopt.config import Config, EnvConfig
 from skillopt.envs.base import Item, Score, ScorerError, score_output
 from skillopt.envs.qa import QAEnv
 from skillopt.errors import Stopped, UserError
+from skillopt.loop import doctor
 from skillopt.loop.trainer import Trainer
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.run.files import read_json
@@ -283,9 +284,19 @@ def test_a_noisy_scorer_and_a_judge_need_the_paired_gate() -> None:
         assert Config.parse({"env": env, "evaluation": {"gate": "paired"}})
 
 
-def test_the_doctor_scores_with_it(folder: Path) -> None:
-    from skillopt.loop import doctor
+def test_a_scorer_is_asked_in_a_process_with_thousands_of_open_files(folder: Path) -> None:
+    held = [os.dup(0) for _ in range(1100)]
+    try:
+        env = opened(folder)
+        check = asyncio.run(doctor.scorer(env))
+        env.close()
+    finally:
+        for handle in held:
+            os.close(handle)
+    assert check.status == "pass"
 
+
+def test_the_doctor_scores_with_it(folder: Path) -> None:
     env = opened(folder)
     started = time.monotonic()
     check = asyncio.run(doctor.scorer(env))
