@@ -122,6 +122,8 @@ def redact(text: str, known: Secrets | None = None) -> str:
 def scrub(value: T, known: Secrets | None = None) -> T:
     """The same for every text in a JSON value; what holds no secret comes back as it is."""
     known = secrets() if known is None else known
+    if not known and not _fetched:
+        return value
     if isinstance(value, str):
         return redact(value, known)  # type: ignore[return-value]
     if isinstance(value, Mapping):

@@ -38,7 +38,7 @@ class Seals:
     def __init__(self, run: RunDirectory, state: State) -> None:
         """Of a run whose unfinished step is cleared away. Raises Damaged as `sealed_files` does."""
         self._run = run
-        self._known = sealed_files(run, state)
+        self._known = {path: entry.sha256 for path, entry in sealed_files(run, state).items()}
         self._list = hashlib.sha256(_listed(run, state))
         self._size = state.sealed.size
         self._version = -1
@@ -48,7 +48,7 @@ class Seals:
 
     def seal(self, state: State, replies: int) -> None:
         """Seal all that the state is about to declare finished; the state must be written next."""
-        new = [entry for entry in self._left(state) if self._known.get(entry.path) != entry]
+        new = [entry for entry in self._left(state) if self._known.get(entry.path) != entry.sha256]
         added = "".join(json.dumps(entry.model_dump()) + "\n" for entry in new).encode()
         with self._run.seals.open("ab") as file:
             file.truncate(self._size)  # what an interrupted step sealed
@@ -57,7 +57,7 @@ class Seals:
             os.fsync(file.fileno())
         for folder in sorted({(self._run.root / entry.path).parent for entry in new} | {self._run.root}):
             sync_folder(folder)
-        self._known |= {entry.path: entry for entry in new}
+        self._known |= {entry.path: entry.sha256 for entry in new}
         self._list.update(added)
         self._size += len(added)
         self._version = state.version
