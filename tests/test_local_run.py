@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def run_in(out: Path) -> RunDirectory:
 
 
 def journal(out: Path, query: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(f"file:{run_in(out).journal}?mode=ro", uri=True) as connection:
+    with closing(sqlite3.connect(f"file:{run_in(out).journal}?mode=ro", uri=True)) as connection:
         return connection.execute(query).fetchall()
 
 
