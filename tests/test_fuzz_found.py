@@ -6,6 +6,8 @@ import json
 import math
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from skillopt.report.runs import list_runs
 from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
+from skillopt.run.journal import Journal
+from skillopt.run.journal_check import journal_problem
 from skillopt.run.mend import mend, repair
 from skillopt.run.state import State
 from skillopt.skill import Edit, Skill, apply_edits
@@ -311,3 +315,10 @@ def test_a_request_that_once_made_the_page_fail_is_answered(ui: Ui, path: str, b
 def test_headers_that_once_made_the_page_fail_are_refused(ui: Ui, headers: dict[str, str]) -> None:
     status, _ = ui.ask("/api/configs/check", {"yaml": ""}, {"X-SkillOpt": "1", **headers})
     assert status in {400, 403}
+
+
+def test_a_journal_whose_version_number_is_damaged_is_found_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with Journal(path), closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version=130")
+    assert "written by a newer SkillOpt" in journal_problem(path)

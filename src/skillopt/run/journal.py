@@ -125,7 +125,7 @@ class Journal:
     def _migrate(self) -> None:
         (seen,) = self._db.execute("PRAGMA user_version").fetchone()
         if seen > len(MIGRATIONS):
-            raise UserError(f"{self.path}: written by a newer SkillOpt; update, or start another run with --fresh")
+            raise Damaged(f"{self.path}: written by a newer SkillOpt, which you would need, or damaged; {WAY_OUT}")
         for number, script in enumerate(MIGRATIONS[seen:], seen + 1):
             self._db.executescript(f"BEGIN; {script}; PRAGMA user_version={number}; COMMIT;")
 
