@@ -21,6 +21,7 @@ from skillopt.envs.games.env import read_action, shown
 from skillopt.envs.games.pool import GameError, GamePool
 from skillopt.envs.rows import field, write_splits
 from skillopt.errors import UserError
+from skillopt.executor.worker import EnvWorker
 from skillopt.loop.trainer import Trainer
 from skillopt.models.base import ChatReply, Message
 from skillopt.models.simulated_player import next_action
@@ -190,6 +191,15 @@ def test_a_game_that_fails_or_dies_is_that_items_trouble_alone(
             pool.close()
 
     asyncio.run(drill())
+
+
+def test_a_clusters_worker_takes_one_core_for_its_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKILLOPT_CORES", "")  # so that what the worker sets is taken back
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.delenv("SKILLOPT_CORES")
+    assert GamePool("textworld")._most == 8
+    worker = EnvWorker(lambda: GamePool("textworld"))  # type: ignore[arg-type, return-value]
+    assert worker._env._most == 1  # type: ignore[attr-defined]
 
 
 def _wait(holds: Callable[[], bool]) -> None:

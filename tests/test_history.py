@@ -80,3 +80,20 @@ def test_a_history_written_with_indents_is_read_all_the_same(tmp_path: Path) -> 
     history.roll_back(2, lambda n: tmp_path)
     history.append(record(3))
     assert [row["step"] for row in read(history)] == [1, 2, 3]
+
+
+def test_going_on_writes_the_file_once_so_that_no_reader_misses_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(tmp_path, *(record(step) for step in range(1, 5)))
+    written: list[str] = []
+
+    def keep(path: Path, text: str) -> None:
+        written.append(text)
+        path.write_text(text, encoding="utf-8")
+
+    monkeypatch.setattr("skillopt.run.history.write_atomic", keep)
+    history = History(tmp_path / "history.json")
+    history.roll_back(3, lambda n: tmp_path / f"{n}")
+    assert written == [history.path.read_text(encoding="utf-8")]
+    assert [row["step"] for row in read(history)] == [1, 2, 3]
