@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -154,7 +153,7 @@ async def score_output(env: Env, item: Item, output: str, judge: Judge | None = 
         score: Score = await judged(item, output, judge)
         return score
     found = env.score(item, output)
-    return await found if inspect.isawaitable(found) else found
+    return found if isinstance(found, Score) else await found
 
 
 def is_noisy(env: Env) -> bool:

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import string
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -44,7 +43,14 @@ def token_f1(answer: str, gold: str) -> float:
     got, want = normalise(answer).split(), normalise(gold).split()
     if not got or not want:
         return float(got == want)
-    common = sum((Counter(got) & Counter(want)).values())
+    missing: dict[str, int] = {}
+    for word in want:
+        missing[word] = missing.get(word, 0) + 1
+    common = 0
+    for word in got:
+        if missing.get(word):
+            missing[word] -= 1
+            common += 1
     return 2 * common / (len(got) + len(want))
 
 

@@ -113,6 +113,7 @@ async def roll_out_one(
         return RolloutError(**identity, refused=True, error=ctx.target.clean(str(error)))
     except TransientError as error:
         return RolloutError(**identity, error=str(error))
+    feedback = ctx.target.clean(score.feedback)
     return Trajectory(
         **identity,
         type=item.type,
@@ -120,7 +121,7 @@ async def roll_out_one(
         answers=item.answers,
         messages=[_by_reference(message, skill) for message in ctx.target.clean(episode.messages)],
         output=ctx.target.clean(episode.output),
-        score=score.model_copy(update={"feedback": ctx.target.clean(score.feedback)}),
+        score=score if feedback == score.feedback else score.model_copy(update={"feedback": feedback}),
     )
 
 

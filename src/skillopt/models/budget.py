@@ -13,7 +13,7 @@ from skillopt.models.prices import cost_of, price_of
 from skillopt.run.journal import Journal, Total
 
 
-@dataclass
+@dataclass(slots=True)
 class Amount:
     """Calls, tokens and dollars; a model without a price adds no dollars."""
 
@@ -34,7 +34,7 @@ class Amount:
         return self
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True)
 class Reserved:
     """One call that is in flight, by its estimate."""
 
@@ -86,7 +86,7 @@ class Budget:
         for name, used, limit in self._limits(role):
             if used >= limit:
                 raise Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to go on")
-        reserved = Reserved(role=role, model=model, amount=self._amount(model, estimate))
+        reserved = Reserved(role, model, self._amount(model, estimate))
         self._account(role).in_flight += reserved.amount
         return reserved
 

@@ -36,11 +36,12 @@ __all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all", "k
 
 T = TypeVar("T")
 
+_canonical = json.JSONEncoder(sort_keys=True).encode
 LONGEST_WAIT = 60.0
 """Seconds that one wait of our own choice takes at most; an endpoint's Retry-After is obeyed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Asked:
     """One request with what the journal keeps of its purpose."""
 
@@ -154,7 +155,7 @@ class Caller:
             *([request.effort] if request.effort else []),
             *([{"tools": request.tools}] if request.tools else []),
         ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(_canonical(parts).encode()).hexdigest()
 
     async def _store(self, asked: _Asked, reply: ChatReply) -> None:
         await self.journal.store(
@@ -179,17 +180,19 @@ class Caller:
         for attempt in range(self.hardware.max_retries + 1):
             estimate = self._estimate(asked.request)
             tokens = estimate.prompt + estimate.completion
-            async with self.limiter.slot(self.switch, tokens=tokens, later=asked.later) as slot:
-                if not attempt:
-                    first, others = slot.sent, self._replies
-                try:
-                    reply = await self._once(asked, estimate, slot)
-                except TransientError as error:
-                    wait = _wait(error, attempt)
-                    self._give_up(error, attempt, time.monotonic() + wait - first, self._replies - others)
-                except (FatalError, Stopped) as error:
-                    self.switch.trip(error)
-                    raise
+            slot = await self.limiter.enter(self.switch, tokens=tokens, later=asked.later)
+            if not attempt:
+                first, others = slot.sent, self._replies
+            try:
+                reply = await self._once(asked, estimate, slot)
+            except TransientError as error:
+                wait = _wait(error, attempt)
+                self._give_up(error, attempt, time.monotonic() + wait - first, self._replies - others)
+            except (FatalError, Stopped) as error:
+                self.switch.trip(error)
+                raise
+            finally:
+                self.limiter.leave()
             if reply is not None:
                 with kept(self.switch):
                     await self._store(asked, reply)
@@ -215,7 +218,9 @@ class Caller:
         slot.went_through(asked.stage)
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
-        return replace(reply, text=self.clean(reply.text), tool_calls=self.clean(reply.tool_calls))
+        text, calls = self.clean(reply.text), self.clean(reply.tool_calls)
+        honest = text == reply.text and calls == reply.tool_calls
+        return reply if honest else replace(reply, text=text, tool_calls=calls)
 
     def _estimate(self, request: ChatRequest) -> Usage:
         """About what a call will take: four characters a token, and a reply like the ones before."""

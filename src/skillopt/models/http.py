@@ -98,12 +98,15 @@ def counted(tokens: Any) -> int:
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
     """`x-ratelimit-{limit,remaining,reset}-{requests,tokens}`, where the endpoint sends them."""
-    limits = RateLimits(requests=_left(headers, "requests"), tokens=_left(headers, "tokens"))
-    return limits if limits.requests or limits.tokens else None
+    requests, tokens = _left(headers, "requests"), _left(headers, "tokens")
+    return RateLimits(requests=requests, tokens=tokens) if requests or tokens else None
 
 
 def _left(headers: Mapping[str, str], what: str) -> Left | None:
-    limit = _number(headers.get(f"x-ratelimit-limit-{what}", ""))
+    told = headers.get(f"x-ratelimit-limit-{what}")
+    if told is None:
+        return None
+    limit = _number(told)
     remaining = _number(headers.get(f"x-ratelimit-remaining-{what}", ""))
     reset = _seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
     if limit is None or remaining is None or reset is None or limit < 1 or remaining < 0:

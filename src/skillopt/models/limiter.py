@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -239,7 +237,7 @@ class Places:
         self._free += 1
 
 
-@dataclass(kw_only=True)
+@dataclass(slots=True)
 class Slot:
     """A place among the calls in flight, from which the caller tells what came of its call."""
 
@@ -287,29 +285,33 @@ class Limiter:
         if "tokens" in self._buckets:
             self._buckets["tokens"].take(tokens)
 
-    @asynccontextmanager
-    async def slot(self, switch: Switch, *, tokens: float = 0, later: bool = False) -> AsyncIterator[Slot]:
+    async def enter(self, switch: Switch, *, tokens: float = 0, later: bool = False) -> Slot:
         """A place for one call of about so many tokens; one that can wait goes `later` than all that cannot."""
         await self._places.take(later=later)
+        level = 0
         try:
             level = await self.endpoint.enter()
-            try:
-                while (wait := self._wait()) > 0:
-                    await switch.sleep(wait)
-                switch.check()
-                self._take(tokens)
-                self.in_flight += 1
-                try:
-                    yield Slot(endpoint=self.endpoint, level=level, sent=time.monotonic())
-                finally:
-                    self.in_flight -= 1
-            finally:
+            while (wait := self._wait()) > 0:
+                await switch.sleep(wait)
+            switch.check()
+        except BaseException:
+            if level:
                 self.endpoint.leave()
-        finally:
             self._places.give_back()
+            raise
+        self._take(tokens)
+        self.in_flight += 1
+        return Slot(self.endpoint, level, time.monotonic())
+
+    def leave(self) -> None:
+        """The call that had a place has ended, however it did."""
+        self.in_flight -= 1
+        self.endpoint.leave()
+        self._places.give_back()
 
     def _wait(self) -> float:
-        return max(self.endpoint.paused(), *(bucket.wait() for bucket in self._buckets.values()), 0.0)
+        waits = [bucket.wait() for bucket in self._buckets.values()]
+        return max(self.endpoint.paused(), *waits, 0.0)
 
     def _take(self, tokens: float) -> None:
         for name, bucket in self._buckets.items():

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from yarl import URL
 
 from skillopt.errors import UserError
 from skillopt.keys import redact
@@ -57,7 +58,7 @@ class OpenAIChat:
         self._token = token
         self._limit_fields = [limit_field, *({"max_tokens", "max_completion_tokens"} - {limit_field})]
         self._left_out: set[str] = set()
-        self._query = dict(query or {})
+        self._url = URL(f"{self.endpoint}/chat/completions").update_query(query or {})
         self._session: aiohttp.ClientSession | None = None
         self._proxy: str | None = None
 
@@ -73,14 +74,16 @@ class OpenAIChat:
         if self._session is None:
             # The limiter bounds what is in flight; call.py's timeout bounds how long.
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75), timeout=aiohttp.ClientTimeout(total=None)
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75),
+                timeout=aiohttp.ClientTimeout(total=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
             self._proxy = env_proxy(self.endpoint)
-        url = f"{self.endpoint}/chat/completions"
+        body = json.dumps(payload).encode()
         headers = await self._headers()
         try:
             async with self._session.post(
-                url, json=payload, params=self._query, headers=headers, allow_redirects=False, proxy=self._proxy
+                self._url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
             ) as response:
                 body = await response.read()
                 self.limits = rate_limits(response.headers) or self.limits
@@ -95,10 +98,10 @@ class OpenAIChat:
     async def _headers(self) -> dict[str, str]:
         if self._token is not None:
             self._key = await self._token()
-            return {"Authorization": f"Bearer {self._key}"}
+            return {**_JSON, "Authorization": f"Bearer {self._key}"}
         if not self._key:
-            return {}
-        return {self._key_header: f"Bearer {self._key}" if self._key_header == "Authorization" else self._key}
+            return _JSON
+        return {**_JSON, self._key_header: f"Bearer {self._key}" if self._key_header == "Authorization" else self._key}
 
     def _payload(self, request: ChatRequest) -> dict[str, Any]:
         payload: dict[str, Any] = {"model": self._model, "messages": list(request.messages)}
@@ -159,6 +162,7 @@ class OpenAIChat:
             self._session = None
 
 
+_JSON = {"Content-Type": "application/json"}
 _OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_completion_tokens"}
 """What a request can do without."""
 
@@ -183,7 +187,7 @@ def check_url(name: str, url: str) -> None:
 def answer(text: str) -> str:
     """The text without the model's thinking; thinking that was cut off leaves nothing."""
     whole = text.encode("utf-8", "replace").decode()  # a reply cut inside an emoji has half a character
-    return _UNFINISHED.sub("", _THINKING.sub("", whole))
+    return _UNFINISHED.sub("", _THINKING.sub("", whole)) if "think>" in whole else whole
 
 
 def _text(content: Any) -> str:
