@@ -12,7 +12,7 @@ import pytest
 
 from skillopt.envs.base import Chat, Episode, Item, Score, ScorerError
 from skillopt.executor.base import WorkerLostError
-from skillopt.executor.cluster import _Conversation
+from skillopt.executor.cluster import Conversation, Line
 from skillopt.executor.worker import EnvWorker
 from skillopt.models.base import ChatReply, Message, RefusedError, TransientError
 from skillopt.run.directory import RunDirectory
@@ -23,16 +23,18 @@ TASK = Item(id="a", question="What?", answers=("x",))
 
 
 class Handle:
-    """What Ray makes of an actor, without Ray: `worker.begin.remote(…)` gives something to await."""
+    """What Ray makes of an actor, without Ray: a method runs in a thread; `worker.begin.remote(…)` can be awaited."""
 
     def __init__(self, worker: EnvWorker) -> None:
         self._worker = worker
+        self.exchanges = 0
 
     def __getattr__(self, name: str) -> Any:
         class Remote:
             @staticmethod
             def remote(*arguments: Any) -> Any:
-                return getattr(self._worker, name)(*arguments)
+                self.exchanges += name == "exchange"
+                return asyncio.to_thread(getattr(self._worker, name), *arguments)
 
         return Remote
 
@@ -78,7 +80,7 @@ def converse(
 ) -> tuple[Episode, Score | None]:
     async def whole() -> tuple[Episode, Score | None]:
         worker = EnvWorker(lambda: ScriptedEnv(run, score))  # type: ignore[arg-type,return-value]
-        conversation = _Conversation(Handle(worker), "1", desk, ConnectionError)  # type: ignore[arg-type]
+        conversation = Conversation(Line(Handle(worker), ConnectionError), "1", desk)  # type: ignore[arg-type]
         found = await conversation.held(TASK, Skill(""))
         assert worker._talks == {}, "a finished task is forgotten"
         return found
@@ -160,7 +162,8 @@ def test_a_worker_that_was_started_anew_is_lost_to_its_old_tasks() -> None:
                 worker._talks.clear()
                 return ChatReply(text="late")
 
-        await _Conversation(Handle(worker), "1", Forgetful(), ConnectionError).held(TASK, Skill(""))  # type: ignore[arg-type]
+        line = Line(Handle(worker), ConnectionError)
+        await Conversation(line, "1", Forgetful()).held(TASK, Skill(""))  # type: ignore[arg-type]
 
     with pytest.raises(WorkerLostError):
         asyncio.run(whole())

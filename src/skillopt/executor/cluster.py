@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import pickle
 import signal
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from skillopt.config import HardwareConfig
 from skillopt.envs.base import Chat, Env, Episode, Item, Judge, Score, score_output
 from skillopt.errors import Stopped, UserError
 from skillopt.executor.base import NewChat, WorkerLostError
-from skillopt.executor.worker import Answer, EnvWorker, Turn
+from skillopt.executor.worker import VISITS, Answer, EnvWorker, Turn, packed, unpacked
 from skillopt.models.base import RefusedError
 from skillopt.skill import Skill
 
@@ -28,12 +29,12 @@ READY_WITHIN = 300.0
 class RayExecutor:
     """A pool of workers. A task goes to the least busy one; if that is lost, the task is begun again elsewhere."""
 
-    def __init__(self, ray: Any, make: Callable[[], Env], workers: int, width: int, *, started: bool) -> None:
+    def __init__(self, ray: Any, make: Callable[[], Env], workers: int, *, started: bool) -> None:
         self._ray = ray
-        self._actor = ray.remote(EnvWorker).options(num_cpus=1, max_concurrency=2 * width + 8)
+        self._actor = ray.remote(EnvWorker).options(num_cpus=1, max_concurrency=2 * VISITS + 2)
         self._make = ray.put(make)
         self._started = started
-        self._loads: Counter[Any] = Counter()
+        self._lines: list[Line] = []
         self._changed = asyncio.Condition()
         self._tokens = itertools.count()
         self._skills: OrderedDict[str, Any] = OrderedDict()
@@ -47,8 +48,7 @@ class RayExecutor:
         if started:
             _connect(ray, hardware.ray_address)
         cpus = int(ray.cluster_resources().get("CPU", 1))
-        workers = max(1, min(cpus, hardware.workers))
-        executor = cls(ray, make, workers, hardware.workers, started=started)
+        executor = cls(ray, make, max(1, min(cpus, hardware.workers)), started=started)
         try:
             await executor._first()
         except BaseException:
@@ -60,33 +60,25 @@ class RayExecutor:
         for task in self._hiring:
             task.cancel()
         await asyncio.gather(*self._hiring, return_exceptions=True)
-        for worker in list(self._loads):
-            self._ray.kill(worker)
+        for line in self._lines:
+            self._end(line)
         if self._started:
             self._ray.shutdown()
 
     async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
         for _ in range(MOST_LOSSES):
+            line = await self._least_busy()
+            line.load += 1
             try:
-                episode, score = await self._on_a_worker(item, skill, new_chat())
+                conversation = Conversation(line, str(next(self._tokens)), new_chat())
+                episode, score = await conversation.held(item, self._stored(skill))
             except WorkerLostError:
+                self._dismiss(line)
                 continue
+            finally:
+                line.load -= 1
             return episode, score or await score_output(env, item, episode.output, judge)
         raise RefusedError(f"item '{item.id}': lost its worker {MOST_LOSSES} times; it may be what ends them")
-
-    async def _on_a_worker(self, item: Item, skill: Skill, chat: Chat) -> tuple[Episode, Score | None]:
-        worker = await self._least_busy()
-        token = str(next(self._tokens))
-        conversation = _Conversation(worker, token, chat, self._ray.exceptions.RayError)
-        self._loads[worker] += 1
-        try:
-            return await conversation.held(item, self._stored(skill))
-        except WorkerLostError:
-            self._dismiss(worker)
-            raise
-        finally:
-            if worker in self._loads:
-                self._loads[worker] -= 1
 
     def _stored(self, skill: Skill) -> Any:
         """The skill goes to each machine once, not with every task."""
@@ -100,17 +92,17 @@ class RayExecutor:
 
     async def _first(self) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: self._loads or self._trouble)
-        if not self._loads and self._trouble:
+            await self._changed.wait_for(lambda: self._lines or self._trouble)
+        if not self._lines and self._trouble:
             raise self._trouble
 
-    async def _least_busy(self) -> Any:
+    async def _least_busy(self) -> Line:
         async with self._changed:
-            await self._changed.wait_for(lambda: self._loads or self._trouble)
-        if not self._loads:
+            await self._changed.wait_for(lambda: self._lines or self._trouble)
+        if not self._lines:
             assert self._trouble
             raise Stopped(f"no worker is left on the cluster: {self._trouble}")
-        return min(self._loads, key=lambda worker: self._loads[worker])
+        return min(self._lines, key=lambda line: line.load)
 
     async def _hire(self) -> None:
         """One more worker joins the pool as soon as it has opened its env."""
@@ -122,26 +114,97 @@ class RayExecutor:
             cause = getattr(error, "cause", None)
             self._trouble = cause if isinstance(cause, UserError) else UserError(f"a Ray worker cannot start: {error}")
         else:
-            self._loads[worker] = 0
+            self._lines.append(Line(worker, self._ray.exceptions.RayError))
         async with self._changed:
             self._changed.notify_all()
 
-    def _dismiss(self, worker: Any) -> None:
+    def _dismiss(self, line: Line) -> None:
         """A lost worker leaves the pool once, and another is hired for it."""
-        if self._loads.pop(worker, None) is not None:
+        if line in self._lines:
+            self._lines.remove(line)
+            self._end(line)
             task = asyncio.create_task(self._hire())
             self._hiring.add(task)
             task.add_done_callback(self._hiring.discard)
 
+    def _end(self, line: Line) -> None:
+        self._ray.kill(line.worker)
+        line.close("the worker was ended")
 
-class _Conversation:
+
+class Line:
+    """One worker, and all that is said to and by its tasks. Answers of the same moment go in one message."""
+
+    def __init__(self, worker: Any, lost: type[Exception]) -> None:
+        self.worker, self.load = worker, 0
+        self._lost = lost
+        self._gone = ""
+        self._waiting: dict[str, asyncio.Future[Turn]] = {}
+        self._answers: list[tuple[str, bytes]] = []
+        self._away: set[asyncio.Task[None]] = set()
+
+    async def begin(self, token: str, item: Item, skill: Any) -> Turn:
+        turn = self._next(token)
+        try:
+            await self.worker.begin.remote(token, item, skill)
+        except self._lost as error:
+            self.close(str(error))
+        return await turn
+
+    async def say(self, token: str, answer: Answer) -> Turn:
+        self._answers.append((token, packed(answer)))
+        return await self._next(token)
+
+    def close(self, why: str) -> None:
+        """Whoever waits has lost the worker."""
+        self._gone = self._gone or why
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(WorkerLostError(self._gone))
+        self._waiting, self._answers = {}, []
+        for task in self._away:
+            task.cancel()
+
+    def _next(self, token: str) -> asyncio.Future[Turn]:
+        if self._gone:
+            raise WorkerLostError(self._gone)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._send)
+        future = self._waiting[token] = loop.create_future()
+        return future
+
+    def _send(self) -> None:
+        """One exchange with all answers that are there; or without any, to wait for turns, if none is under way."""
+        if self._answers or (self._waiting and not self._away):
+            task = asyncio.create_task(self._exchange(pickle.dumps(self._answers)))
+            self._answers = []
+            self._away.add(task)
+            task.add_done_callback(self._back)
+
+    async def _exchange(self, answers: bytes) -> None:
+        try:
+            turns = pickle.loads(await self.worker.exchange.remote(answers))  # noqa: S301 - our own worker's
+        except self._lost as error:
+            self.close(str(error))
+            return
+        for token, turn in turns:
+            future = self._waiting.pop(token)
+            if not future.done():  # nobody may be waiting any more
+                future.set_result(unpacked(turn, Turn))
+
+    def _back(self, task: asyncio.Task[None]) -> None:
+        self._away.discard(task)
+        self._send()
+
+
+class Conversation:
     """One task on one worker: its turns are answered until it is done."""
 
-    def __init__(self, worker: Any, token: str, chat: Chat, lost: type[Exception]) -> None:
-        self._worker, self._token, self._chat, self._lost = worker, token, chat, lost
+    def __init__(self, line: Line, token: str, chat: Chat) -> None:
+        self._line, self._token, self._chat = line, token, chat
 
     async def held(self, item: Item, skill: Any) -> tuple[Episode, Score | None]:
-        turn = await self._turn(self._worker.begin.remote(self._token, item, skill))
+        turn = await self._line.begin(self._token, item, skill)
         return await self._until("done", turn)  # type: ignore[no-any-return]
 
     async def _until(self, end: str, turn: Turn) -> Any:
@@ -150,7 +213,7 @@ class _Conversation:
                 raise turn.value
             if turn.kind == "lost":
                 raise WorkerLostError("the worker was started anew")
-            turn = await self._turn(self._worker.say.remote(self._token, await self._answer(turn)))
+            turn = await self._line.say(self._token, await self._answer(turn))
         return turn.value
 
     async def _answer(self, turn: Turn) -> Answer:
@@ -166,15 +229,8 @@ class _Conversation:
 
     async def _work(self) -> dict[str, Any]:
         """The worker does a whole rollout's work; what it asks for meanwhile is answered."""
-        turn = await self._turn(self._worker.say.remote(self._token, Answer("do")))
+        turn = await self._line.say(self._token, Answer("do"))
         return await self._until("did", turn)  # type: ignore[no-any-return]
-
-    async def _turn(self, reference: Any) -> Turn:
-        try:
-            turn: Turn = await reference
-        except self._lost as error:
-            raise WorkerLostError(str(error)) from None
-        return turn
 
 
 def _import_ray() -> Any:

@@ -1,7 +1,8 @@
 """One worker of a cluster: it has an env, does tasks, and asks the driver whenever a task needs a model.
 
-A worker never calls the driver. It answers each message of the driver with the next thing that it needs (`Turn`), so
-that the driver holds the conversation: it makes the call, journalled and paid for once, and comes back with the reply.
+A worker never calls the driver. It says what each of its tasks needs next (`Turn`), and the driver, who makes the
+calls, journalled and paid for once, comes back with the replies (`Answer`). A message through Ray takes 2 ms of CPU and
+more, so that those of many tasks go together: the driver brings answers, and leaves again with whatever turns are due.
 """
 
 from __future__ import annotations
@@ -9,13 +10,21 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeVar
 
-from skillopt.envs.base import Env, Item, close_env, score_output
+from skillopt.envs.base import Env, Item, score_output
 from skillopt.models.base import ChatReply, Message
 from skillopt.skill import Skill
+
+HELD = 0.1
+"""Seconds that a turn waits for others at most."""
+VISITS = 2
+"""Exchanges that wait for turns; the next one sends the first of them home with nothing."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +44,15 @@ class Answer:
     value: Any = None
 
 
+Said = TypeVar("Said", Turn, Answer)
+
+
 class Talk:
     """One task under way in a worker, seen from its env: a Chat that waits for the driver."""
 
-    def __init__(self) -> None:
-        self.turns: asyncio.Queue[Turn] = asyncio.Queue()
+    def __init__(self, say: Callable[[Turn], None]) -> None:
+        self._say = say
         self.answers: asyncio.Queue[Answer] = asyncio.Queue()
-        self.task: asyncio.Task[None] | None = None
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
         reply: ChatReply = (await self._ask(Turn("chat", (list(messages), list(tools))))).value
@@ -53,13 +64,13 @@ class Talk:
             try:
                 turn = Turn("did", await work())
             except Exception as error:  # the driver decides whether it is worth another try
-                turn = Turn("error", portable(error))
+                turn = Turn("error", error)
             answer = await self._ask(turn)
         result: dict[str, Any] = answer.value
         return result
 
     async def _ask(self, turn: Turn) -> Answer:
-        self.turns.put_nowait(turn)
+        self._say(turn)
         answer = await self.answers.get()
         if answer.kind == "error":
             raise answer.value
@@ -67,35 +78,84 @@ class Talk:
 
 
 class EnvWorker:
-    """The actor. `begin` and `say` return the task's next turn."""
+    """The actor: Ray's threads call its methods, and its tasks run in a loop in a thread of their own."""
 
     def __init__(self, make: Callable[[], Env]) -> None:
         os.environ["SKILLOPT_CORES"] = "1"  # what the cluster has given this worker; the others have theirs
         self._env = make()
         self._talks: dict[str, Talk] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy = 0
+        self._said: list[tuple[str, bytes]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._visits: deque[asyncio.Future[bytes]] = deque()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._run, daemon=True).start()
 
-    async def ready(self) -> bool:
+    def ready(self) -> bool:
         return True
 
-    async def begin(self, token: str, item: Item, skill: Skill) -> Turn:
-        talk = self._talks[token] = Talk()
-        talk.task = asyncio.create_task(self._work(talk, item, skill))
-        return await self._next(token, talk)
+    def begin(self, token: str, item: Item, skill: Skill) -> None:
+        self._loop.call_soon_threadsafe(self._begin, token, item, skill)
 
-    async def say(self, token: str, answer: Answer) -> Turn:
-        talk = self._talks.get(token)
-        if talk is None:
-            return Turn("lost")
-        talk.answers.put_nowait(answer)
-        return await self._next(token, talk)
+    def exchange(self, answers: bytes) -> bytes:
+        """Answers for turns, both as lists with the tasks' tokens. There may be none, of either."""
+        return asyncio.run_coroutine_threadsafe(self._exchange(pickle.loads(answers)), self._loop).result()  # noqa: S301
 
-    async def _next(self, token: str, talk: Talk) -> Turn:
-        turn = await talk.turns.get()
-        if turn.kind == "done" or (turn.kind == "error" and talk.task and talk.task.done()):
-            self._talks.pop(token, None)
-        return turn
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            os._exit(1)  # an env that ends the thread (sys.exit) has ended the worker
 
-    async def _work(self, talk: Talk, item: Item, skill: Skill) -> None:
+    # In the loop
+
+    def _begin(self, token: str, item: Item, skill: Skill) -> None:
+        self._busy += 1
+        talk = self._talks[token] = Talk(partial(self._say, token))
+        task = self._loop.create_task(self._work(token, talk, item, skill))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _exchange(self, answers: list[tuple[str, bytes]]) -> bytes:
+        self._busy += len(answers)
+        for token, answer in answers:
+            if token in self._talks:
+                self._talks[token].answers.put_nowait(unpacked(answer, Answer))
+            else:
+                self._say(token, Turn("lost"))
+        visit: asyncio.Future[bytes] = self._loop.create_future()
+        self._visits.append(visit)
+        if len(self._visits) > VISITS:
+            self._visits.popleft().set_result(pickle.dumps([]))
+        self._hand_over()
+        return await visit
+
+    def _say(self, token: str, turn: Turn) -> None:
+        self._busy -= 1
+        self._said.append((token, packed(turn)))
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Turns are due at once, unless more tasks are at work here than have spoken: they keep the worker busy, and
+        what they will say soon can go along."""
+        if not self._said or not self._visits:
+            return
+        if len(self._said) < self._busy and not self._waited():
+            return
+        self._visits.popleft().set_result(pickle.dumps(self._said))
+        self._said = []
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _waited(self) -> bool:
+        """Has the first of the turns waited long enough?"""
+        if self._timer is None:
+            self._timer = self._loop.call_later(HELD, self._hand_over)
+        return self._loop.time() >= self._timer.when() - 0.001
+
+    async def _work(self, token: str, talk: Talk, item: Item, skill: Skill) -> None:
         """Do and score the task. What only a judge can score is scored by the driver, who has the model."""
         try:
             episode = await self._env.run(item, skill, talk)
@@ -103,11 +163,27 @@ class EnvWorker:
             score = episode.score or (None if judged else await score_output(self._env, item, episode.output))
             turn = Turn("done", (episode, score))
         except Exception as error:  # whatever it is, it is the driver's to raise
-            turn = Turn("error", portable(error))
-        talk.turns.put_nowait(turn)
+            turn = Turn("error", error)
+        del self._talks[token]
+        self._say(token, turn)
 
-    def close(self) -> None:
-        close_env(self._env)
+
+def packed(said: Turn | Answer) -> bytes:
+    """What cannot travel is an error of its own task, and no hindrance to the others."""
+    try:
+        if said.kind == "error":
+            said = replace(said, value=portable(said.value))
+        return pickle.dumps(said)
+    except Exception as error:  # whatever an env's own classes raise
+        return pickle.dumps(replace(said, kind="error", value=RuntimeError(f"cannot be sent: {error}")))
+
+
+def unpacked(data: bytes, kind: type[Said]) -> Said:
+    try:
+        said: Said = pickle.loads(data)  # noqa: S301 - our own bytes
+    except Exception as error:  # a class that is not known here
+        return kind("error", RuntimeError(f"cannot be read: {error}"))
+    return said
 
 
 def portable(error: Exception) -> Exception:
