@@ -1,9 +1,10 @@
 """(e) Ray with one and two workers on games: python bench/cluster.py
 
 Trainings on TextWorld's games (5 rooms, 70 objects: an action takes 10 to 20 ms of CPU) and, where alfworld is
-installed, on ALFWorld's (70 ms and more): locally, and on clusters of one and two CPUs on this machine. The same
-history and skill are required of all three. Starting Ray is not counted. Making the games takes minutes at first. They
-stay in the user's cache. The driver needs a core, too: on two cores, what it takes is missing to the second worker.
+installed, on ALFWorld's (70 ms and more), 16 games at once: locally, and on clusters of one and two CPUs on this
+machine. The same history and skill are required of all three. Starting Ray is not counted. Making the games takes
+minutes at first. They stay in the user's cache. The driver needs a core, too: on two cores, what it takes is missing to
+the second worker.
 """
 
 from __future__ import annotations
@@ -15,30 +16,60 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.envs import open_env
-from skillopt.envs.games.env import GameEnv, made_of
+from skillopt.envs.games.env import made_of
+from skillopt.envs.games.generate import TASKS
 from skillopt.envs.games.pool import GamePool
 from skillopt.loop.trainer import Trainer
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Event
 
 REPO = Path(__file__).parent.parent
-SIZES = {"train": 16, "val": 8, "test": 8}
-OURS = ["models.target_model=sim:player", "models.optimizer_model=sim:player", "hardware.workers=8"]
-RECIPE = {"rooms": 5, "objects": 70, "quest_length": 8}
+PLAYER = ["models.target_model=sim:player", "models.optimizer_model=sim:player"]
+OURS = [*PLAYER, "hardware.workers=16", "train.num_epochs=1"]
 
 
-async def write_games(folder: Path) -> None:
-    """A split folder with the recipes of large games; each is made, so that it is there when it is played."""
-    pool, seeds = GamePool("textworld"), itertools.count(1)
+@dataclass(frozen=True)
+class Games:
+    """What is played on an engine: so many games of each split, and the recipe of the n-th of all."""
+
+    engine: str
+    suffix: str
+    sizes: dict[str, int]
+    recipe: Callable[[int], dict[str, Any]]
+    options: str
+
+
+PLAYED = (
+    Games(
+        "textworld",
+        ".z8",
+        {"train": 32, "val": 16, "test": 16},
+        lambda n: {"seed": n, "rooms": 5, "objects": 70, "quest_length": 8},
+        "{steps: 40, history: 10}",
+    ),
+    Games(
+        "alfworld",
+        ".tw-pddl",
+        {"train": 12, "val": 6, "test": 6},
+        lambda n: {"task": TASKS[n % len(TASKS)], "seed": 300000 + n},
+        "{steps: 20, history: 4}",
+    ),
+)
+
+
+async def write_games(games: Games, folder: Path) -> None:
+    """A split folder with the games' recipes; each is made, so that it is there when it is played."""
+    pool, numbers = GamePool(games.engine), itertools.count(1)
     try:
-        for split, size in SIZES.items():
-            recipes = [{"seed": next(seeds), **RECIPE} for _ in range(size)]
-            goals = await asyncio.gather(*(made(pool, recipe) for recipe in recipes))
+        for split, size in games.sizes.items():
+            recipes = [games.recipe(next(numbers)) for _ in range(size)]
+            goals = await asyncio.gather(*(made(pool, games, recipe) for recipe in recipes))
             rows = [
                 {"id": f"{split}-{n}", "question": goal, "recipe": recipe}
                 for n, (goal, recipe) in enumerate(zip(goals, recipes, strict=True))
@@ -49,25 +80,15 @@ async def write_games(folder: Path) -> None:
         pool.close()
 
 
-async def made(pool: GamePool, recipe: dict[str, int]) -> str:
+async def made(pool: GamePool, games: Games, recipe: dict[str, Any]) -> str:
     """The goal of a recipe's game, which is made unless it is in the cache."""
-    place = made_of("textworld", recipe)
+    place = made_of(games.engine, recipe)
     goal = place / "goal.txt"
     if not goal.exists():
         place.mkdir(parents=True, exist_ok=True)
-        facts = await pool.build(recipe, place / "game.z8")
+        facts = await pool.build({**recipe, "plan": False}, place / f"game{games.suffix}")
         goal.write_text(facts["objective"].strip())
     return goal.read_text()
-
-
-async def make_games(config: Config) -> None:
-    """The games of an env's recipes are there before anything is timed."""
-    env = open_env(config)
-    assert isinstance(env, GameEnv)
-    try:
-        await asyncio.gather(*(env.game_file(item) for split in SIZES for item in env.items(split)))
-    finally:
-        env.close()
 
 
 def timed(out: Path, config: Config) -> tuple[float, Any]:
@@ -96,10 +117,12 @@ def on_ray(out: Path, config: Config, cpus: int) -> tuple[float, Any]:
         ray.shutdown()
 
 
-def measure(engine: str, *more: str) -> dict[str, Any]:
-    config = Config.load(REPO / "configs" / engine / "mini.yaml", [*OURS, *more])
-    asyncio.run(make_games(config))
+def measure(games: Games) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(write_games(games, Path(folder) / "games"))
+        own = [f"env.split_dir={folder}/games", f"env.options={games.options}"]
+        own.append(f"train.batch_size={min(16, games.sizes['train'])}")
+        config = Config.load(REPO / "configs" / games.engine / "mini.yaml", [*OURS, *own])
         here, expected = timed(Path(folder) / "local", config)
         one, first = on_ray(Path(folder) / "one", config, 1)
         two, second = on_ray(Path(folder) / "two", config, 2)
@@ -108,13 +131,8 @@ def measure(engine: str, *more: str) -> dict[str, Any]:
 
 
 def main() -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(write_games(Path(folder) / "games"))
-        own = [f"env.split_dir={folder}/games", "env.options={steps: 40, history: 10}", "train.batch_size=16"]
-        found = {"TextWorld": measure("textworld", *own)}
-    if importlib.util.find_spec("alfworld"):
-        found["ALFWorld"] = measure("alfworld", "env.options={steps: 12, history: 4}")
-    return found
+    names = {"textworld": "TextWorld", "alfworld": "ALFWorld"}
+    return {names[games.engine]: measure(games) for games in PLAYED if importlib.util.find_spec(games.engine)}
 
 
 if __name__ == "__main__":

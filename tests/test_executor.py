@@ -169,6 +169,90 @@ def test_a_worker_that_was_started_anew_is_lost_to_its_old_tasks() -> None:
         asyncio.run(whole())
 
 
+def together(runs: list[Callable[[Chat], Awaitable[str]]]) -> tuple[list[Any], int]:
+    """Tasks side by side on one worker: their outputs or errors, and the exchanges that it took."""
+
+    async def whole() -> tuple[list[Any], int]:
+        async def run(chat: Chat) -> str:
+            return await runs[int((await chat(say("which"))).text)](chat)
+
+        class Numbered(Desk):
+            def __init__(self, number: int) -> None:
+                super().__init__()
+                self._number = number
+
+            async def __call__(self, messages: list[Message], *, tools: Any = ()) -> ChatReply:
+                await super().__call__(messages)
+                return ChatReply(text=str(self._number) if len(self.asked) == 1 else f"reply {len(self.asked)}")
+
+        worker = Handle(EnvWorker(lambda: ScriptedEnv(run, lambda out: Score(hard=1, soft=1))))  # type: ignore[arg-type,return-value]
+        line = Line(worker, ConnectionError)
+        talks = [Conversation(line, str(n), Numbered(n)).held(TASK, Skill("")) for n in range(len(runs))]  # type: ignore[arg-type]
+        found = await asyncio.gather(*talks, return_exceptions=True)
+        return [each if isinstance(each, BaseException) else each[0].output for each in found], worker.exchanges
+
+    return asyncio.run(whole())
+
+
+def test_what_many_tasks_say_goes_together() -> None:
+    async def run(chat: Chat) -> str:
+        return [(await chat(say("again"))).text for _ in range(20)][-1]
+
+    outputs, exchanges = together([run] * 16)
+    assert outputs == ["reply 21"] * 16
+    assert exchanges < 16 * 20 / 2
+
+
+def test_tasks_that_work_for_long_hold_up_no_others() -> None:
+    over = asyncio.Event()
+
+    async def slow(chat: Chat) -> str:
+        await over.wait()
+        return "slow"
+
+    async def quick(chat: Chat) -> str:
+        for _ in range(3):
+            await chat(say("again"))
+        over.set()
+        return "quick"
+
+    assert together([slow] * 8 + [quick])[0] == ["slow"] * 8 + ["quick"]
+
+
+def test_what_cannot_travel_fails_its_own_task_alone() -> None:
+    async def odd(chat: Chat) -> str:
+        await chat([{"role": "user", "content": lambda: "no text"}])
+        return ""
+
+    async def even(chat: Chat) -> str:
+        return (await chat(say("again"))).text
+
+    outputs, _ = together([odd, even])
+    assert isinstance(outputs[0], RuntimeError)
+    assert "cannot be sent" in str(outputs[0])
+    assert outputs[1] == "reply 2"
+
+
+def test_a_worker_that_is_gone_is_lost_to_all_its_tasks_and_to_later_ones() -> None:
+    class Dead(Handle):
+        def __getattr__(self, name: str) -> Any:
+            class Remote:
+                @staticmethod
+                async def remote(*arguments: Any) -> None:
+                    if name == "exchange":
+                        raise ConnectionError("gone")
+
+            return Remote
+
+    async def whole() -> list[Any]:
+        line = Line(Dead(None), ConnectionError)  # type: ignore[arg-type]
+        talks = [Conversation(line, str(n), Desk()) for n in range(3)]  # type: ignore[arg-type]
+        first = await asyncio.gather(*(t.held(TASK, Skill("")) for t in talks[:2]), return_exceptions=True)
+        return [*first, *await asyncio.gather(talks[2].held(TASK, Skill("")), return_exceptions=True)]
+
+    assert [type(each) for each in asyncio.run(whole())] == [WorkerLostError] * 3
+
+
 # On a real cluster
 
 ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra: pip install 'skillopt[ray]'")
