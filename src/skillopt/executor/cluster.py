@@ -24,6 +24,8 @@ MOST_LOSSES = 3
 """Workers that one task may lose before it is taken for the cause."""
 READY_WITHIN = 300.0
 """Seconds until a worker has opened its env."""
+OTHERS_WITHIN = 10.0
+"""Seconds that the first worker waits for the others, so that not all of the first tasks go to it."""
 
 
 class RayExecutor:
@@ -95,6 +97,7 @@ class RayExecutor:
             await self._changed.wait_for(lambda: self._lines or self._trouble)
         if not self._lines and self._trouble:
             raise self._trouble
+        await asyncio.wait(self._hiring, timeout=OTHERS_WITHIN)
 
     async def _least_busy(self) -> Line:
         async with self._changed:

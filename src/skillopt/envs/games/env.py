@@ -178,6 +178,8 @@ def read_action(reply: str, commands: Sequence[str]) -> str:
         re.sub(r"^(?:action|next action|>)\s*:?\s*", "", lines[-1].strip().strip("`*\"'"), flags=re.I) if lines else ""
     )
     said = said.strip().rstrip(".").strip("`*\"'")
+    if said in commands:  # as nearly always
+        return said
     by_lower = {command.lower(): command for command in commands}
     if said.lower() in by_lower:
         return by_lower[said.lower()]
