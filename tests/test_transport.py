@@ -12,7 +12,16 @@ from yarl import URL
 
 from skillopt.errors import UserError
 from skillopt.models.openai_chat import OpenAIChat
-from skillopt.models.transport import LONGEST_HEAD, Answer, Direct, General, Reader, UnreachableError, open_transport
+from skillopt.models.transport import (
+    LONGEST_HEAD,
+    Answer,
+    Connection,
+    Direct,
+    General,
+    Reader,
+    UnreachableError,
+    open_transport,
+)
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\n\r\nhello"
 CHUNKED = (
@@ -197,6 +206,25 @@ async def test_a_reset_is_an_error_even_where_the_answer_lasts_until_the_end() -
 
 
 @in_a_loop
+async def test_bytes_behind_an_answer_end_its_connection() -> None:
+    connection = Connection()
+    aborted: list[bool] = []
+
+    class Pipe(asyncio.Transport):
+        def write(self, data: object) -> None:
+            for piece in (PLAIN, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfa"):
+                connection.data_received(piece)
+
+        def abort(self) -> None:
+            aborted.append(True)
+
+    connection.connection_made(Pipe())
+    assert (await connection.ask(b"")).body == b"hello"
+    assert aborted
+    assert not connection.open
+
+
+@in_a_loop
 async def test_bytes_that_nobody_asked_for_answer_no_later_request() -> None:
     async def chatty(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
         await answer_plainly(reader, writer, number)
@@ -213,8 +241,9 @@ async def test_bytes_that_nobody_asked_for_answer_no_later_request() -> None:
 async def test_where_nobody_listens_it_says_so() -> None:
     with pytest.raises(UnreachableError, match=r"refused|Connect call failed"):
         await Direct(URL("http://127.0.0.1:1/")).post({}, b"")
-    with pytest.raises(UnreachableError):
-        await Direct(URL("http://no-such-host.invalid/")).post({}, b"")
+    for host in ("no-such-host.invalid", f"{'a' * 70}.invalid"):
+        with pytest.raises(UnreachableError):
+            await Direct(URL(f"http://{host}/")).post({}, b"")
 
 
 @in_a_loop
@@ -235,6 +264,14 @@ async def test_encryption_and_proxies_are_left_to_the_library(monkeypatch: pytes
     assert await kind("http://127.0.0.1:8000/v1") is General
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert await kind("http://127.0.0.1:8000/v1") is Direct
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:99999/v1", "ftp://127.0.0.1/v1", "127.0.0.1:8000", "http:///v1", "http://[::1/v1"]
+)
+def test_what_can_be_no_url_is_refused_before_anything_is_sent(url: str) -> None:
+    with pytest.raises(UserError, match="is not a URL"):
+        OpenAIChat("vllm:x", "x", url=url, key_name="NO_KEY", key_needed=False)
 
 
 def test_a_key_cannot_smuggle_headers(monkeypatch: pytest.MonkeyPatch) -> None:

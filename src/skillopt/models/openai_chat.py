@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from yarl import URL
 
@@ -160,8 +159,11 @@ _OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_compl
 
 def check_url(name: str, url: str) -> None:
     """Refuse what cannot be an endpoint before anything is sent to it."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = URL(url)
+    except ValueError:
+        parts = URL()
+    if parts.scheme not in {"http", "https"} or not parts.host:
         raise UserError(f"{name}: '{url}' is not a URL; it must begin with http:// or https:// and name a host")
 
 

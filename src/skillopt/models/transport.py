@@ -123,8 +123,8 @@ class Direct:
             _, connection = await asyncio.get_running_loop().create_connection(
                 Connection, self._host, self._port, happy_eyeballs_delay=0.25
             )
-        except OSError as error:
-            raise UnreachableError(error.strerror or str(error)) from None
+        except (OSError, UnicodeError) as error:  # a name that can be none is no text for DNS
+            raise UnreachableError(getattr(error, "strerror", "") or str(error)) from None
         return connection
 
     async def close(self) -> None:
@@ -167,9 +167,9 @@ class Connection(asyncio.Protocol):
         self._transport, self.open = transport, True
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None:  # nothing was asked: whatever this is, it answers nothing of ours
-            self.abort()
-        elif not self._waiting.done():
+        if self._waiting is None or self._waiting.done():
+            self.abort()  # nothing was asked, or it is answered: whatever this is, nothing may come after it
+        else:
             self._tell(self._waiting, data)
 
     def connection_lost(self, error: Exception | None) -> None:
