@@ -4,13 +4,15 @@
     python bench/growth.py 10000        # a shorter run
 
 The simulated models run in this process and their replies never improve the skill, so that every step does the same
-work; every reply is a fresh sample, journalled like any other. CPU is this process's own time, which other work on the
-machine does not change much.
+work; every reply is a fresh sample, journalled like any other. The speed of a shared machine changes over minutes. So
+the two ends are compared in turns: a fresh run's second half of its first 2,000 rollouts, then 1,000 more of the long
+run, which is resumed for them; CPU is this process's own time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import statistics
 import sys
 import tempfile
 import time
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
+from skillopt.errors import Stopped
 from skillopt.loop.trainer import Trainer
 from skillopt.run.events import Event
 from skillopt.run.summary import rollouts_paid
@@ -39,48 +42,56 @@ class Meter:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             self.points.append((rollouts, time.process_time(), pages * 4096 / 2**20))
 
-    def at(self, mark: int) -> dict[str, float]:
-        """CPU of a rollout over the thousand around the mark, and the memory there."""
-        last = self.points[-1][0]
-        low, high = (self._near(min(n, last)) for n in (max(0, min(mark, last - 500) - 500), mark + 500))
-        milliseconds = 1000 * (high[1] - low[1]) / (high[0] - low[0])
-        return {"rollouts": mark, "cpu_ms": milliseconds, "mb": self._near(mark)[2]}
+    def cpu_ms(self, low: int, high: int) -> float:
+        """CPU of a rollout between two counts of them."""
+        first, last = self.near(low), self.near(high)
+        return 1000 * (last[1] - first[1]) / (last[0] - first[0])
 
-    def _near(self, rollouts: int) -> tuple[int, float, float]:
+    def near(self, rollouts: int) -> tuple[int, float, float]:
         return min(self.points, key=lambda point: abs(point[0] - rollouts))
 
 
-def main(most: int = 50_000) -> dict[str, Any]:
+def trained(folder: Path, rollouts: int) -> Meter:
+    """The run in this folder, trained on until it has paid for so many rollouts."""
+    overrides = [
+        f"env.output_root={folder}",
+        "train.num_epochs=1000",
+        f"train.batch_size={BATCH}",
+        "env.options={rules: 20, train: 400, val: 40, test: 40}",
+        "models.optimizer_model=sim:world?duds=1",
+        "models.target_deterministic=false",
+        f"budget.target.max_calls={rollouts}",
+        "hardware.workers=16",
+    ]
     meter = Meter()
+    meter.trainer = Trainer(Config.load("configs/sim/default.yaml", overrides), listeners=[meter])
+    try:
+        asyncio.run(meter.trainer.fit())
+    except Stopped as error:
+        if "max_calls" not in str(error):
+            raise
+    return meter
+
+
+def main(most: int = 50_000, turns: int = 5) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as out:
-        epochs = 1 + most // 700
-        overrides = [
-            f"env.output_root={out}",
-            f"train.num_epochs={epochs}",
-            f"train.batch_size={BATCH}",
-            "env.options={rules: 20, train: 400, val: 40, test: 40}",
-            "models.optimizer_model=sim:world?duds=1",
-            "models.target_deterministic=false",
-            f"budget.target.max_calls={most}",
-            "hardware.workers=16",
-        ]
-        config = Config.load("configs/sim/default.yaml", overrides)
-        meter.trainer = Trainer(config, listeners=[meter])
-        try:
-            asyncio.run(meter.trainer.fit())
-        except Exception as error:
-            if "max_calls" not in str(error):
-                raise
-        sizes = {path.name: path.stat().st_size for path in Path(out).glob("*/*/*") if path.is_file()}
-    marks = [meter.at(mark) for mark in MARKS if mark <= most]
-    first, last = marks[0], marks[-1]
-    early = next((row for row in marks if row["rollouts"] == 5_000), first)
+        long = trained(Path(out) / "long", most)
+        sizes = {path.name: path.stat().st_size for path in Path(out).glob("*/*/*/*") if path.is_file()}
+        early, late = [], []
+        for turn in range(turns):
+            early.append(trained(Path(out) / str(turn), 2_000).cpu_ms(1_000, 2_000))
+            reached = most + turn * 1_200
+            late.append(trained(Path(out) / "long", reached + 1_200).cpu_ms(reached + 100, reached + 1_100))
+    marks = [mark for mark in MARKS if mark <= most]
     return {
-        "marks": marks,
-        "cpu_ratio": last["cpu_ms"] / first["cpu_ms"],
-        "memory_ratio": last["mb"] / early["mb"],
+        "marks": [
+            {"rollouts": mark, "cpu_ms": long.cpu_ms(mark - 1_000, mark), "mb": long.near(mark)[2]} for mark in marks
+        ],
+        "cpu_ms": {"1000": early, str(most): late},
+        "cpu_ratio": statistics.median(late) / statistics.median(early),
+        "memory_ratio": long.near(most)[2] / long.near(5_000)[2],
         "bytes_a_rollout": {name: size / most for name, size in sorted(sizes.items())},
-        "points": meter.points[:: max(1, len(meter.points) // 200)],
+        "points": long.points[:: max(1, len(long.points) // 200)],
     }
 
 

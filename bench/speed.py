@@ -82,7 +82,7 @@ def growth() -> tuple[Rows, Any]:
     found = main()
     rows = [row(f"at {m['rollouts']:,} rollouts", f"{m['cpu_ms']:.2f} ms, {m['mb']:.0f} MB") for m in found["marks"]]
     cpu, memory = found["cpu_ratio"], found["memory_ratio"]
-    rows.append(row("CPU a rollout, 50,000 : 1,000", f"{cpu:.2f}", "≤ 1.1", cpu <= 1.1))
+    rows.append(row("CPU a rollout, 50,000 : 1,000, in turns", f"{cpu:.2f}", "≤ 1.1", cpu <= 1.1))
     rows.append(row("memory, 50,000 : 5,000", f"{memory:.2f}", "≤ 1.2", memory <= 1.2))
 
     def draw(axes: Any) -> None:

@@ -114,7 +114,7 @@ def by_skill_length(url: str, out: Path) -> list[tuple[int, float]]:
     return rows
 
 
-def main(items: int = 3000, rounds: int = 3) -> dict[str, Any]:
+def main(items: int = 2000, rounds: int = 7) -> dict[str, Any]:
     config = Config.load("configs/sim/default.yaml", [f"env.options={{rules: 20, train: {items}, val: 1, test: 1}}"])
     skill = Path("data/sim/seed_skill.md").read_text()
     bodies = [

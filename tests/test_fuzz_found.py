@@ -32,7 +32,7 @@ from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
 from skillopt.run.journal import Journal
-from skillopt.run.journal_check import journal_problem
+from skillopt.run.journal_check import journal_problem, salvage
 from skillopt.run.mend import mend, repair
 from skillopt.run.state import State
 from skillopt.skill import Edit, Skill, apply_edits
@@ -315,6 +315,22 @@ def test_a_request_that_once_made_the_page_fail_is_answered(ui: Ui, path: str, b
 def test_headers_that_once_made_the_page_fail_are_refused(ui: Ui, headers: dict[str, str]) -> None:
     status, _ = ui.ask("/api/configs/check", {"yaml": ""}, {"X-SkillOpt": "1", **headers})
     assert status in {400, 403}
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [(b"tablereplies", b"tabler\xc5plies"), (b"WITHOUT ROWID", b"WITHOUT R\xc5WID")]
+)
+def test_a_journal_whose_damage_sqlite_cannot_put_into_words_is_found_and_salvaged(
+    tmp_path: Path, was: bytes, now: bytes
+) -> None:
+    path = tmp_path / "journal.sqlite"
+    Journal(path).__exit__()
+    path.write_bytes(path.read_bytes().replace(was, now, 1))
+    assert "is damaged" in journal_problem(path)
+    with pytest.raises(Damaged, match="cannot be read"):
+        Journal(path)
+    assert salvage(path)[0] == 0
+    assert journal_problem(path) == ""
 
 
 def test_a_journal_whose_version_number_is_damaged_is_found_damaged(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import functools
+import itertools
 import json
 import math
 import threading
@@ -23,6 +24,7 @@ from skillopt.models.http import ParameterRefused, classify, rate_limits, retry_
 from skillopt.models.limiter import Limiter
 from skillopt.models.openai_chat import OpenAIChat
 from skillopt.models.providers import ProviderChat
+from skillopt.models.transport import Answer, Reader
 from skillopt.run.files import plain
 from skillopt.run.journal import Journal, Record
 
@@ -176,6 +178,44 @@ def test_any_complaint_is_an_error_of_ours_that_a_person_can_read(
     error = classify(status, CIMultiDict(given), body, "here")
     check_error(error)
     assert len(str(error)) < 600
+
+
+ANSWERS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 No\r\nRetry-After: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"2;a=b\r\nhe\r\n3\r\nllo\r\n0\r\nX: y\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\n\r\nhello",
+]
+answers = st.one_of(st.sampled_from(ANSWERS).flatmap(hostile.mutated), hostile.raw, st.sampled_from(ANSWERS))
+
+
+def read(pieces: list[bytes]) -> tuple[Answer, bool] | str:
+    """What comes of an answer in these pieces, after which the connection ends."""
+    reader = Reader()
+    try:
+        for piece in pieces:
+            if (answer := reader.feed(piece)) is not None:
+                return answer, reader.reusable
+        answer = reader.feed(b"", ended=True)
+        assert answer is not None
+        return answer, reader.reusable
+    except ConnectionError as error:
+        return str(error)
+
+
+@holds_for(answers, st.lists(st.integers(0, 200), max_size=6))
+def test_any_bytes_are_an_answer_or_an_error_and_the_same_in_any_pieces(data: bytes, cuts: list[int]) -> None:
+    places = [0, *sorted(cuts), len(data)]
+    pieces = [data[a:b] for a, b in itertools.pairwise(places)]
+    whole, cut, slow = read([data]), read(pieces), read([bytes([byte]) for byte in data])
+    if isinstance(whole, str):
+        assert whole
+        assert isinstance(cut, str)
+        assert isinstance(slow, str)
+    else:
+        assert not isinstance(cut, str)
+        assert not isinstance(slow, str)
+        assert whole[0] == cut[0] == slow[0]  # what came after it is known only where it came at once
 
 
 class Wire:

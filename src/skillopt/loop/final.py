@@ -10,11 +10,13 @@ from skillopt.envs.base import Score
 from skillopt.loop.baselines import do_nothing, majority
 from skillopt.loop.context import Context
 from skillopt.loop.gate import Measured
+from skillopt.loop.session import initial_kind
 from skillopt.loop.statistics import interval, wilson
 from skillopt.models.call import gather_all
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.state import State
+from skillopt.run.summary import summarise
 from skillopt.skill import Skill
 
 Evaluate = Callable[[str, str, Skill], Awaitable[Measured]]
@@ -39,6 +41,22 @@ class Finals:
         if name not in self.measured:
             return None
         return interval(list(self.measured[name].values.values()))
+
+    def summary(self, state: State, ctx: Context, paid: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        """The run's figures as far as they are known."""
+        initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
+        metric, kind = ctx.config.evaluation.metric, initial_kind(ctx.config.train.init_skill, initial)
+        chosen = {"step": state.best.step, "version": state.best.version, "tokens": best.tokens}
+        return summarise(
+            ctx.run,
+            state,
+            benchmark=ctx.env.name,
+            seed=ctx.config.train.seed,
+            paid=paid,
+            initial={**self.initial(state, ctx.run, metric), "tokens": initial.tokens, "kind": kind},
+            best={**self.best(state, metric), **chosen},
+            baselines=self.baselines(),
+        )
 
     def initial(self, state: State, run: RunDirectory, metric: str) -> dict[str, Any]:
         rows = read_json(run.evaluations / "val_initial.json")["items"].values()

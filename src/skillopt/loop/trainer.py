@@ -37,7 +37,7 @@ from skillopt.loop.review import Reviewed, file_conflicts, review
 from skillopt.loop.rollout import Rollouts, begin, begin_ahead, failed
 from skillopt.loop.schedule import decayed_rate, scheduled_rate
 from skillopt.loop.select import Ranked, select
-from skillopt.loop.session import Mode, Session, initial_kind, open_session, pins
+from skillopt.loop.session import Mode, Session, open_session, pins
 from skillopt.loop.update import update
 from skillopt.models.base import ChatModel
 from skillopt.run.events import Listener
@@ -45,7 +45,7 @@ from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
 from skillopt.run.history import History
 from skillopt.run.seals import Seals
 from skillopt.run.state import State
-from skillopt.run.summary import rollouts_paid, summarise, usage
+from skillopt.run.summary import rollouts_paid, usage
 from skillopt.skill import Applied, Skill
 
 
@@ -386,28 +386,8 @@ class Trainer:
         telemetry.seconds = self._earlier.seconds + time.monotonic() - self.session.started
         hits = self.base.target.from_journal + self.base.optimizer.from_journal
         telemetry.from_journal = self._earlier.from_journal + hits
-        initial = self.run.read_skill(0)
         paid = usage(self.session.journal.totals(), self.session.budget.cost)
-        best, metric = state.best, self.config.evaluation.metric
-        summary = summarise(
-            self.run,
-            state,
-            benchmark=self.base.env.name,
-            seed=self.config.train.seed,
-            paid=paid,
-            initial={
-                **finals.initial(state, self.run, metric),
-                "tokens": initial.tokens,
-                "kind": initial_kind(self.config.train.init_skill, initial),
-            },
-            best={
-                **finals.best(state, metric),
-                "step": best.step,
-                "version": best.version,
-                "tokens": self.run.read_skill(best.version).tokens,
-            },
-            baselines=finals.baselines(),
-        )
+        summary = finals.summary(state, self.base, paid)
         write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})
         if state.status != "stopped":  # a stop declares nothing finished
             self._seals.seal(state, self.session.journal.sync())

@@ -1,4 +1,4 @@
-"""The OpenAI chat protocol over aiohttp: OpenAI, Azure, vLLM and any compatible URL."""
+"""The OpenAI chat protocol over HTTP: OpenAI, Azure, vLLM and any compatible URL."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 from yarl import URL
 
 from skillopt.errors import UserError
 from skillopt.keys import redact
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
 from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter
+from skillopt.models.transport import Transport, UnreachableError, open_transport
+from skillopt.version import __version__
 
 _THINKING = re.compile(r"\A(?:\s*<think>)?(?:(?!<think>).)*?</think>\s*", re.DOTALL)
 _UNFINISHED = re.compile(r"\A\s*<think>(?!.*</think>).*", re.DOTALL)
@@ -48,6 +47,8 @@ class OpenAIChat:
         key = os.environ.get(key_name, "").strip()
         if key_needed and not key and token is None:
             raise UserError(f"{name}: no key; set {key_name} in the environment or in .env")
+        if not key.isprintable():
+            raise UserError(f"{name}: the key in {key_name} holds a line break or a control character")
         self.name = name
         self.endpoint = url.rstrip("/")
         self.limits: RateLimits | None = None
@@ -59,8 +60,7 @@ class OpenAIChat:
         self._limit_fields = [limit_field, *({"max_tokens", "max_completion_tokens"} - {limit_field})]
         self._left_out: set[str] = set()
         self._url = URL(f"{self.endpoint}/chat/completions").update_query(query or {})
-        self._session: aiohttp.ClientSession | None = None
-        self._proxy: str | None = None
+        self._transport: Transport | None = None
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         while True:
@@ -71,29 +71,19 @@ class OpenAIChat:
                 self._left_out.add(refused.name)
 
     async def _post(self, payload: dict[str, Any]) -> ChatReply:
-        if self._session is None:
-            # The limiter bounds what is in flight; call.py's timeout bounds how long.
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75),
-                timeout=aiohttp.ClientTimeout(total=None),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-            self._proxy = env_proxy(self.endpoint)
-        body = json.dumps(payload).encode()
+        if self._transport is None:
+            self._transport = open_transport(self._url)
         headers = await self._headers()
         try:
-            async with self._session.post(
-                self._url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
-            ) as response:
-                body = await response.read()
-                self.limits = rate_limits(response.headers) or self.limits
-                return self._reply(response.status, response.headers, body, payload)
-        except aiohttp.ClientConnectorError as error:
+            status, told, body = await self._transport.post(headers, json.dumps(payload).encode())
+        except UnreachableError as error:
             raise TransientError(
-                f"{self.endpoint}: cannot connect ({error.strerror or self._clean(str(error))})", reached=False
+                f"{self.endpoint}: cannot connect ({self._clean(str(error))})", reached=False
             ) from None
-        except (aiohttp.ClientError, ConnectionError) as error:
+        except ConnectionError as error:
             raise TransientError(f"{self.endpoint}: {self._clean(str(error)) or type(error).__name__}") from None
+        self.limits = rate_limits(told) or self.limits
+        return self._reply(status, told, body, payload)
 
     async def _headers(self) -> dict[str, str]:
         if self._token is not None:
@@ -157,30 +147,23 @@ class OpenAIChat:
         return redact(text.replace(self._key, "***") if self._key else text)  # its own also where it is short
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
 
 
-_JSON = {"Content-Type": "application/json"}
+_JSON = {"Content-Type": "application/json", "User-Agent": f"skillopt/{__version__}"}
 _OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_completion_tokens"}
 """What a request can do without."""
 
 
-def env_proxy(url: str) -> str | None:
-    """The proxy that the environment names for this URL. Looked up once: aiohttp does so for every call, and
-    reads the user's .netrc each time, which takes longer than the call's own work."""
-    parts = urlsplit(url)
-    if proxy_bypass(parts.hostname or ""):
-        return None
-    known = getproxies()
-    return known.get(parts.scheme) or known.get("all")
-
-
 def check_url(name: str, url: str) -> None:
     """Refuse what cannot be an endpoint before anything is sent to it."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = URL(url)
+    except ValueError:
+        parts = URL()
+    if parts.scheme not in {"http", "https"} or not parts.host:
         raise UserError(f"{name}: '{url}' is not a URL; it must begin with http:// or https:// and name a host")
 
 

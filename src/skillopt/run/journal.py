@@ -56,6 +56,8 @@ MIGRATIONS: tuple[str, ...] = (
 REPLIES = "key, attempt, role, stage, model, turn, reply, prompt_tokens, completion_tokens, cached_tokens"
 TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_tokens, cached_tokens"
 """The columns that a row's seal covers."""
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises for a damaged file; the second where its own message repeats bytes that are no text."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SEAL_TOTALS = f"UPDATE totals SET seal=seal({TOTALS})"  # noqa: S608 - our own names
 
@@ -117,8 +119,8 @@ class Journal:
             self._db.execute("PRAGMA wal_autocheckpoint=4000")  # 16 MB: fewer, longer writes to the file itself
             self._migrate()
             self._count: int = self._db.execute("SELECT count(*) FROM replies").fetchone()[0]
-        except sqlite3.DatabaseError as error:
-            if is_disk_trouble(error):
+        except UNREADABLE as error:
+            if isinstance(error, sqlite3.Error) and is_disk_trouble(error):
                 raise UserError(f"{path}: {disk_trouble(error)}") from None
             raise Damaged(f"{path}: the journal cannot be read ({error}); {WAY_OUT}") from None
 

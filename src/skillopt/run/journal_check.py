@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.errors import Damaged
-from skillopt.run.journal import REPLIES, SEAL_TOTALS, TOTALS, Journal, seal
+from skillopt.run.journal import REPLIES, SEAL_TOTALS, TOTALS, UNREADABLE, Journal, seal
 
 
 def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one for each thing that can be wrong
@@ -28,7 +28,7 @@ def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one f
                 return f"is damaged: {sound.count(False)} of {len(sound)} replies are not what was received"
             if not all(_is_sound(row) for row in db.execute(f"SELECT {TOTALS}, seal FROM totals")):  # noqa: S608
                 return "is damaged: its sums of what was paid do not fit their checksums"
-    except (sqlite3.DatabaseError, Damaged, UnicodeDecodeError) as error:
+    except (*UNREADABLE, Damaged) as error:
         return f"is damaged ({str(error)[:120]})"
     if len(sound) < least:
         return f"has lost replies: it held {least} when the last step was finished, {len(sound)} are there"
@@ -68,7 +68,7 @@ def _readable(path: Path) -> Iterator[tuple[Any, ...]]:
     what lies behind it."""
     seen = set()
     for order in ("ASC", "DESC"):
-        with contextlib.suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path)) as db:
+        with contextlib.suppress(*UNREADABLE), closing(sqlite3.connect(path)) as db:
             db.text_factory = _text
             for row in db.execute(f"SELECT {REPLIES}, seal FROM replies ORDER BY key {order}"):  # noqa: S608
                 if row[:2] not in seen and _is_sound(row):

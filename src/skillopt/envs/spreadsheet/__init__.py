@@ -34,7 +34,9 @@ import os, subprocess
 os.makedirs('profile', exist_ok=True)
 profile = '-env:UserInstallation=file://' + os.path.abspath('profile')
 command = [{soffice!r}, profile, '--headless', '--norestore', '--convert-to', 'xlsx', '--outdir', 'computed']
-subprocess.run([*command, 'got.xlsx'], check=True, stdout=subprocess.DEVNULL)
+done = subprocess.run([*command, 'got.xlsx'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+if done.returncode:
+    raise SystemExit(f'exit code {{done.returncode}}: {{done.stdout.decode(errors="replace").strip()[-300:]}}')
 os.replace('computed/got.xlsx', 'computed.xlsx')
 """
 
