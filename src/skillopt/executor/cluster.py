@@ -125,7 +125,7 @@ class RayExecutor:
         """A lost worker leaves the pool once, and another is hired for it."""
         if line in self._lines:
             self._lines.remove(line)
-            self._end(line)
+            line.close("the worker was lost")
             task = asyncio.create_task(self._hire())
             self._hiring.add(task)
             task.add_done_callback(self._hiring.discard)
@@ -147,10 +147,10 @@ class Line:
         self._away: set[asyncio.Task[None]] = set()
 
     async def begin(self, token: str, item: Item, skill: Any) -> Turn:
+        begun = asyncio.ensure_future(self.worker.begin.remote(token, item, skill))
         turn = self._next(token)
-        try:
-            await self.worker.begin.remote(token, item, skill)
-        except self._lost as error:
+        await asyncio.wait((begun, turn), return_when=asyncio.FIRST_COMPLETED)
+        if begun.done() and isinstance(error := begun.exception(), self._lost):
             self.close(str(error))
         return await turn
 
@@ -160,7 +160,7 @@ class Line:
 
     def close(self, why: str) -> None:
         """Whoever waits has lost the worker."""
-        self._gone = self._gone or why
+        self._gone = self._gone or why or "it has ended"
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(WorkerLostError(self._gone))
