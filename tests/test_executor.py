@@ -23,7 +23,7 @@ TASK = Item(id="a", question="What?", answers=("x",))
 
 
 class Handle:
-    """What Ray makes of an actor, without Ray: a method runs in a thread; `worker.begin.remote(…)` can be awaited."""
+    """What Ray makes of an actor, without Ray: `worker.begin.remote(…)` can be awaited."""
 
     def __init__(self, worker: EnvWorker) -> None:
         self._worker = worker
@@ -34,7 +34,7 @@ class Handle:
             @staticmethod
             def remote(*arguments: Any) -> Any:
                 self.exchanges += name == "exchange"
-                return asyncio.to_thread(getattr(self._worker, name), *arguments)
+                return getattr(self._worker, name)(*arguments)
 
         return Remote
 

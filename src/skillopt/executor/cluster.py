@@ -125,7 +125,7 @@ class RayExecutor:
         """A lost worker leaves the pool once, and another is hired for it."""
         if line in self._lines:
             self._lines.remove(line)
-            line.close("the worker was lost")
+            self._end(line)
             task = asyncio.create_task(self._hire())
             self._hiring.add(task)
             task.add_done_callback(self._hiring.discard)
@@ -147,10 +147,10 @@ class Line:
         self._away: set[asyncio.Task[None]] = set()
 
     async def begin(self, token: str, item: Item, skill: Any) -> Turn:
-        begun = asyncio.ensure_future(self.worker.begin.remote(token, item, skill))
         turn = self._next(token)
-        await asyncio.wait((begun, turn), return_when=asyncio.FIRST_COMPLETED)
-        if begun.done() and isinstance(error := begun.exception(), self._lost):
+        try:
+            await self.worker.begin.remote(token, item, skill)
+        except self._lost as error:
             self.close(str(error))
         return await turn
 
@@ -187,8 +187,8 @@ class Line:
     async def _exchange(self, answers: bytes) -> None:
         try:
             turns = pickle.loads(await self.worker.exchange.remote(answers))  # noqa: S301 - our own worker's
-        except self._lost as error:
-            self.close(str(error))
+        except Exception as error:  # whatever it is: a worker that cannot be spoken with is lost
+            self.close(f"{type(error).__name__}: {error}")
             return
         for token, turn in turns:
             future = self._waiting.pop(token)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -78,7 +77,7 @@ class Talk:
 
 
 class EnvWorker:
-    """The actor: Ray's threads call its methods, and its tasks run in a loop in a thread of their own."""
+    """The actor. Ray runs its methods, and so its tasks, side by side in one event loop."""
 
     def __init__(self, make: Callable[[], Env]) -> None:
         os.environ["SKILLOPT_CORES"] = "1"  # what the cluster has given this worker; the others have theirs
@@ -89,42 +88,27 @@ class EnvWorker:
         self._said: list[tuple[str, bytes]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._visits: deque[asyncio.Future[bytes]] = deque()
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._run, daemon=True).start()
 
-    def ready(self) -> bool:
+    async def ready(self) -> bool:
         return True
 
-    def begin(self, token: str, item: Item, skill: Skill) -> None:
-        self._loop.call_soon_threadsafe(self._begin, token, item, skill)
-
-    def exchange(self, answers: bytes) -> bytes:
-        """Answers for turns, both as lists with the tasks' tokens. There may be none, of either."""
-        return asyncio.run_coroutine_threadsafe(self._exchange(pickle.loads(answers)), self._loop).result()  # noqa: S301
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_forever()
-        finally:
-            os._exit(1)  # an env that ends the thread (sys.exit) has ended the worker
-
-    # In the loop
-
-    def _begin(self, token: str, item: Item, skill: Skill) -> None:
+    async def begin(self, token: str, item: Item, skill: Skill) -> None:
         self._busy += 1
         talk = self._talks[token] = Talk(partial(self._say, token))
-        task = self._loop.create_task(self._work(token, talk, item, skill))
+        task = asyncio.create_task(self._work(token, talk, item, skill))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _exchange(self, answers: list[tuple[str, bytes]]) -> bytes:
-        self._busy += len(answers)
-        for token, answer in answers:
+    async def exchange(self, answers: bytes) -> bytes:
+        """Answers for turns, both as lists with the tasks' tokens. There may be none, of either."""
+        brought: list[tuple[str, bytes]] = pickle.loads(answers)  # noqa: S301 - our own driver's
+        self._busy += len(brought)
+        for token, answer in brought:
             if token in self._talks:
                 self._talks[token].answers.put_nowait(unpacked(answer, Answer))
             else:
                 self._say(token, Turn("lost"))
-        visit: asyncio.Future[bytes] = self._loop.create_future()
+        visit: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._visits.append(visit)
         if len(self._visits) > VISITS:
             self._visits.popleft().set_result(pickle.dumps([]))
@@ -152,8 +136,8 @@ class EnvWorker:
     def _waited(self) -> bool:
         """Has the first of the turns waited long enough?"""
         if self._timer is None:
-            self._timer = self._loop.call_later(HELD, self._hand_over)
-        return self._loop.time() >= self._timer.when() - 0.001
+            self._timer = asyncio.get_running_loop().call_later(HELD, self._hand_over)
+        return asyncio.get_running_loop().time() >= self._timer.when() - 0.001
 
     async def _work(self, token: str, talk: Talk, item: Item, skill: Skill) -> None:
         """Do and score the task. What only a judge can score is scored by the driver, who has the model."""
