@@ -1,10 +1,10 @@
 """(e) Ray with one and two workers on games: python bench/cluster.py
 
-Trainings on TextWorld's games (5 rooms with 70 objects, where an action takes 10 to 20 ms of CPU, and 10 rooms with 140)
-and, where alfworld is installed, on ALFWorld's (70 ms and more), 16 games at once: locally, and on clusters of one and two CPUs on this
-machine. The same history and skill are required of all three. Starting Ray is not counted. Making the games takes
-minutes at first. They stay in the user's cache. The driver needs a core, too: on two cores, what it takes is missing to
-the second worker.
+Trainings on TextWorld's games (5 rooms with 70 objects: an action takes 10 to 20 ms of CPU; 10 rooms with 140: about
+twice that) and, where alfworld is installed, on ALFWorld's (70 ms and more), 16 games at once: locally, and on clusters
+of one and two CPUs on this machine. The same history and skill are required of all three. Starting Ray is not counted.
+Making the games takes minutes at first. They stay in the user's cache. The driver needs a core, too: on two cores, what
+it takes is missing to the second worker.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def measure(games: Games) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(write_games(games, Path(folder) / "games"))
         own = [f"env.split_dir={folder}/games", f"env.options={games.options}"]
-        own.append(f"train.batch_size={min(16, games.sizes['train'])}")
+        own.append(f"train.batch_size={games.sizes['train']}")
         config = Config.load(REPO / "configs" / games.engine / "mini.yaml", [*OURS, *own])
         here, expected = timed(Path(folder) / "local", config)
         one, first = on_ray(Path(folder) / "one", config, 1)
