@@ -83,20 +83,27 @@ def next_action(goal: str, done: list[str], possible: list[str], verbs: set[str]
     return "look"
 
 
-@lru_cache(maxsize=8192)
 def _fit(action: str, instruction: str) -> tuple[int, ...]:
     """How well an action is what the instruction asks for; empty where it is not.
 
     Its verb must be spoken of, and so must the thing that it is done to; what it is done with or where may be left out.
     """
+    words, verbs = _spoken(instruction)
     verb, _, rest = action.lower().partition(" ")
-    words = set(re.findall(r"[\w-]+", instruction))
-    spoken = _SPOKEN.get(verb, "").split()
+    if verb not in verbs:  # as with most
+        return ()
     thing, *others = [part.split() for part in _BETWEEN.split(rest)]
-    if not thing or not words & set(spoken) or not words >= set(thing):
+    if not thing or not words >= set(thing):
         return ()
     named = len(thing) + sum(len(other) for other in others if words >= set(other))
     return named, -list(_SPOKEN).index(verb)
+
+
+@lru_cache(maxsize=1024)
+def _spoken(instruction: str) -> tuple[frozenset[str], frozenset[str]]:
+    """An instruction's words, and the verbs that it may speak of."""
+    words = frozenset(re.findall(r"[\w-]+", instruction))
+    return words, frozenset(verb for verb, ways in _SPOKEN.items() if not words.isdisjoint(ways.split()))
 
 
 def _edit(verb: str, ids: list[str]) -> dict[str, Any]:
