@@ -109,8 +109,10 @@ def build(spec: dict[str, Any], folder: int) -> int:
     work = root + WORK
     os.mkdir(work)
     _tmpfs(work, f"size={spec['limits']['disk_mb']}m,nr_inodes=4096,mode=0700")
-    if not os.path.lexists(f"{root}/tmp"):  # this Python may lie below /tmp
-        os.symlink(f"{WORK[1:]}/tmp", f"{root}/tmp")
+    os.makedirs(f"{root}/var", exist_ok=True)
+    for place in ("/tmp", "/var/tmp"):  # noqa: S108 - its own
+        if not os.path.lexists(f"{root}{place}"):  # this Python may lie below one; programs then look at the other
+            os.symlink(f"{WORK}/tmp", f"{root}{place}")
     inside = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
     _copy_in(os.path.join(spec["folder"], "in"), work)
     os.chdir(root)
