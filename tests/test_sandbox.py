@@ -69,6 +69,12 @@ def test_packages_and_processes_of_its_own_work(mode: sandbox.Mode) -> None:
     assert done.files["b.xlsx"][:2] == b"PK"
 
 
+@needs_namespaces
+def test_the_usual_places_for_passing_files_are_the_programs_own() -> None:
+    done = run("open('/var/tmp/x', 'w').write('hello'); print(open('tmp/x').read())")
+    assert (done.ok, done.stdout) == (True, "hello\n"), done
+
+
 def test_a_program_that_fails_says_how(mode: sandbox.Mode) -> None:
     assert run("1 / 0", mode).reason == "exit code 1: ZeroDivisionError: division by zero"
     assert run("import os; os.abort()", mode).reason == "killed by signal 6"

@@ -11,8 +11,10 @@ import pytest
 from yarl import URL
 
 from skillopt.errors import UserError
+from skillopt.models.base import ChatRequest, TransientError
 from skillopt.models.openai_chat import OpenAIChat
 from skillopt.models.transport import (
+    KEPT,
     LONGEST_HEAD,
     Answer,
     Connection,
@@ -23,6 +25,7 @@ from skillopt.models.transport import (
     open_transport,
 )
 
+REQUEST = ChatRequest(messages=({"role": "user", "content": "hello"},))
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\n\r\nhello"
 CHUNKED = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"
@@ -244,6 +247,49 @@ async def test_where_nobody_listens_it_says_so() -> None:
     for host in ("no-such-host.invalid", f"{'a' * 70}.invalid"):
         with pytest.raises(UnreachableError):
             await Direct(URL(f"http://{host}/")).post({}, b"")
+
+
+@in_a_loop
+async def test_a_connection_that_lay_idle_for_long_is_not_trusted() -> None:
+    async with raw(answer_plainly) as (server, direct):
+        assert (await direct.post({}, b"")).body == b"1"
+        direct._free[0].used -= KEPT
+        assert (await direct.post({}, b"")).body == b"2"
+        assert server.connections == 2
+
+
+@in_a_loop
+async def test_through_a_proxy_an_endpoint_answers_and_fails_as_it_does_directly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def behave(_: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        body = b'{"choices": [{"message": {"content": "hello"}}]}'
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        writer.write(head + (body if number == 1 else body[:9]))
+        if number > 1:
+            writer.close()
+
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("A_KEY", "k-0123")
+    async with raw(behave) as (server, direct):
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{direct._port}")
+        chat = OpenAIChat("vllm:x", "x", url="http://far.invalid/v1", key_name="A_KEY", key_needed=True)
+        try:
+            assert (await chat.chat(REQUEST)).text == "hello"
+            assert isinstance(chat._transport, General)
+            with pytest.raises(TransientError, match=r"far\.invalid") as cut:
+                await chat.chat(REQUEST)
+            assert cut.value.reached
+        finally:
+            await chat.close()
+    head = server.heads[0].split("\r\n")
+    assert head[0] == "POST http://far.invalid/v1/chat/completions HTTP/1.1"
+    assert {"Authorization: Bearer k-0123", "Content-Type: application/json"} <= set(head)
+    gone = General(URL("http://127.0.0.1:1/"), None)
+    with pytest.raises(UnreachableError, match=r"refused|Connect call failed"):
+        await gone.post({}, b"")
+    await gone.close()
 
 
 @in_a_loop
