@@ -3,7 +3,7 @@
     python bench/gate.py            # the tables of docs/gate.md; about half an hour
     python bench/gate.py --trials 100
 
-Table 1 plays the gates' own decisions (loop/gate.py, loop/duel.py) over a target in memory, thousands of times.
+Table 1 plays the gates' own decisions (gates/strict.py, gates/duel.py) over a target in memory, thousands of times.
 Tables 3 and 4 are whole trainings in the simulated world.
 """
 
@@ -22,14 +22,14 @@ from typing import Any
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Env
-from skillopt.loop.duel import Duel
-from skillopt.loop.gate import Race
-from skillopt.loop.paired import Screen
-from skillopt.loop.statistics import smallest_detectable
+from skillopt.gates.duel import Duel
+from skillopt.gates.paired import Screen
+from skillopt.gates.race import Race
 from skillopt.loop.trainer import Trainer
 from skillopt.models.simulated import TOPICS, code_for, rules_in
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
+from skillopt.statistics import smallest_detectable
 
 ROOT = Path(__file__).parent.parent
 SOLVED = 0.6

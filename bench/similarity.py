@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt.loop.similarity import essence, opposite_meaning, same_meaning
+from skillopt.edits.similarity import essence, opposite_meaning, same_meaning
 
 LOOKED_AT = 193
 PAIRS = Path(__file__).with_name("similarity_pairs.tsv")

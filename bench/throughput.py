@@ -22,10 +22,10 @@ import aiohttp
 from aiohttp import web
 
 from skillopt.config import Config
+from skillopt.core.callers import make_callers
+from skillopt.core.context import Context
+from skillopt.core.rollout import rollout
 from skillopt.envs.sim import SimEnv
-from skillopt.loop.context import Context
-from skillopt.loop.rollout import rollout
-from skillopt.loop.session import make_callers
 from skillopt.models.openai_chat import OpenAIChat
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Events

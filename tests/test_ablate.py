@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skillopt.config import Config
 from skillopt.errors import Stopped
-from skillopt.loop.ablate import By, ablate, units_of
+from skillopt.measure.ablate import By, ablate, units_of
 from skillopt.models.simulated import TOPICS, code_for
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from skillopt.config import Config, EnvConfig
+from skillopt.core.callers import make_callers
 from skillopt.envs.base import Episode, Item
 from skillopt.envs.qa import QAEnv
 from skillopt.errors import UserError
-from skillopt.loop.doctor import examine
-from skillopt.loop.evaluate import evaluate
-from skillopt.loop.session import make_callers
+from skillopt.measure.evaluate import evaluate
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest, RefusedError, TransientError
 from skillopt.models.bound import BoundChat, UnseenModel
+from skillopt.preflight.doctor import examine
 from skillopt.run.journal import Journal
 from skillopt.skill import Skill
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skillopt.analysts.base import Patch
-from skillopt.loop.aggregate import aggregate, opposite, same_edit
+from skillopt.edits.aggregate import aggregate, opposite, same_edit
 from skillopt.skill import Edit
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skillopt.analysts.shown import block
-from skillopt.loop.policy import new_risk
+from skillopt.edits.risk import new_risk
 from skillopt.models.base import ChatReply, ChatRequest, Usage
 from skillopt.models.simulated import SimulatedModel
 from skillopt.run.damage import find_damage

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.config import TrainConfig
+from skillopt.core.batches import plan_steps
 from skillopt.envs.base import Item
-from skillopt.loop.batches import plan_steps
 
 
 class Held(Item):

@@ -14,13 +14,13 @@ from skillopt import prompts
 from skillopt.analysts.base import Memory, Minibatch, Patch
 from skillopt.analysts.brief import LONGEST_TEXT, BriefAnalyst, brief_messages, echo
 from skillopt.config import Config
+from skillopt.core.callers import make_callers
 from skillopt.envs.base import Score, Trajectory
 from skillopt.errors import SkillOptError, UserError
-from skillopt.loop.plan import is_deterministic
-from skillopt.loop.session import make_callers
 from skillopt.models import weights
 from skillopt.models.base import ChatReply, ChatRequest, Usage
 from skillopt.models.local import LocalModel
+from skillopt.preflight.plan import is_deterministic
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.journal import Journal

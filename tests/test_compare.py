@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from skillopt.errors import Stopped
-from skillopt.loop.replicate import report
-from skillopt.loop.statistics import sign_test
+from skillopt.measure.replicate import report
 from skillopt.run.files import read_json, read_jsonl
+from skillopt.statistics import sign_test
 from support import SIM, only_run, skillopt, train_sim
 
 SHORT = ("train.num_epochs=1", "evaluation.baselines=false")

@@ -13,9 +13,9 @@ from aiohttp import web
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Score
-from skillopt.loop import doctor
-from skillopt.loop.doctor import Check, examine
 from skillopt.models.base import ChatReply
+from skillopt.preflight import doctor
+from skillopt.preflight.doctor import Check, examine
 from support import SIM, over_http, sim_server, skillopt
 from wire import completion, served
 

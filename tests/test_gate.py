@@ -15,10 +15,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skillopt.config import Config
+from skillopt.core.context import Context
+from skillopt.core.split import measure
 from skillopt.envs.base import Chat, Episode, Item, Score
 from skillopt.errors import Stopped
-from skillopt.loop.context import Context
-from skillopt.loop.gate import Rule, Verdict, gate, measure
+from skillopt.gates.base import Verdict
+from skillopt.gates.strict import Rule, gate
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, ModelError, RefusedError, TransientError
 from skillopt.models.call import Budget, Caller, Limiter, Switch
 from skillopt.run.directory import RunDirectory

@@ -13,10 +13,10 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.sim import SimEnv
 from skillopt.errors import Stopped, UserError
-from skillopt.loop.evaluate import evaluate
-from skillopt.loop.plan import plan_run
 from skillopt.loop.trainer import Trainer
+from skillopt.measure.evaluate import evaluate
 from skillopt.models.base import ChatReply, ChatRequest
+from skillopt.preflight.plan import plan_run
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.skill import Skill
 

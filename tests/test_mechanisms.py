@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from skillopt.analysts.base import Memory
-from skillopt.loop import epoch_end, select, trainer
+from skillopt.edits import select
+from skillopt.loop import epoch_end, trainer
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.models.structured import Answer
 from skillopt.run.directory import RunDirectory
@@ -146,7 +147,7 @@ def unplug_clipping(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_gate(patch: pytest.MonkeyPatch) -> None:
-    from skillopt.loop import gate
+    from skillopt.gates import strict as gate
 
     patch.setattr(gate.Race, "lost", lambda self, shown: False)
 

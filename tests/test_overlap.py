@@ -126,7 +126,7 @@ def test_a_place_given_to_one_who_has_left_goes_to_the_next() -> None:
 @pytest.mark.parametrize("speculate", [False, True])
 def test_the_plan_names_the_price_of_speculation(speculate: bool) -> None:
     from skillopt.envs import open_env
-    from skillopt.loop.plan import plan_run
+    from skillopt.preflight.plan import plan_run
     from skillopt.skill import Skill
 
     config = Config.load(SIM, [f"train.speculate={speculate}"])

@@ -15,9 +15,9 @@ from skillopt.config import Config, EnvConfig
 from skillopt.envs.base import Item, Score, ScorerError, score_output
 from skillopt.envs.qa import QAEnv
 from skillopt.errors import Stopped, UserError
-from skillopt.loop import doctor
 from skillopt.loop.trainer import Trainer
 from skillopt.models.base import ChatReply, ChatRequest
+from skillopt.preflight import doctor
 from skillopt.run.files import read_json
 
 SCORER = """

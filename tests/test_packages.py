@@ -16,8 +16,8 @@ from skills_ref import read_properties, validate
 import skillopt
 from skillopt.cli.packages import for_description
 from skillopt.config import Config
+from skillopt.core.initial import read_initial
 from skillopt.errors import UserError
-from skillopt.loop.session import read_initial
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.run.directory import RunDirectory
 from skillopt.run.export import export

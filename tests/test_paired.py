@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.errors import Stopped
-from skillopt.loop.duel import Duel
-from skillopt.loop.gate import Race, gate
-from skillopt.loop.paired import Screen
-from skillopt.loop.statistics import bootstrap, evidence, interval, sign_test, smallest_detectable, wilson
+from skillopt.gates.duel import Duel
+from skillopt.gates.paired import Screen
+from skillopt.gates.race import Race
+from skillopt.gates.strict import gate
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
+from skillopt.statistics import bootstrap, evidence, interval, sign_test, smallest_detectable, wilson
 from support import Spy, differing, essence, train_sim
 from test_gate import CANDIDATE, Outcome, TableTarget, context
 
@@ -204,8 +205,8 @@ def test_for_a_deterministic_target_paired_is_strict(tmp_path: Path) -> None:
 
 
 def test_edits_of_an_indecisive_step_are_not_held_against_them(tmp_path: Path) -> None:
+    from skillopt.gates.base import Verdict
     from skillopt.loop.commit import apply_verdict
-    from skillopt.loop.gate import Verdict
     from skillopt.run.state import State
     from skillopt.skill import Applied, Edit, Skill
 
@@ -261,7 +262,7 @@ def test_failures_of_the_endpoint_are_retried_then_stop_the_run_which_goes_on_wi
 def test_an_outage_that_passes_costs_the_gate_a_pause_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from skillopt.loop import verify
+    from skillopt.core import retry as verify
     from skillopt.models.base import ChatReply, ChatRequest, TransientError
 
     monkeypatch.setattr(verify, "PAUSES", (0.01, 0.01))

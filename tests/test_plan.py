@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from skillopt.config import Config
+from skillopt.core.initial import read_initial
 from skillopt.envs import open_env
-from skillopt.loop.plan import Plan, plan_run
-from skillopt.loop.session import read_initial
+from skillopt.preflight.plan import Plan, plan_run
 from skillopt.report.planned import plan_lines
 from support import SIM, over_http, sim_server, skillopt, train_sim
 

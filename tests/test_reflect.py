@@ -15,15 +15,16 @@ from skillopt.analysts.leaks import find_leaks
 from skillopt.analysts.llm import reflect_messages
 from skillopt.analysts.shown import fair_shares, trajectory_lines, trim_middle
 from skillopt.config import Config
+from skillopt.edits import select as select_module
+from skillopt.edits.aggregate import Pool, Pooled
+from skillopt.edits.consult import _merged
+from skillopt.edits.select import select
 from skillopt.envs.base import Score, Trajectory
 from skillopt.envs.sim import SimEnv
 from skillopt.errors import Stopped, UserError
-from skillopt.loop import credit, reflect, trainer
-from skillopt.loop import select as select_module
-from skillopt.loop.aggregate import Pool, Pooled
-from skillopt.loop.consult import _merged
+from skillopt.gates import credit
+from skillopt.loop import reflect, trainer
 from skillopt.loop.reflect import feedback_cause, paraphrased, shared_causes
-from skillopt.loop.select import select
 from skillopt.loop.trainer import Trainer
 from skillopt.models.base import ChatReply, ChatRequest, TransientError
 from skillopt.models.simulated_optimizer import SEALED_RULE

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt.edits.review import checked_decision, filed
 from skillopt.errors import Stopped, UserError
-from skillopt.loop.review import checked_decision, filed
 from skillopt.models.simulated_optimizer import OPPOSITES
 from skillopt.report.review import review_run, status
 from skillopt.run.directory import RunDirectory

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.config import OptimizerConfig
-from skillopt.loop.schedule import SHAPES, decayed_rate, edits_for, scheduled_rate
+from skillopt.core.schedule import SHAPES, decayed_rate, edits_for, scheduled_rate
 
 
 @st.composite

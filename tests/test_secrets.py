@@ -22,11 +22,11 @@ from aiohttp import web
 from skillopt import keys
 from skillopt.cli import main
 from skillopt.config import Config, EnvConfig
+from skillopt.core.initial import read_initial
 from skillopt.envs.base import SPLITS, Item, check_splits
 from skillopt.envs.memory import MemoryEnv
 from skillopt.errors import UserError
 from skillopt.keys import no_secrets, redact
-from skillopt.loop.session import read_initial
 from skillopt.models.base import TransientError
 from skillopt.models.sim_server import _request
 from skillopt.models.simulated import SimOptions, SimulatedModel
@@ -383,7 +383,7 @@ def test_going_on_with_a_run_can_close_it_to_others(tmp_path: Path, monkeypatch:
 
 
 def test_doctor_tells_of_a_dotenv_that_others_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from skillopt.loop.doctor import examine
+    from skillopt.preflight.doctor import examine
 
     monkeypatch.chdir(tmp_path)
     config = Config.load(REPO / "configs" / "sim" / "default.yaml", [f"env.output_root={tmp_path}"])

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from skillopt.loop.similarity import meaning, opposite_meaning, same_facts, same_meaning
+from skillopt.edits.similarity import meaning, opposite_meaning, same_facts, same_meaning
 from support import REPO
 
 spec = importlib.util.spec_from_file_location("bench_similarity", REPO / "bench" / "similarity.py")

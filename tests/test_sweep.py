@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skillopt.errors import UserError
-from skillopt.loop.sweep import choose, make_trials, parse_axes, split_values
+from skillopt.measure.sweep import choose, make_trials, parse_axes, split_values
 from skillopt.run.journal import Journal, Record
 from support import REPO, SIM, skillopt, train_sim
 

@@ -17,7 +17,7 @@ from skillopt.envs import open_env
 from skillopt.envs.base import Episode, Score, Trajectory, check_splits, nothing_done
 from skillopt.envs.tools import Tool, run_tools, start
 from skillopt.errors import UserError
-from skillopt.loop.evaluate import evaluate
+from skillopt.measure.evaluate import evaluate
 from skillopt.models.base import ChatReply, ChatRequest, Message
 from skillopt.models.openai_chat import OpenAIChat
 from skillopt.models.providers import messages_from

@@ -16,8 +16,8 @@ from skillopt.api import (
 from skillopt.config import Config
 from skillopt.envs.base import Env, Episode, Item, Score, Trajectory
 from skillopt.errors import SkillOptError, Stopped, UserError
-from skillopt.loop.result import Result
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest
+from skillopt.run.result import Result
 from skillopt.skill import Edit, Skill
 from skillopt.version import __version__
 

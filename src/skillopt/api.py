@@ -15,26 +15,26 @@ from skillopt.analysts.base import Analyst
 from skillopt.analysts.custom import Propose, as_analyst
 from skillopt.config import Config
 from skillopt.config.keywords import ConfigLike, configure
+from skillopt.core.parts import Gate, resolve
+from skillopt.core.schedule import Shape
 from skillopt.envs import open_env
 from skillopt.envs.base import Env
 from skillopt.envs.memory import MemoryEnv, ScoredEnv, Scorer, Tasks, read_tasks, save_tasks
 from skillopt.errors import SkillOptError
 from skillopt.events import Event, typed
 from skillopt.loop import trainer as loop
-from skillopt.loop.compare import compare as run_comparison
-from skillopt.loop.compare import find_skill
-from skillopt.loop.evaluate import evaluate as run_evaluation
-from skillopt.loop.parts import Gate, resolve
-from skillopt.loop.replicate import replicate as run_seeds
-from skillopt.loop.result import Result
-from skillopt.loop.schedule import Shape
 from skillopt.loop.session import Mode
+from skillopt.measure.compare import compare as run_comparison
+from skillopt.measure.compare import find_skill
+from skillopt.measure.evaluate import evaluate as run_evaluation
+from skillopt.measure.replicate import replicate as run_seeds
 from skillopt.models.base import ChatModel
 from skillopt.report.console import open_console, watching
 from skillopt.report.html import write_report
 from skillopt.report.trackers import Tracker, tracking
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Listener
+from skillopt.run.result import Result
 from skillopt.skill import Skill
 
 E = TypeVar("E", bound=Event)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from skillopt.edits.review import checked_decision, filed, write_decisions
 from skillopt.keys import redact
-from skillopt.loop.review import checked_decision, filed, write_decisions
 from skillopt.report.review import status as conflict_status
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text

@@ -16,13 +16,13 @@ from dataclasses import asdict
 from typing import Any
 
 from skillopt.config import Config
+from skillopt.core.initial import read_initial
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env
 from skillopt.errors import SkillOptError
 from skillopt.keys import redact
-from skillopt.loop.doctor import endpoints, examine
-from skillopt.loop.plan import plan_run
-from skillopt.loop.session import read_initial
+from skillopt.preflight.doctor import endpoints, examine
+from skillopt.preflight.plan import plan_run
 from skillopt.run.files import plain
 from skillopt.run.summary import ROLES
 from skillopt_webui.forms import parse

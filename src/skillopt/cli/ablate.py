@@ -26,7 +26,7 @@ def ablate(
     """Measure what each rule of the best skill is worth on the selection split. Reports, and removes nothing."""
     from skillopt.config import Config
     from skillopt.errors import UserError
-    from skillopt.loop.ablate import ablate as run_ablation
+    from skillopt.measure.ablate import ablate as run_ablation
     from skillopt.report.ablated import ablation_lines, ablation_table
     from skillopt.report.console import watching
     from skillopt.run.directory import RunDirectory

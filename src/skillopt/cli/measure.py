@@ -23,8 +23,8 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for eval_summary.json.")] = None,
 ) -> None:
     """Measure any skill on any split; writes eval_summary.json."""
-    from skillopt.loop.evaluate import evaluate as run_evaluation
-    from skillopt.loop.session import read_initial
+    from skillopt.core.initial import read_initial
+    from skillopt.measure.evaluate import evaluate as run_evaluation
     from skillopt.report.console import watching
 
     console = open_console()
@@ -57,8 +57,8 @@ def compare(
     target_model: TargetOption = "",
 ) -> None:
     """Two skills on the same items: a paired test, and the items that improved or regressed."""
-    from skillopt.loop.compare import compare as run_comparison
-    from skillopt.loop.compare import find_skill
+    from skillopt.measure.compare import compare as run_comparison
+    from skillopt.measure.compare import find_skill
     from skillopt.report.compared import comparison_lines, comparison_table
     from skillopt.report.console import watching
 

@@ -100,7 +100,7 @@ def transfer(
 ) -> None:
     """Try a run's skill on other tasks or another target: zero-shot, then fine-tuned from there."""
     from skillopt.api import train_config
-    from skillopt.loop.transfer import transfer as run_transfer
+    from skillopt.measure.transfer import transfer as run_transfer
     from skillopt.report.console import watching
     from skillopt.report.sweeps import transfer_table
     from skillopt.run.directory import RunDirectory
@@ -132,11 +132,11 @@ def sweep(
 ) -> None:
     """Train under several values of some keys and choose by validation. The same command again goes on."""
     from skillopt.api import train_config
-    from skillopt.loop.result import Result
-    from skillopt.loop.sweep import sweep as run_sweep
+    from skillopt.measure.sweep import sweep as run_sweep
     from skillopt.report.console import watching
     from skillopt.report.sweeps import sweep_lines, sweep_markdown, sweep_plot, sweep_table
     from skillopt.run.files import write_atomic
+    from skillopt.run.result import Result
 
     console = open_console()
     fetch_weights(load_config(config, None, target_model, optimizer_model))

@@ -13,8 +13,8 @@ from skillopt.report.console import open_console
 from skillopt.report.text import printable
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
-    from skillopt.loop.result import Result
     from skillopt.loop.session import Mode
+    from skillopt.run.result import Result
 
 
 @app.command()
@@ -64,7 +64,7 @@ def replicate(
 ) -> None:
     """Train under several seeds and report mean, interval and share improved. The same command again goes on."""
     from skillopt.api import train_config
-    from skillopt.loop.replicate import replicate as run_seeds
+    from skillopt.measure.replicate import replicate as run_seeds
     from skillopt.report.compared import replicate_lines, replicate_table
     from skillopt.report.console import watching
 
@@ -91,10 +91,10 @@ def plan(
     optimizer_seconds: Annotated[float | None, typer.Option(help="Seconds that an optimizer call takes.")] = None,
 ) -> None:
     """Say what a training will take, before anything is spent."""
+    from skillopt.core.initial import initial_of
     from skillopt.envs import open_env
     from skillopt.envs.base import check_splits
-    from skillopt.loop.plan import plan_run
-    from skillopt.loop.session import initial_of
+    from skillopt.preflight.plan import plan_run
     from skillopt.report.planned import plan_lines
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
@@ -117,7 +117,7 @@ def doctor(
     """Go through the checklist of a training: pass, warn or fail, and the fix. Exit code 1 where a check fails."""
     from dataclasses import asdict
 
-    from skillopt.loop.doctor import examine
+    from skillopt.preflight.doctor import examine
     from skillopt.report.console import check_line
 
     checks = asyncio.run(examine(load_config(config, overrides, target_model, optimizer_model), offline=offline))

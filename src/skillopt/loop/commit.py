@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from skillopt.loop.context import Context
-from skillopt.loop.gate import Verdict
+from skillopt.core.context import Context
+from skillopt.gates.base import Verdict
 from skillopt.run.state import Best, Rejected, State
 from skillopt.run.summary import rollouts_paid
 from skillopt.skill import Applied, Skill

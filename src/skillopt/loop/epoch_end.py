@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from skillopt.core.context import Context
+from skillopt.gates.paired import decide
 from skillopt.loop.commit import accept, learn
-from skillopt.loop.context import Context
 from skillopt.loop.meta_skill import meta_skill
-from skillopt.loop.paired import decide
 from skillopt.loop.record import gate_record
 from skillopt.loop.slow_update import Comparison, begin_comparison, slow_update
 from skillopt.models.structured import Answer

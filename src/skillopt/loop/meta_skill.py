@@ -7,9 +7,8 @@ from typing import Any
 
 from skillopt import prompts
 from skillopt.analysts.shown import block, data_line
-from skillopt.loop.context import Context
-from skillopt.loop.slow_update import text_schema
-from skillopt.models.structured import Answer, ask
+from skillopt.core.context import Context
+from skillopt.models.structured import Answer, ask, text_schema
 
 LONGEST_MEMORY = 6000
 """Characters; longer notes are asked for again."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from skillopt.loop.context import Context
+from skillopt.core.context import Context
 from skillopt.run.files import write_brief
 
 SECONDS = 0.5

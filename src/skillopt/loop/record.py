@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from skillopt.analysts.base import Patch
+from skillopt.core.batches import Step
+from skillopt.core.rollout import failed, mean_score, scored
+from skillopt.edits.aggregate import Pool
+from skillopt.edits.review import Reviewed
+from skillopt.edits.select import Ranked
 from skillopt.envs.base import RolloutError, Trajectory
-from skillopt.loop.aggregate import Pool
-from skillopt.loop.batches import Step
-from skillopt.loop.credit import Credited
-from skillopt.loop.gate import Verdict
-from skillopt.loop.review import Reviewed
-from skillopt.loop.rollout import failed, mean_score, scored
-from skillopt.loop.select import Ranked
+from skillopt.gates.base import Verdict
+from skillopt.gates.credit import Credited
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import json_text, jsonl_text, write_all
 from skillopt.run.state import State

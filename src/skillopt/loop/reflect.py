@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from skillopt.analysts.base import Analyst, Dropped, Kind, Memory, Minibatch, Patch, Pattern
 from skillopt.analysts.leaks import find_leaks
+from skillopt.core.context import Context
+from skillopt.core.rollout import Rollouts, failed, mean_score, require_most, scored
+from skillopt.edits.similarity import normal_name, same_meaning
+from skillopt.edits.update import apply_within_limits
 from skillopt.envs.base import RolloutError, Trajectory
 from skillopt.errors import Stopped
-from skillopt.loop.context import Context
-from skillopt.loop.rollout import Rollouts, failed, mean_score, require_most, scored
-from skillopt.loop.similarity import normal_name, same_meaning
-from skillopt.loop.update import apply_within_limits
 from skillopt.models.call import gather_all
 from skillopt.skill import Edit, Skill
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,16 +11,16 @@ from typing import Any, Literal
 
 from skillopt import prompts
 from skillopt.config import Config
+from skillopt.core.callers import closing_env, make_callers, opened_models
+from skillopt.core.context import Context
+from skillopt.core.initial import initial_of, run_of
+from skillopt.core.parts import Parts, resolve
 from skillopt.envs import open_env
-from skillopt.envs.base import Env, check_splits, close_env, data_hash, is_noisy
+from skillopt.envs.base import Env, check_splits, is_noisy
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
-from skillopt.keys import refuse_secrets
-from skillopt.loop.context import Context
-from skillopt.loop.parts import Parts, resolve
-from skillopt.models import open_model
-from skillopt.models.base import ChatModel, NoModel
-from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
+from skillopt.models.base import ChatModel
+from skillopt.models.call import Budget, Switch
 from skillopt.models.prices import price_of
 from skillopt.run.damage import config_text
 from skillopt.run.directory import RunDirectory, is_private
@@ -29,11 +28,8 @@ from skillopt.run.events import Events, Listener
 from skillopt.run.files import write_atomic, write_json
 from skillopt.run.journal import Journal
 from skillopt.run.mend import mend
-from skillopt.run.open import find_run, run_name
-from skillopt.run.package import keep_package, open_package, package_file, package_hash, read_skill
+from skillopt.run.package import keep_package
 from skillopt.run.state import State
-from skillopt.run.summary import ROLES
-from skillopt.shipped import shipped
 from skillopt.skill import Skill
 from skillopt.version import __version__
 
@@ -57,65 +53,6 @@ class Session:
     def base(self, steps: int) -> Context:
         """The context outside of any step, for a run of so many steps."""
         return replace(self.ctx, steps=steps)
-
-
-@asynccontextmanager
-async def closing_env(env: Env, wanted: bool = True) -> AsyncIterator[None]:
-    """Whoever opened an env closes it: its scorer may have processes of its own."""
-    try:
-        yield
-    finally:
-        if wanted:
-            await asyncio.to_thread(close_env, env)
-
-
-@asynccontextmanager
-async def opened_models(
-    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES, parts: Parts | None = None
-) -> AsyncIterator[dict[str, ChatModel]]:
-    """The roles' models, closed at the end. Nothing is called, but names, URLs and keys are checked."""
-    async with AsyncExitStack() as stack:
-        models: dict[str, ChatModel] = {}
-        for role in roles:
-            unused = role == "optimizer" and not needs_optimizer(config, parts)
-            models[role] = (given or {}).get(role) or (NoModel() if unused else open_model(role, config))
-            stack.push_async_callback(models[role].close)
-        yield models
-
-
-def make_callers(
-    config: Config, journal: Journal, models: dict[str, ChatModel]
-) -> tuple[dict[str, Caller], Budget, Switch]:
-    """Each role's model with its limiter, on one journal and one budget."""
-    budget, switch = Budget(config.budget, journal), Switch()
-    widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
-    endpoints: dict[str, Endpoint] = {}
-    callers = {}
-    for role, model in models.items():
-        declared: bool | None = getattr(config.models, f"{role}_deterministic")
-        temperature: float | None = getattr(config.models, f"{role}_temperature")
-        if model.endpoint in endpoints:
-            endpoints[model.endpoint].widen(widths[role])
-        endpoint = endpoints.setdefault(model.endpoint, Endpoint(widths[role]))
-        callers[role] = Caller(
-            model=model,
-            role=role,
-            journal=journal,
-            limiter=Limiter(
-                widths[role],
-                endpoint,
-                requests=getattr(config.models, f"{role}_rpm"),
-                tokens=getattr(config.models, f"{role}_tpm"),
-            ),
-            budget=budget,
-            switch=switch,
-            hardware=config.hardware,
-            deterministic=model.deterministic and not temperature if declared is None else declared,
-            temperature=temperature,
-            max_tokens=getattr(config.models, f"{role}_max_tokens"),
-            effort=getattr(config.models, f"{role}_reasoning_effort"),
-        )
-    return callers, budget, switch
 
 
 @asynccontextmanager
@@ -178,38 +115,6 @@ async def open_session(
             )
 
 
-def run_of(
-    config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, parts: Parts | None = None
-) -> RunDirectory:
-    """The run that this config, data and initial skill make; there may be nothing in it yet."""
-    identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": initial_skill.hash}
-    if config.gradient.prompts_dir:
-        identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
-    if parts and parts.passed_in:
-        identity["parts"] = dict(parts.passed_in)
-    if package := package_hash(config.train.init_skill):
-        identity["package"] = package
-    return find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=fresh)
-
-
-def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
-    """Analysts may do without an LLM; notes and guidance are always written by one."""
-    slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
-    analysts = (parts or resolve(config)).analysts
-    consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
-    return slow_update or consulted or judged(config) or any(analyst.needs_optimizer for analyst in analysts)
-
-
-def judged(config: Config) -> bool:
-    """Is the optimizer model asked for scores?"""
-    return config.env.scoring == "judge"
-
-
-def measuring_roles(config: Config) -> Sequence[str]:
-    """The models that a measurement needs, outside of a training."""
-    return ROLES if judged(config) else ("target",)
-
-
 def pins(config: Config) -> dict[str, str]:
     """What a run may not silently go on under another of."""
     return {"skillopt": __version__, "prompts": prompts.fingerprint(config.gradient.prompts_dir)}
@@ -226,41 +131,6 @@ def check_prices(config: Config) -> None:
                 f"budget.{limit}: the price of '{name}' is unknown, so the limit could not hold; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             )
-
-
-def initial_of(config: Config) -> Skill:
-    """The skill that a training starts from: the file's, or where the trigger is trained, its package's description."""
-    skill = read_initial(config.train.init_skill)
-    file = package_file(config.train.init_skill) if config.train.init_skill else None
-    if config.env.name != "trigger":
-        return skill
-    if file is None:
-        raise UserError("train.init_skill: a description is trained in its package; name the package's SKILL.md")
-    return Skill(open_package(file).description)
-
-
-def read_initial(path: str) -> Skill:
-    """The skill to start from; an empty path or an empty file is an empty skill."""
-    if not path:
-        return Skill("")
-    file = shipped(path)
-    if not file.is_file() and package_file(file) is None:
-        raise UserError(f"train.init_skill: '{path}' does not exist; give an existing file, or leave it empty")
-    try:
-        skill = read_skill(file)
-    except UnicodeDecodeError:
-        raise UserError(f"train.init_skill: '{path}' is not UTF-8 text") from None
-    refuse_secrets(skill.text, f"train.init_skill: '{path}'")
-    return skill
-
-
-def initial_kind(path: str, skill: Skill) -> str:
-    """empty; pretrained (it lies in a run's folder); or seed."""
-    if not skill.text.strip():
-        return "empty"
-    near = Path(path).resolve().parent
-    trained = any((folder / "patch_log.jsonl").exists() for folder in (near, near.parent))
-    return "pretrained" if trained else "seed"
 
 
 def _read_state(run: RunDirectory, config: Config) -> State | None:

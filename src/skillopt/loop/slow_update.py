@@ -9,14 +9,13 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt import prompts
 from skillopt.analysts.shown import block, data_line, trim_middle
+from skillopt.core.batches import in_id_order
+from skillopt.core.context import Context
+from skillopt.core.rollout import begin_ahead, require_most, rollout, scored
+from skillopt.edits.risk import new_risk
 from skillopt.envs.base import Item, RolloutError, Trajectory
-from skillopt.loop.batches import in_id_order
-from skillopt.loop.context import Context
-from skillopt.loop.policy import new_risk
-from skillopt.loop.rollout import begin_ahead, require_most, rollout, scored
-from skillopt.models.base import Schema
 from skillopt.models.call import gather_all
-from skillopt.models.structured import Answer, ask
+from skillopt.models.structured import Answer, ask, text_schema
 from skillopt.skill import Skill
 from skillopt.skill.document import count_tokens
 from skillopt.skill.edit import unsafe
@@ -149,12 +148,6 @@ async def _guidance(skill: Skill, rows: list[Row], trajectories: dict[str, Traje
 
 
 _URGENCY: dict[Class, int] = {"regressed": 0, "persistent_fail": 1, "improved": 2, "stable_success": 3}
-
-
-def text_schema(stage: str, field: str) -> Schema:
-    properties = {field: {"type": "string"}}
-    body = {"type": "object", "properties": properties, "required": [field], "additionalProperties": False}
-    return Schema(name=stage, body=body)
 
 
 def _check(value: Any) -> str:

@@ -13,36 +13,36 @@ from typing import Any
 
 from skillopt.analysts.base import Memory, Patch
 from skillopt.config import Config
+from skillopt.core.batches import Step, plan_steps
+from skillopt.core.context import Context
+from skillopt.core.parts import Parts, resolve
+from skillopt.core.rollout import Rollouts, begin, begin_ahead, failed
+from skillopt.core.schedule import decayed_rate, scheduled_rate
+from skillopt.core.split import Measured, measure
+from skillopt.edits.aggregate import Pool, aggregate
+from skillopt.edits.consult import merge, rank
+from skillopt.edits.review import Reviewed, file_conflicts, review
+from skillopt.edits.risk import held_back
+from skillopt.edits.select import Ranked, select
+from skillopt.edits.update import update
 from skillopt.envs.base import Env, Item
 from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
-from skillopt.loop.aggregate import Pool, aggregate
-from skillopt.loop.batches import Step, plan_steps
+from skillopt.gates.credit import credit
+from skillopt.gates.paired import decide
 from skillopt.loop.commit import apply_verdict
-from skillopt.loop.consult import merge, rank
-from skillopt.loop.context import Context
-from skillopt.loop.credit import credit
-from skillopt.loop.doctor import advice
 from skillopt.loop.epoch_end import end_epoch, look_ahead
-from skillopt.loop.final import Finals, measure_finals
-from skillopt.loop.gate import Measured, measure
-from skillopt.loop.paired import decide
-from skillopt.loop.parts import Parts, resolve
-from skillopt.loop.plan import beside, plan_run
-from skillopt.loop.policy import held_back
 from skillopt.loop.pulse import pulse
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
-from skillopt.loop.result import Result
-from skillopt.loop.review import Reviewed, file_conflicts, review
-from skillopt.loop.rollout import Rollouts, begin, begin_ahead, failed
-from skillopt.loop.schedule import decayed_rate, scheduled_rate
-from skillopt.loop.select import Ranked, select
 from skillopt.loop.session import Mode, Session, open_session, pins
-from skillopt.loop.update import update
+from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
+from skillopt.preflight.doctor import advice
+from skillopt.preflight.plan import beside, plan_run
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
 from skillopt.run.history import History
+from skillopt.run.result import Result
 from skillopt.run.seals import Seals
 from skillopt.run.state import State
 from skillopt.run.summary import rollouts_paid, usage

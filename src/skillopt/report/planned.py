@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from skillopt.loop.plan import Plan
+from skillopt.preflight.plan import Plan
 from skillopt.report.text import dollars, duration
 from skillopt.run.summary import ROLES
 

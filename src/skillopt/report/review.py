@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from skillopt.edits.review import CHOICES, Decision, Filed, checked_decision, decisions, filed, write_decisions
 from skillopt.errors import UserError
-from skillopt.loop.review import CHOICES, Decision, Filed, checked_decision, decisions, filed, write_decisions
 from skillopt.report.text import printable
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl

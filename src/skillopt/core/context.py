@@ -1,0 +1,71 @@
+"""What every stage is given besides its values. There are no globals: two trainings can run in one process."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from skillopt.config import Config
+from skillopt.core.parts import Parts, resolve
+from skillopt.core.underway import Underway
+from skillopt.envs.base import Env, is_noisy
+from skillopt.executor import Executor, LocalExecutor
+from skillopt.models.call import Caller
+from skillopt.run.directory import RunDirectory
+from skillopt.run.events import Events
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    config: Config
+    env: Env
+    target: Caller
+    optimizer: Caller
+    run: RunDirectory
+    events: Events
+    parts: Parts | None = None
+    """Parts that were passed in; without them, those that the config names."""
+    epoch: int = 0
+    step: int = 0
+    steps: int = 0
+    """How many steps the run has in all."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By stage; telemetry only."""
+    executor: Executor = field(default_factory=LocalExecutor)
+    """Where tasks are done and scored."""
+    underway: Underway = field(default_factory=Underway)
+    """Work that was started beside the loop."""
+    later: bool = False
+    """Nothing waits for this work yet: its calls take the places that others leave free."""
+
+    @property
+    def noisy(self) -> bool:
+        """May the same skill score differently on the same item another time?"""
+        judged = hasattr(self.env, "judge")
+        scores = is_noisy(self.env) and not (judged and self.optimizer.deterministic)
+        return scores or not self.target.deterministic
+
+    def at(self, epoch: int, step: int) -> Context:
+        return replace(self, epoch=epoch, step=step, seconds={})
+
+    @property
+    def chosen(self) -> Parts:
+        """This run's analysts, gates and schedule."""
+        return self.parts or resolve(self.config)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        self.seconds[stage] = round(self.seconds.get(stage, 0.0) + time.monotonic() - start, 4)
+
+    def rng(self, stage: str) -> random.Random:
+        """A generator for one stage of one step: no stage's draws depend on another's."""
+        return random.Random(f"{self.config.train.seed}/{self.epoch}/{self.step}/{stage}")  # noqa: S311
+
+    def emit(self, kind: str, **data: Any) -> None:
+        self.events.emit(kind, step=self.step, epoch=self.epoch, **data)

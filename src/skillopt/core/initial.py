@@ -1,0 +1,66 @@
+"""The skill that a training starts from, and the run that it makes with this config and data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skillopt import prompts
+from skillopt.config import Config
+from skillopt.core.parts import Parts
+from skillopt.envs.base import Env, data_hash
+from skillopt.errors import UserError
+from skillopt.keys import refuse_secrets
+from skillopt.run.directory import RunDirectory
+from skillopt.run.open import find_run, run_name
+from skillopt.run.package import open_package, package_file, package_hash, read_skill
+from skillopt.shipped import shipped
+from skillopt.skill import Skill
+
+
+def initial_of(config: Config) -> Skill:
+    """The skill that a training starts from: the file's, or where the trigger is trained, its package's description."""
+    skill = read_initial(config.train.init_skill)
+    file = package_file(config.train.init_skill) if config.train.init_skill else None
+    if config.env.name != "trigger":
+        return skill
+    if file is None:
+        raise UserError("train.init_skill: a description is trained in its package; name the package's SKILL.md")
+    return Skill(open_package(file).description)
+
+
+def read_initial(path: str) -> Skill:
+    """The skill to start from; an empty path or an empty file is an empty skill."""
+    if not path:
+        return Skill("")
+    file = shipped(path)
+    if not file.is_file() and package_file(file) is None:
+        raise UserError(f"train.init_skill: '{path}' does not exist; give an existing file, or leave it empty")
+    try:
+        skill = read_skill(file)
+    except UnicodeDecodeError:
+        raise UserError(f"train.init_skill: '{path}' is not UTF-8 text") from None
+    refuse_secrets(skill.text, f"train.init_skill: '{path}'")
+    return skill
+
+
+def initial_kind(path: str, skill: Skill) -> str:
+    """empty; pretrained (it lies in a run's folder); or seed."""
+    if not skill.text.strip():
+        return "empty"
+    near = Path(path).resolve().parent
+    trained = any((folder / "patch_log.jsonl").exists() for folder in (near, near.parent))
+    return "pretrained" if trained else "seed"
+
+
+def run_of(
+    config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, parts: Parts | None = None
+) -> RunDirectory:
+    """The run that this config, data and initial skill make; there may be nothing in it yet."""
+    identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": initial_skill.hash}
+    if config.gradient.prompts_dir:
+        identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
+    if parts and parts.passed_in:
+        identity["parts"] = dict(parts.passed_in)
+    if package := package_hash(config.train.init_skill):
+        identity["package"] = package
+    return find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=fresh)

@@ -1,0 +1,54 @@
+"""No verdict from a part of a split: what the endpoint lost is tried again, then the run stops undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from skillopt.core.context import Context
+from skillopt.envs.base import RolloutError, Trajectory
+from skillopt.errors import Stopped
+from skillopt.models.call import gather_all
+
+PAUSES = (1.0, 5.0)
+"""Seconds before each further round, on top of the retries that every single call has."""
+
+Work = Callable[[], Awaitable[Trajectory | RolloutError]]
+
+
+async def wait_or_stop(rounds: int, lost: Sequence[RolloutError], total: int, ctx: Context, stage: str) -> None:
+    """After `rounds` rounds items are still lost: wait for another round, or stop the run as unverified.
+
+    Where calls are not retried (hardware.max_retries 0), rounds are not either.
+    """
+    pauses = PAUSES if ctx.config.hardware.max_retries else ()
+    if rounds > len(pauses):
+        ctx.emit("unverified", stage=stage, lost=len(lost), items=total, error=lost[-1].error)
+        raise Stopped(
+            f"{stage}: unverified: {len(lost)} of {total} items could not be measured, so nothing was decided; "
+            f"the last error: {lost[-1].error}"
+        )
+    ctx.emit("retrying", stage=stage, lost=len(lost), items=total, error=lost[-1].error)
+    await ctx.target.switch.sleep(pauses[rounds - 1])
+
+
+async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[Trajectory | RolloutError]:
+    """Every rollout's result in order; the only errors among them are refusals for the item's own sake."""
+    settled: dict[int, Trajectory | RolloutError] = {}
+    lost: list[RolloutError] = []
+
+    async def one(number: int) -> None:
+        result = await work[number]()
+        if isinstance(result, RolloutError) and not result.refused:
+            lost.append(result)
+            return
+        settled[number] = result
+        ctx.emit("progress", stage=stage, done=len(settled), total=len(work))
+
+    rounds = 0
+    while len(settled) < len(work):
+        lost.clear()
+        await gather_all(one(number) for number in range(len(work)) if number not in settled)
+        rounds += 1
+        if lost:
+            await wait_or_stop(rounds, lost, len(work), ctx, stage)
+    return [settled[number] for number in range(len(work))]

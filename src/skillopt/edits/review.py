@@ -1,0 +1,159 @@
+"""Review: a person decides between opposite edits, and the next step tries the choice, through the gate like any other.
+
+The trainer writes `review/conflicts.jsonl`, `skillopt review` writes `review/decisions.jsonl`, and neither touches the
+other's file. Which step used a decision stands in the run's state and in that step's record; a step that is done again
+after a crash finds the same decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt.edits.aggregate import Conflict, Pool, Pooled, same_edit
+from skillopt.edits.select import REVIEW
+from skillopt.errors import Damaged, UserError
+from skillopt.run.damage import decision_lines, sound_decision
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import append_jsonl, digest, read_json, read_jsonl
+from skillopt.run.state import WAY_OUT
+from skillopt.skill import Edit
+from skillopt.skill.document import count_tokens
+from skillopt.skill.edit import unsafe
+
+Choice = Literal["a", "b", "both", "neither", "own"]
+CHOICES: tuple[Choice, ...] = ("a", "b", "both", "neither")
+
+
+class Filed(Conflict):
+    """A conflict as it stands in `review/conflicts.jsonl`."""
+
+    id: str
+    """Step and number, such as `3-1`."""
+    step: int
+
+    def is_about(self, other: Conflict) -> bool:
+        """Is it the same question again, whichever side stands first?"""
+        straight = same_edit(self.a, other.a) and same_edit(self.b, other.b)
+        return straight or (same_edit(self.a, other.b) and same_edit(self.b, other.a))
+
+
+class Decision(BaseModel):
+    """A line of `review/decisions.jsonl`; of two for one conflict the later holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    conflict: str
+    choice: Choice
+    text: str = ""
+    """What the person wrote, where the choice is their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reviewed:
+    """The pool after review, and what review did to it."""
+
+    pool: Pool
+    used: list[Decision] = field(default_factory=list)
+    """Decisions that this step is the first to use."""
+    turned_down: dict[str, str] = field(default_factory=dict)
+    """Edits that a person decided against, and in which conflict."""
+
+
+def file_conflicts(run: RunDirectory, step: int, conflicts: Sequence[Conflict]) -> None:
+    """Add a step's conflicts; a question that has been asked before is not asked again."""
+    known = filed(run)
+    new = [c for c in conflicts if not any(other.is_about(c) for other in known)]
+    append_jsonl(run.conflicts, [{"id": f"{step}-{n}", "step": step, **c.model_dump()} for n, c in enumerate(new, 1)])
+
+
+def filed(run: RunDirectory) -> list[Filed]:
+    return [Filed.model_validate(row) for row in read_jsonl(run.conflicts)]
+
+
+def decisions(run: RunDirectory) -> dict[str, Decision]:
+    """By conflict. A line that is still being written does not count yet."""
+    if not run.decisions.exists():
+        return {}
+    lines = [line for line in decision_lines(run) if line]
+    if any(not sound_decision(line) for line in lines):
+        raise Damaged(f"{run.decisions}: a line is not what was decided; {WAY_OUT}")
+    found = [Decision.model_validate_json(line) for line in lines]
+    return {decision.conflict: decision for decision in found}
+
+
+def review(pool: Pool, run: RunDirectory, step: int, used_before: dict[str, int]) -> Reviewed:
+    """Bring a person's decisions into the pool: their edits come in, what they decided against is turned down."""
+    decided = decisions(run)
+    closed = [(c, decided[c.id]) for c in filed(run) if c.id in decided and c.step < step]
+    fresh = [(c, d) for c, d in closed if c.id not in used_before]
+    open_conflicts, freed = [], []
+    for conflict in pool.conflicts:
+        if any(known.is_about(conflict) for known, _ in closed):
+            freed += [conflict.a, conflict.b]
+        else:
+            open_conflicts.append(conflict)
+    pooled = {p.edit.id: p for p in pool.edits} | {edit.id: _alone(edit) for edit in freed}
+    losers = [(edit, c.id) for c, d in closed for edit in losing_side(c, d)]
+    down = {name: cid for name, p in pooled.items() for edit, cid in losers if same_edit(edit, p.edit)}
+    chosen = [_alone(edit) for c, d in fresh for edit in chosen_edits(c, d, step)]
+    doubled = {name for name, p in pooled.items() if any(same_edit(p.edit, c.edit) for c in chosen)}
+    edits = (*chosen, *(p for name, p in pooled.items() if name not in doubled))
+    kept = pool.model_copy(update={"edits": edits, "conflicts": tuple(open_conflicts)})
+    return Reviewed(pool=kept, used=[d for _, d in fresh], turned_down=down)
+
+
+def chosen_edits(conflict: Filed, decision: Decision, step: int) -> list[Edit]:
+    """What a decision asks for, as edits with the conflict's evidence."""
+    if decision.choice == "own":
+        cited = tuple(sorted({*conflict.a.trajectory_ids, *conflict.b.trajectory_ids}))
+        sides = {"own": conflict.a.model_copy(update={"text": decision.text, "trajectory_ids": cited, "rationale": ""})}
+    else:
+        wanted = {"both": "ab", "neither": ""}.get(decision.choice, decision.choice)
+        sides = {side: getattr(conflict, side) for side in wanted}
+    return [
+        edit.model_copy(update={"id": f"{step:04d}-review-{conflict.id}-{side}", "source": f"{REVIEW}{conflict.id}"})
+        for side, edit in sides.items()
+    ]
+
+
+def losing_side(conflict: Filed, decision: Decision) -> list[Edit]:
+    """What may not come back of itself."""
+    kept = {"a": {"a"}, "b": {"b"}, "both": {"a", "b"}}.get(decision.choice, set())
+    return [getattr(conflict, side) for side in ("a", "b") if side not in kept]
+
+
+def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str = "") -> Decision:
+    """A decision that can be written down. A conflict whose decision a step has used is closed."""
+    known = {c.id: c for c in filed(run)}
+    if conflict_id not in known:
+        listed = ", ".join(known) or "none"
+        raise UserError(f"{run.root}: has no conflict '{conflict_id}'; the conflicts are: {listed}")
+    if choice not in (*CHOICES, "own"):
+        raise UserError(f"'{choice}' is no choice for {conflict_id}; choose one of: {', '.join(CHOICES)}")
+    if step := read_json(run.state).get("reviewed", {}).get(conflict_id):
+        raise UserError(f"conflict {conflict_id}: its decision was used in step {step} and cannot be changed")
+    if choice == "own":
+        _check_text(text, read_json(run.config_json).get("optimizer.max_edit_tokens", 400))
+    return Decision.model_validate({"conflict": conflict_id, "choice": choice, "text": text})
+
+
+def write_decisions(run: RunDirectory, made: Sequence[Decision]) -> None:
+    rows = [decision.model_dump(mode="json") for decision in made]
+    append_jsonl(run.decisions, [{**row, "check": digest(row)} for row in rows])
+
+
+def _check_text(text: str, most: int) -> None:
+    if not text.strip():
+        raise UserError("the text of your own edit is empty")
+    if problem := unsafe(text):
+        raise UserError(f"the text of your own edit {problem[1]}")
+    if count_tokens(text) > most:
+        raise UserError(f"the text of your own edit is longer than {most} tokens (optimizer.max_edit_tokens)")
+
+
+def _alone(edit: Edit) -> Pooled:
+    return Pooled(edit=edit, support=len(edit.trajectory_ids), merged=(edit.id,))

@@ -1,0 +1,59 @@
+"""Policy: edits that would have whoever runs the skill follow a link, run a command or hand over a secret wait for a
+person (`gradient.review_risky`).
+
+What an optimizer proposes comes in the end from task texts and target outputs, which anybody may have written. The gate
+only sees whether scores rise.
+"""
+
+from __future__ import annotations
+
+import re
+
+from skillopt.core.context import Context
+from skillopt.edits.aggregate import Conflict, Pool
+from skillopt.skill import Edit, Skill
+
+_RISKS = {
+    "a URL or an address": re.compile(
+        r"\b(?:https?|ftp|file|data|javascript):\S+|\bwww\.\S+|\b[\w.+-]+@[\w-]+\.[\w.-]+|\b\d{1,3}(?:\.\d{1,3}){3}\b",
+        re.IGNORECASE,
+    ),
+    "a shell command": re.compile(
+        r"\b(?:sudo|curl|wget|chmod|chown|scp|ssh|netcat|powershell|Invoke-\w+)\b|\brm\s+-\w|\b(?:ba|z)?sh\s+-c\b"
+        r"|\|\s*(?:ba|z)?sh\b|\$\([^)]|\b(?:pip|npm|apt|apt-get|brew)\s+install\b|\bos\.system\b|\bsubprocess\b|\beval\(",
+        re.IGNORECASE,
+    ),
+    "a request for secrets": re.compile(
+        r"\b(?:pass(?:word|wd|phrase)|api[ _-]?keys?|(?:access|auth|bearer|secret|session)[ _-]?(?:key|token)s?"
+        r"|credentials?|private[ _-]key|environment variables?)\b|(?<!\w)\.env\b|\bid_rsa\b|/etc/(?:passwd|shadow)",
+        re.IGNORECASE,
+    ),
+}
+
+
+def held_back(pool: Pool, skill: Skill, ctx: Context) -> Pool:
+    """The pool with its risky edits among the conflicts: side a is the edit, side b is to leave it out."""
+    if not ctx.config.gradient.review_risky:
+        return pool
+    risks = {p.edit.id: new_risk(f"{p.edit.section}\n{p.edit.text}", skill) for p in pool.edits}
+    asked = tuple(
+        Conflict(a=p.edit, b=_without(p.edit), reason=f"it holds {risk}; without your word it stays out")
+        for p in pool.edits
+        if (risk := risks[p.edit.id])
+    )
+    kept = tuple(p for p in pool.edits if not risks[p.edit.id])
+    return pool.model_copy(update={"edits": kept, "conflicts": (*pool.conflicts, *asked)})
+
+
+def new_risk(text: str, skill: Skill) -> str:
+    """What a text would bring into a skill that does not stand there yet; empty if nothing."""
+    for kind, pattern in _RISKS.items():
+        for match in pattern.finditer(text):
+            if match[0] not in skill.text:
+                return f"{kind}: {match[0][:80]!r}"
+    return ""
+
+
+def _without(edit: Edit) -> Edit:
+    """The other side of the question: an edit that is none."""
+    return Edit(id=f"{edit.id}-out", op="add", section="(leave it out)", trajectory_ids=edit.trajectory_ids)

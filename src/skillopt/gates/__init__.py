@@ -1,0 +1,1 @@
+"""Who decides whether a candidate is kept."""

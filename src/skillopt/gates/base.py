@@ -1,0 +1,102 @@
+"""What every gate gives: a verdict with its evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skillopt.core.context import Context
+from skillopt.envs.base import Item, Trajectory
+from skillopt.gates.duel import Rule
+
+EPSILON = 1e-9
+"""Sums of soft scores differ by rounding; that is no improvement."""
+
+
+class ItemEvidence(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    item_id: str
+    before: float
+    after: float
+    hard: float
+    """Whether the candidate solved it, whatever the metric."""
+    repeats: int = 0
+    """Fresh samples of each skill behind `before` and `after`; 0 where each has its first."""
+
+
+class Verdict(BaseModel):
+    """A decision with its evidence."""
+
+    model_config = ConfigDict(frozen=True)
+
+    decision: Literal["accept", "reject", "indecisive", "skipped"]
+    """indecisive: better, but the evidence does not hold; skipped: no edit could be applied."""
+    gate: Literal["strict", "paired"] = "strict"
+    rule: Rule
+    """strict: must raise the score; keep: must not lower it."""
+    metric: str
+    before: float
+    after: float | None
+    """The candidate's score; None when the gate could stop before it was known."""
+    at_most: float
+    """What the candidate can reach at best; equal to `after` where that is known."""
+    items: int
+    measured: int
+    p: float | None = None
+    """How likely the candidate looks this good without being better; None where nothing was repeated."""
+    repeats: int = 0
+    """Rounds of fresh samples of both skills on the items on which they differ."""
+    reason: str = ""
+    """Why a candidate that scores higher was rejected all the same."""
+    set_aside: dict[str, str] = {}
+    """Items that the endpoint refused for their own sake during this gate."""
+    standing: dict[str, float] = {}
+    """What this gate taught of the skill that training goes on from: its score, item by item."""
+    evidence: tuple[ItemEvidence, ...] = ()
+    trajectories: tuple[Trajectory, ...] = Field(default=(), exclude=True)
+    telemetry: dict[str, int] = {}
+
+    @property
+    def accepted(self) -> bool:
+        return self.decision == "accept"
+
+    @property
+    def values(self) -> dict[str, float]:
+        return {row.item_id: row.after for row in self.evidence}
+
+    def brief(self) -> dict[str, object]:
+        """For the patch log and the history: the evidence without the item list."""
+        return self.model_dump(mode="json", exclude={"evidence", "standing", "telemetry"})
+
+
+def nothing(current: Mapping[str, float], ctx: Context) -> Verdict:
+    """The verdict on a candidate that equals the current skill."""
+    score = math.fsum(current.values()) / len(current)
+    return Verdict(
+        decision="skipped",
+        rule="strict",
+        metric=ctx.config.evaluation.metric,
+        before=score,
+        after=None,
+        at_most=score,
+        items=len(current),
+        measured=0,
+    )
+
+
+def fallen_type(evidence: Sequence[ItemEvidence], items: Mapping[str, Item], margin: float | None) -> str:
+    """The regression guard: names a task type whose score falls by more than the margin; empty where none does."""
+    if margin is None:
+        return ""
+    groups: dict[str, list[ItemEvidence]] = {}
+    for row in evidence:
+        groups.setdefault(items[row.item_id].type, []).append(row)
+    for name, rows in sorted(groups.items()):
+        before, after = (math.fsum(getattr(row, side) for row in rows) / len(rows) for side in ("before", "after"))
+        if before - after > margin + EPSILON:
+            return f"task type '{name}' falls from {before:.2f} to {after:.2f}"
+    return ""

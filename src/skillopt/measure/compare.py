@@ -1,0 +1,175 @@
+"""Two skills on the same items: who is better, on which items, and how sure that is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from skillopt.config import Config
+from skillopt.core.callers import closing_env, make_callers, measuring_roles, opened_models
+from skillopt.core.context import Context
+from skillopt.core.initial import initial_of, read_initial, run_of
+from skillopt.core.retry import all_measured
+from skillopt.core.rollout import roll_out_one
+from skillopt.core.split import require_few
+from skillopt.envs import open_env
+from skillopt.envs.base import SPLITS, Env, Item, Trajectory, check_splits, data_hash
+from skillopt.errors import UserError
+from skillopt.executor import open_executor
+from skillopt.measure.evaluate import note_read
+from skillopt.models.base import ChatModel
+from skillopt.run.directory import RunDirectory, is_private, safe_name
+from skillopt.run.events import Events, Listener
+from skillopt.run.files import read_text, write_json, write_jsonl
+from skillopt.run.journal import Journal
+from skillopt.run.summary import usage
+from skillopt.skill import Skill
+from skillopt.statistics import bootstrap, evidence, interval
+
+WORDS = ("initial", "best")
+"""What stands for a run's own skills in place of a file."""
+
+
+def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
+    """A skill file; or `initial` or `best` of a run, which is the config's own unless another is named."""
+    if name not in WORDS:
+        path = Path(name)
+        if not path.is_file():
+            raise UserError(f"'{name}': no such skill file; give a Markdown file, or one of: {', '.join(WORDS)}")
+        return read_initial(name), path
+    if run is None:
+        env = env or open_env(config)
+        run = run_of(config, env, initial_of(config)).root
+    directory = RunDirectory(run)
+    path = directory.snapshot(0) if name == "initial" else directory.best_skill
+    if not path.is_file():
+        raise UserError(f"'{name}': {run} is not a run that has begun; train first, or name its folder with --run")
+    return Skill(read_text(path)), path
+
+
+async def compare(
+    config: Config,
+    a: tuple[Skill, Path | None],
+    b: tuple[Skill, Path | None],
+    *,
+    split: str = "val",
+    repeats: int = 1,
+    env: Env | None = None,
+    models: dict[str, ChatModel] | None = None,
+    listeners: Sequence[Listener] = (),
+) -> dict[str, Any]:
+    """A against B on a split, each item `repeats` times under both; also written to `comparison.json`.
+
+    The same skill twice is an A/A probe: what it shows is the target's noise and nothing else.
+    """
+    if split not in SPLITS:
+        raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
+    opened_here = env is None
+    env = env or open_env(config)
+    check_splits(env)
+    skills = {"a": a[0], "b": b[0]}
+    folder = RunDirectory(_folder(config, env, skills, split, repeats))
+    async with AsyncExitStack() as stack:
+        roles = measuring_roles(config)
+        opened = await stack.enter_async_context(opened_models(config, models, roles=roles))
+        await stack.enter_async_context(closing_env(env, opened_here))
+        executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
+        stack.enter_context(folder.held(private=is_private(config.env.private, config.env.output_root)))
+        journal = stack.enter_context(Journal(folder.journal))
+        events = stack.enter_context(Events(folder.events, tuple(listeners)))
+        callers, budget, _ = make_callers(config, journal, opened)
+        target, judge = callers["target"], callers[roles[-1]]
+        ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)
+        ctx = replace(ctx, executor=executor)
+        items = env.items(split)
+        trajectories, refused = await _measure(skills, items, repeats, ctx)
+        result = {
+            "benchmark": env.name,
+            "split": split,
+            **report(trajectories, config.evaluation.metric),
+            "a": _about(*a, trajectories["a"], config),
+            "b": _about(*b, trajectories["b"], config),
+            "same_skill": a[0].hash == b[0].hash,
+            "repeats": repeats,
+            "set_aside": refused,
+            "paid": usage(journal.totals(), budget.cost)["target"],
+        }
+        if split == "test":
+            paths = {"a": a[1], "b": b[1]}
+            result["test_reads"] = max(
+                note_read("compare", paths[side], folder, len(items), result[side]["score"]) for side in skills
+            )
+        write_jsonl(folder.root / "trajectories.jsonl", [t for side in skills for t in trajectories[side]])
+        write_json(folder.root / "comparison.json", result)
+    return result | {"path": str(folder.root / "comparison.json")}
+
+
+async def _measure(
+    skills: dict[str, Skill], items: Sequence[Item], repeats: int, ctx: Context
+) -> tuple[dict[str, list[Trajectory]], dict[str, str]]:
+    """Both sides on all items; one that the endpoint refuses for either side counts for neither."""
+    work = [
+        (side, partial(roll_out_one, skill, item, ctx, tag=f"compare-{side}-r{n}", number=number, stage="compare"))
+        for side, skill in skills.items()
+        for n in range(1, repeats + 1)
+        for number, item in enumerate(items)
+    ]
+    results = await all_measured([job for _, job in work], ctx, "compare")
+    refused = {r.item_id: r.error for r in results if not isinstance(r, Trajectory)}
+    require_few(refused, len(items))
+    kept: dict[str, list[Trajectory]] = {side: [] for side in skills}
+    for (side, _), result in zip(work, results, strict=True):
+        if isinstance(result, Trajectory) and result.item_id not in refused:
+            kept[side].append(result)
+    return kept, refused
+
+
+def report(trajectories: dict[str, list[Trajectory]], metric: str) -> dict[str, Any]:
+    """Scores, difference, the paired test, and the four lists of items."""
+    values: dict[str, dict[str, list[float]]] = {"a": {}, "b": {}}
+    solved: dict[str, dict[str, list[float]]] = {"a": {}, "b": {}}
+    for side, own in trajectories.items():
+        for t in own:
+            values[side].setdefault(t.item_id, []).append(t.score.value(metric))
+            solved[side].setdefault(t.item_id, []).append(t.score.hard)
+    pairs = [(values["a"][item], values["b"][item]) for item in sorted(values["a"])]
+    differences = [fmean(after) - fmean(before) for before, after in pairs]
+    better, worse = evidence(pairs), evidence([(after, before) for before, after in pairs])
+    lists: dict[str, list[str]] = {name: [] for name in ("improved", "regressed", "both_pass", "both_fail")}
+    for item in sorted(solved["a"]):
+        before, after = (fmean(solved[side][item]) >= 0.5 for side in ("a", "b"))
+        name = ("both_pass" if before else "improved") if after else ("regressed" if before else "both_fail")
+        lists[name].append(item)
+    return {
+        "metric": metric,
+        "items": len(pairs),
+        "difference": fmean(differences),
+        "difference_interval": bootstrap(differences),
+        "p": min(1.0, 2 * min(better, worse)),
+        "differing": sum(abs(difference) > 1e-9 for difference in differences),
+        "lists": lists,
+    }
+
+
+def _about(skill: Skill, path: Path | None, trajectories: list[Trajectory], config: Config) -> dict[str, Any]:
+    by_item: dict[str, list[float]] = {}
+    for t in trajectories:
+        by_item.setdefault(t.item_id, []).append(t.score.value(config.evaluation.metric))
+    means = [fmean(values) for values in by_item.values()]
+    known = {"path": str(path or ""), "hash": skill.hash, "tokens": skill.tokens}
+    return {**known, "score": fmean(means), "interval": interval(means)}
+
+
+def _folder(config: Config, env: Env, skills: dict[str, Skill], split: str, repeats: int) -> Path:
+    """One folder for one question: the same comparison again finds its own journal."""
+    hashes = [skill.hash for skill in skills.values()]
+    identity = {"config": config.identity(), "data": data_hash(env), "skills": hashes, "repeats": repeats}
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
+    return Path(config.env.output_root) / "comparisons" / safe_name(env.name) / f"{split}-{digest[:8]}"

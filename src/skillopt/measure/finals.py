@@ -1,0 +1,134 @@
+"""The figures of a finished training: the sealed test split, the winner measured again, the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from skillopt.core.context import Context
+from skillopt.core.initial import initial_kind
+from skillopt.core.split import Measured
+from skillopt.envs.base import Score
+from skillopt.measure.baselines import do_nothing, majority
+from skillopt.models.call import gather_all
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
+from skillopt.run.state import State
+from skillopt.run.summary import summarise
+from skillopt.skill import Skill
+from skillopt.statistics import interval, wilson
+
+Evaluate = Callable[[str, str, Skill], Awaitable[Measured]]
+"""Measures a skill on a split under a name."""
+
+
+@dataclass
+class Finals:
+    """What was measured at the end; empty before."""
+
+    measured: dict[str, Measured] = field(default_factory=dict)
+    """By split and name: test_initial, test_best, val_remeasured, val_no_skill, test_no_skill."""
+    majority: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By split."""
+    do_nothing: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By split."""
+
+    def score(self, name: str) -> float | None:
+        return self.measured[name].score if name in self.measured else None
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        if name not in self.measured:
+            return None
+        return interval(list(self.measured[name].values.values()))
+
+    def summary(self, state: State, ctx: Context, paid: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        """The run's figures as far as they are known."""
+        initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
+        metric, kind = ctx.config.evaluation.metric, initial_kind(ctx.config.train.init_skill, initial)
+        chosen = {"step": state.best.step, "version": state.best.version, "tokens": best.tokens}
+        return summarise(
+            ctx.run,
+            state,
+            benchmark=ctx.env.name,
+            seed=ctx.config.train.seed,
+            paid=paid,
+            initial={**self.initial(state, ctx.run, metric), "tokens": initial.tokens, "kind": kind},
+            best={**self.best(state, metric), **chosen},
+            baselines=self.baselines(),
+        )
+
+    def initial(self, state: State, run: RunDirectory, metric: str) -> dict[str, Any]:
+        rows = read_json(run.evaluations / "val_initial.json")["items"].values()
+        values = [Score(**row).value(metric) for row in rows]
+        return {
+            "val": state.initial_val,
+            "val_interval": interval(values),
+            "test": self.score("test_initial"),
+            "test_interval": self.interval("test_initial"),
+        }
+
+    def best(self, state: State, metric: str) -> dict[str, Any]:
+        """The score that the gate saw, and beside it that of fresh samples: the difference is the winner's curse."""
+        again = self.score("val_remeasured")
+        return {
+            "val": state.best.val,
+            "val_interval": _best_interval(state, metric),
+            "val_remeasured": again,
+            "val_remeasured_interval": self.interval("val_remeasured"),
+            "winners_curse": None if again is None else state.best.val - again,
+            "test": self.score("test_best"),
+            "test_interval": self.interval("test_best"),
+        }
+
+    def baselines(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if "test_no_skill" in self.measured:
+            found["no_skill"] = {
+                key: value
+                for split in ("val", "test")
+                for key, value in (
+                    (split, self.score(f"{split}_no_skill")),
+                    (f"{split}_interval", self.interval(f"{split}_no_skill")),
+                )
+            }
+        if self.majority:
+            found["majority"] = {"answer": self.majority["val"]["answer"]}
+            for split, row in self.majority.items():
+                found["majority"] |= {split: row["score"], f"{split}_interval": row["interval"]}
+        for split, row in self.do_nothing.items():
+            found.setdefault("do_nothing", {}).update({split: row["score"], f"{split}_interval": row["interval"]})
+        return found
+
+
+def _best_interval(state: State, metric: str) -> tuple[float, float] | None:
+    """Around the score itself: what the paired gate knows of single items is a mean of several samples."""
+    if metric == "hard" and state.val:
+        return wilson(state.best.val * len(state.val), len(state.val))
+    return interval(list(state.val.values()))
+
+
+async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Finals:
+    """The only reading of the test split in a training: the initial and the best skill, and the empty one.
+
+    The best skill's validation score is the highest of many noisy ones, so that luck has a part in it; where the
+    target or scorer is noisy it is measured once more.
+    """
+    finals = Finals()
+    initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
+    wanted = [("val", "remeasured", best)] if ctx.noisy else []
+    wanted += [("test", "initial", initial)]
+    wanted += [("test", "best", best)] if best.hash != initial.hash else []
+    if ctx.config.evaluation.baselines:
+        wanted += [(split, "no_skill", Skill("")) for split in ("val", "test")]
+        for split in ("val", "test"):
+            always = await majority(ctx.env, split, ctx.config.evaluation.metric)
+            finals.majority |= {split: always} if always else {}
+            idle = await do_nothing(ctx.env, split, ctx.config.evaluation.metric)
+            finals.do_nothing |= {split: idle} if idle else {}
+    measured = await gather_all(evaluate(*one) for one in wanted)
+    for found in measured:  # what one of them set aside counts for none
+        found.values = {item: value for item, value in found.values.items() if item not in state.set_aside}
+    finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
+    finals.measured.setdefault("test_best", finals.measured["test_initial"])
+    return finals

@@ -1,0 +1,176 @@
+"""A sweep: the same training under several values of some keys. The choice is by validation alone.
+
+The trials share a budget, and a journal: what one has asked of a deterministic model, no other pays for again. None of
+them reads the test split; only the winner does, once it has won.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from skillopt.config import Config
+from skillopt.errors import UserError
+from skillopt.measure.replicate import left_of
+from skillopt.run.directory import is_private, make_folder, safe_name
+from skillopt.run.files import write_json
+from skillopt.run.result import Result
+
+Axes = dict[str, list[str]]
+"""Values by dotted key, as they stand on the command line."""
+Load = Callable[[Sequence[str]], Config]
+"""The config under some overrides."""
+TrainTrial = Callable[[Config, Path, bool], Awaitable[Result]]
+"""Trains a config with a shared journal; the last argument says whether to read the test split."""
+
+_RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
+_MOST = 1000
+
+
+def parse_axes(texts: Sequence[str]) -> tuple[Axes, list[str]]:
+    """`key=2,4,8` and `key=1..8` are axes; `key=4` is an override that all trials share."""
+    axes: Axes = {}
+    fixed: list[str] = []
+    for text in texts:
+        key, equals, raw = text.partition("=")
+        values = split_values(raw)
+        if equals and (len(values) > 1 or _RANGE.fullmatch(raw)):
+            if key in axes:
+                raise UserError(f"'{text}': {key} is swept twice; give all its values in one place")
+            if len(set(values)) < len(values):
+                raise UserError(f"'{text}': the same value stands there twice")
+            axes[key] = values
+        else:
+            fixed.append(text)
+    if not axes:
+        raise UserError("nothing to sweep: give a key several values, such as optimizer.learning_rate=2,4,8")
+    return axes, fixed
+
+
+def split_values(raw: str) -> list[str]:
+    """At commas, but not at those within brackets, braces or quotes: `[a,b],[c]` is two values."""
+    parts, depth, quote = [""], 0, ""
+    for character in raw:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "[{(":
+            depth += 1
+        elif character in "]})":
+            depth -= 1
+        if character == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def make_trials(axes: Axes, draws: int | None, seed: int) -> list[list[str]]:
+    """Overrides of each trial: the whole grid, or so many different draws from it, always the same for a seed."""
+    if draws is None:
+        ranged = [key for key, values in axes.items() if _RANGE.fullmatch(values[0])]
+        if ranged:
+            raise UserError(f"{ranged[0]}={axes[ranged[0]][0]}: a range needs --random; a grid needs single values")
+        grid = list(itertools.islice(itertools.product(*axes.values()), _MOST + 1))
+        if len(grid) > _MOST:
+            raise UserError(f"the grid has more than {_MOST} trials; draw some of them with --random")
+        return [[f"{key}={value}" for key, value in zip(axes, values, strict=True)] for values in grid]
+    rng = random.Random(f"sweep/{seed}")  # noqa: S311
+    trials: list[list[str]] = []
+    for _ in range(draws * 20):
+        trial = [f"{key}={_draw(values, rng)}" for key, values in axes.items()]
+        if trial not in trials:
+            trials.append(trial)
+        if len(trials) == draws:
+            break
+    return trials
+
+
+def _draw(values: list[str], rng: random.Random) -> str:
+    ends = _RANGE.fullmatch(values[0])
+    if not ends:
+        return rng.choice(values)
+    if "." in ends[1] + ends[2]:
+        return f"{rng.uniform(float(ends[1]), float(ends[2])):.4g}"
+    return str(rng.randint(int(ends[1]), int(ends[2])))
+
+
+async def sweep(load: Load, texts: Sequence[str], train: TrainTrial, *, draws: int | None = None) -> dict[str, Any]:
+    """Run every trial, then read the test split for the best by validation. The same sweep again goes on.
+
+    The budget of the config is the budget of all trials together. Written to `sweep.json` after each trial.
+    """
+    axes, fixed = parse_axes(texts)
+    base = load(fixed)
+    trials = make_trials(axes, draws, base.train.seed)
+    configs = [load([*fixed, *trial]) for trial in trials]  # a wrong value is refused before the first call is paid
+    folder = _folder(base, axes, draws)
+    make_folder(folder, private=is_private(base.env.private, base.env.output_root))
+    started = time.monotonic()
+    summaries: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for config, trial in zip(configs, trials, strict=True):
+        result = await train(_within(config, base, summaries, started), folder / "journal.sqlite", False)
+        summaries.append(result.summary)
+        rows.append(_row(len(rows) + 1, trial, result))
+        write_json(folder / "sweep.json", _report(axes, rows, len(trials)))
+    best = choose(rows)
+    at = best["trial"] - 1
+    others = summaries[:at] + summaries[at + 1 :]
+    final = await train(_within(configs[at], base, others, started), folder / "journal.sqlite", True)
+    best |= {"test": final.summary["best"]["test"], "test_interval": final.summary["best"]["test_interval"]}
+    best |= {"initial_test": final.summary["initial"]["test"]}
+    report = _report(axes, rows, len(trials)) | {"best": best}
+    write_json(folder / "sweep.json", report)
+    return report | {"path": str(folder / "sweep.json"), "benchmark": final.summary["benchmark"]}
+
+
+def choose(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The highest validation score; of equals the one that paid for fewer rollouts, then the first."""
+    return max(rows, key=lambda row: (row["best_val"], -row["rollouts_to_best"], -row["trial"]))
+
+
+def _within(config: Config, base: Config, spent: Sequence[dict[str, Any]], started: float) -> Config:
+    left = left_of(base.budget, spent, (time.monotonic() - started) / 60)
+    return config.model_copy(update={"budget": left})
+
+
+def _row(number: int, trial: list[str], result: Result) -> dict[str, Any]:
+    summary = result.summary
+    values = {key: yaml.safe_load(raw) for key, _, raw in (text.partition("=") for text in trial)}
+    return {
+        "trial": number,
+        "values": values,
+        "run": str(result.path),
+        "initial_val": summary["initial"]["val"],
+        "best_val": summary["best"]["val"],
+        "val_interval": summary["best"]["val_interval"],
+        "accepted": summary["steps"]["accepted"],
+        "steps": summary["steps"]["run"],
+        "tokens": summary["best"]["tokens"],
+        "target_calls": summary["calls"]["target"],
+        "optimizer_calls": summary["calls"]["optimizer"],
+        "from_journal": summary["calls"]["from_journal"],
+        "rollouts_to_best": summary["rollouts_to_best"],
+    }
+
+
+def _report(axes: Axes, rows: list[dict[str, Any]], planned: int) -> dict[str, Any]:
+    return {"axes": axes, "planned": planned, "rows": rows, "chosen_by": "validation"}
+
+
+def _folder(config: Config, axes: Axes, draws: int | None) -> Path:
+    identity = {"config": config.identity(), "axes": axes, "draws": draws}
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
+    name = safe_name(config.env.benchmark or config.env.name)
+    return Path(config.env.output_root) / "sweeps" / name / digest[:8]

@@ -1,0 +1,96 @@
+"""A skill from one run on another benchmark or another target: as it is, then trained further from there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from skillopt.config import Config
+from skillopt.core.initial import initial_of, run_of
+from skillopt.envs import open_env
+from skillopt.errors import UserError
+from skillopt.measure.evaluate import evaluate
+from skillopt.measure.replicate import Train
+from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.files import read_json, read_text, write_json
+from skillopt.skill import Skill
+
+
+async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: bool = True) -> dict[str, Any]:
+    """Rows of a table, also in `transfer.json`: no skill, zero-shot, fine-tuned, and from scratch where that ran.
+
+    A training from the skill measures it first, so that fine-tuning brings the zero-shot scores with it.
+    """
+    if not run.best_skill.is_file() or not run.summary.is_file():
+        raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
+    started = config.train.model_copy(update={"init_skill": str(run.best_skill)})
+    own = config.model_copy(update={"train": started})
+    source = read_json(run.summary)
+    rows = [{"skill": "the source's own score", "run": str(run.root), "where": source["benchmark"], **_best(source)}]
+    rows += await (_tuned(own, train) if tune else _zero_shot(own, run))
+    if tune and (scratch := _from_scratch(config)):
+        rows.append(scratch)
+    result = {"from": _about(run), "to": _about_config(config), "tuned": tune, "rows": rows}
+    path = _folder(config, run, tune) / "transfer.json"
+    write_json(path, result)
+    return result | {"path": str(path)}
+
+
+async def _tuned(config: Config, train: Train) -> list[dict[str, Any]]:
+    result = await train(config)
+    summary, run = result.summary, str(result.path)
+    where = summary["benchmark"]
+    none = summary["baselines"].get("no_skill")
+    empty = [{"skill": "no skill", "run": run, "where": where, **_scores(none), "tokens": 0}] if none else []
+    zero = {"skill": "zero-shot", "run": run, "where": where, **_scores(summary["initial"])}
+    return [*empty, zero, {"skill": "fine-tuned", "run": run, "where": where, **_best(summary)}]
+
+
+async def _zero_shot(config: Config, run: RunDirectory) -> list[dict[str, Any]]:
+    rows = []
+    for name, skill in (("no skill", Skill("")), ("zero-shot", Skill(read_text(run.best_skill)))):
+        row: dict[str, Any] = {"skill": name, "run": "", "where": "", "tokens": skill.tokens}
+        for split in ("val", "test"):
+            found = await evaluate(config, skill, split=split)
+            row |= {"where": found["benchmark"], split: found["score"], f"{split}_interval": found["interval"]}
+        rows.append(row)
+    return rows
+
+
+def _from_scratch(config: Config) -> dict[str, Any] | None:
+    """The run of the goal's own config, where it was trained to its end before."""
+    run = run_of(config, open_env(config), initial_of(config))
+    summary = read_json(run.summary) if run.summary.is_file() else {}
+    if summary.get("status") != "finished":
+        return None
+    return {"skill": "from its own start", "run": str(run.root), "where": summary["benchmark"], **_best(summary)}
+
+
+def _best(summary: Mapping[str, Any]) -> dict[str, Any]:
+    best = summary["best"]
+    again = best.get("val_remeasured")
+    fresh = {"val": again, "val_interval": best["val_remeasured_interval"]} if again is not None else {}
+    return _scores(best) | fresh
+
+
+def _scores(column: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("val", "val_interval", "test", "test_interval", "tokens")
+    return {name: column[name] for name in names if name in column}
+
+
+def _about(run: RunDirectory) -> dict[str, Any]:
+    config, summary = read_json(run.config_json), read_json(run.summary)
+    return {"run": str(run.root), "benchmark": summary["benchmark"], "target": config["models.target_model"]}
+
+
+def _about_config(config: Config) -> dict[str, Any]:
+    return {"benchmark": config.env.benchmark or config.env.name, "target": config.models.target_model}
+
+
+def _folder(config: Config, run: RunDirectory, tune: bool) -> Path:
+    identity = [config.identity(), Skill(read_text(run.best_skill)).hash, tune]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
+    return Path(config.env.output_root) / "transfers" / safe_name(config.env.benchmark or config.env.name) / digest[:8]

@@ -1,0 +1,308 @@
+"""The operational checklist: each check passes, warns or fails, and says how to fix it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from skillopt.config import Config
+from skillopt.core.callers import make_callers, needs_optimizer, opened_models
+from skillopt.core.initial import initial_kind, initial_of
+from skillopt.envs import open_env
+from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
+from skillopt.errors import SkillOptError
+from skillopt.models import open_model
+from skillopt.models.base import TransientError
+from skillopt.models.call import Caller
+from skillopt.models.prices import FREE, price_of
+from skillopt.models.structured import ask, text_schema
+from skillopt.preflight.plan import Plan, is_deterministic, plan_run
+from skillopt.run.journal import Journal
+from skillopt.run.summary import ROLES
+from skillopt.skill import Skill
+from skillopt.statistics import smallest_detectable
+
+Status = Literal["pass", "warn", "fail"]
+NOISE = 0.1
+"""The share of flipped outcomes for which the smallest improvement that a gate can see is told."""
+_NOT_ASKED = ("local:", "command:", "agent:")
+"""A local model would have to be fetched and loaded first; an agent's own model is not ours to ask."""
+_SCORED = 10
+"""Items of each split that the scorer is tried on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    name: str
+    status: Status
+    says: str
+    fix: str = ""
+
+
+def passed(name: str, says: str) -> Check:
+    return Check(name=name, status="pass", says=says)
+
+
+async def examine(config: Config, *, offline: bool = False) -> list[Check]:
+    """All checks. Without `offline`, each role's endpoint is asked one short question, which is paid for."""
+    try:
+        env = open_env(config)
+        check_splits(env)
+        skill = initial_of(config)
+    except SkillOptError as error:
+        return [Check(name="data", status="fail", says=str(error), fix="see above")]
+    checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env)]
+    close_env(env)
+    opened = [_opens(config, role) for role in _roles(config)]
+    checks += opened
+    if not offline and all(check.status == "pass" for check in opened):
+        checks += await endpoints(config)
+    return checks
+
+
+def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
+    """What can be told from the config and the data alone; `train` runs this part."""
+    return [
+        _splits(config, env),
+        _initial(config, skill),
+        _schedule(config, plan),
+        _boundary(config),
+        *_prices(config),
+        *_rates(config),
+        _output(config),
+        *_dotenv(),
+        _budget(config, plan),
+        *_warnings(env),
+    ]
+
+
+def advice(config: Config, env: Env, skill: Skill, plan: Plan) -> list[dict[str, str]]:
+    """What the cheap part found to be wanting, for the events of a run."""
+    return [asdict(check) for check in cheap(config, env, skill, plan) if check.status != "pass"]
+
+
+def _roles(config: Config) -> tuple[str, ...]:
+    return ROLES if needs_optimizer(config) else ("target",)
+
+
+def _splits(config: Config, env: Env) -> Check:
+    sizes = {split: len(env.items(split)) for split in SPLITS}
+    says = ", ".join(f"{count} {split}" for split, count in sizes.items()) + "; disjoint"
+    if is_deterministic(config, "target"):
+        return passed("splits", says)
+    alpha = config.evaluation.alpha
+    seen = smallest_detectable(sizes["val"], NOISE, alpha)
+    says += f"; at {NOISE:.0%} noise the gate sees gains of {seen:.2f} and more (estimate)"
+    if seen > 0.2:
+        fix = "more val items let the gate see smaller improvements"
+        return Check(name="splits", status="warn", says=says, fix=fix)
+    return passed("splits", says)
+
+
+def _warnings(env: Env) -> Iterator[Check]:
+    """What the env itself finds suspicious in its data, such as a label that its place or length gives away."""
+    for says in getattr(env, "warnings", ()):
+        yield Check(
+            name="data", status="warn", says=says, fix="hold the score against the baselines; see docs/benchmarks.md"
+        )
+
+
+def _initial(config: Config, skill: Skill) -> Check:
+    kind = initial_kind(config.train.init_skill, skill)
+    says = f"{kind}, {skill.tokens} tokens"
+    if not config.notes.init_skill:
+        fix = "say in notes.init_skill why training starts from it; the report prints it"
+        return Check(name="initial skill", status="warn", says=says, fix=fix)
+    return passed("initial skill", says)
+
+
+def _schedule(config: Config, plan: Plan) -> Check:
+    optimizer, patience = config.optimizer, config.train.patience
+    says = f"{optimizer.lr_scheduler} from {optimizer.learning_rate:g} over {plan.steps} steps in {plan.epochs} epochs"
+    fix = ""
+    if plan.steps < 4 and optimizer.lr_scheduler != "constant":
+        fix = "so few steps leave no room for a schedule; lower train.batch_size or raise train.num_epochs"
+    elif patience >= plan.steps > 0:
+        fix = f"train.patience {patience} can never end a run of {plan.steps} steps; lower it, or set it to 0"
+    elif not config.notes.schedule:
+        fix = "say in notes.schedule why this one; the report prints it"
+    return Check(name="schedule", status="warn", says=says, fix=fix) if fix else passed("schedule", says)
+
+
+def _boundary(config: Config) -> Check:
+    """A run of several epochs without the slow update is refused by the config itself."""
+    if config.train.num_epochs == 1:
+        return passed("epoch boundary", "one epoch: no slow update")
+    if not config.optimizer.use_meta_skill:
+        fix = "set optimizer.use_meta_skill=true, so that later epochs know what earlier ones tried"
+        return Check(name="epoch boundary", status="warn", says="slow update on, meta skill off", fix=fix)
+    return passed("epoch boundary", "slow update and meta skill on")
+
+
+def _prices(config: Config) -> Iterator[Check]:
+    for role in _roles(config):
+        name: str = getattr(config.models, f"{role}_model")
+        price = price_of(name, config.budget.prices)
+        if price is None:
+            fix = f'give it as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
+            yield Check(name=f"{role} price", status="warn", says=f"the price of {name} is unknown", fix=fix)
+        else:
+            told = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
+            yield passed(f"{role} price", told)
+
+
+def _rates(config: Config) -> Iterator[Check]:
+    """More workers than a rate limit feeds only wait; a second a call is quick."""
+    widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
+    keys = {"target": "hardware.workers", "optimizer": "gradient.analyst_workers"}
+    for role in _roles(config):
+        rpm: int | None = getattr(config.models, f"{role}_rpm")
+        says = f"{widths[role]} at once" + (f", {rpm} requests a minute" if rpm else "; the limiter adapts")
+        if rpm and widths[role] * 60 > rpm * 4:
+            fix = f"{keys[role]} of {max(1, rpm // 15)} is enough for that rate"
+            yield Check(name=f"{role} workers", status="warn", says=says, fix=fix)
+        else:
+            yield passed(f"{role} workers", says)
+
+
+def _output(config: Config) -> Check:
+    """The nearest folder that exists must be writable."""
+    root = Path(config.env.output_root).absolute()
+    place = next(folder for folder in (root, *root.parents) if folder.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        fix = "set env.output_root to a folder that you may write to"
+        return Check(name="output folder", status="fail", says=f"{place} is not writable", fix=fix)
+    free = shutil.disk_usage(place).free / 1e9
+    says = f"{root} is writable, {free:.1f} GB free"
+    if free < 1:
+        return Check(name="output folder", status="warn", says=says, fix="make room, or set env.output_root elsewhere")
+    return passed("output folder", says)
+
+
+def _dotenv() -> Iterator[Check]:
+    """Keys that other users of the machine can read are not only ours."""
+    file = Path(".env")
+    if file.is_file() and file.stat().st_mode & 0o077:
+        yield Check(name="keys", status="warn", says=".env can be read by other users", fix="chmod 600 .env")
+
+
+def _budget(config: Config, plan: Plan) -> Check:
+    """A limit below what a run needs at least stops it for certain."""
+    limits = [pair for pair in _limits(config, plan) if pair[1] is not None]
+    if not limits and all(getattr(config.models, f"{role}_model").startswith(FREE) for role in _roles(config)):
+        return passed("budget", "no limit is set, and nothing costs money")
+    if not limits:
+        fix = "set budget.max_usd, budget.max_calls, budget.max_tokens or budget.max_minutes"
+        return Check(name="budget", status="warn", says="no limit is set", fix=fix)
+    for status, edge, word in (("fail", 0, "at least"), ("warn", 1, "up to")):
+        for name, limit, needed in limits:
+            if limit is not None and needed is not None and needed[edge] > limit:
+                says = f"budget.{name} is {limit:g}, and the plan needs {word} {needed[edge]:,.4g} (estimate)"
+                fix = "raise it, or make the run smaller; a run that stops can go on with a larger limit"
+                return Check(name="budget", status=status, says=says, fix=fix)  # type: ignore[arg-type]
+    return passed("budget", "the plan stays within every limit (estimate)")
+
+
+def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, tuple[float, float] | None]]:
+    budget = config.budget
+    usd = [plan.usd[role] for role in ROLES]
+    yield "max_calls", budget.max_calls, _sum(plan.calls(role) for role in ROLES)
+    yield "max_tokens", budget.max_tokens, _sum(plan.tokens[role] for role in ROLES)
+    yield "max_usd", budget.max_usd, _sum(each for each in usd if each)
+    yield "max_minutes", budget.max_minutes, (plan.seconds[0] / 60, plan.seconds[1] / 60)
+    for role, own in (("target", budget.target), ("optimizer", budget.optimizer)):
+        yield f"{role}.max_calls", own.max_calls, plan.calls(role)
+        yield f"{role}.max_tokens", own.max_tokens, plan.tokens[role]
+        yield f"{role}.max_usd", own.max_usd, plan.usd[role]
+
+
+def _sum(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    both = list(ranges)
+    return sum(low for low, _ in both), sum(high for _, high in both)
+
+
+async def scorer(env: Env) -> Check:
+    """Scores the same outputs twice; the items' own answers must be right."""
+    if is_noisy(env):
+        says = "a judge, or declared noisy: the same output may get another score; the paired gate allows for it"
+        return passed("scorer", says)
+    unsure = []
+    items = [item for split in SPLITS for item in env.items(split)[:_SCORED]]
+    for item in items:
+        for output in _outputs(item):
+            try:
+                first, second = await score_output(env, item, output), await score_output(env, item, output)
+            except Exception as error:  # whatever a scorer raises is the finding
+                says = f"raises {type(error).__name__} on item '{item.id}' for the output {output[:30]!r}: {error}"
+                return Check(name="scorer", status="fail", says=says, fix="a scorer returns a Score for any text")
+            if first != second:
+                says = f"gives item '{item.id}' two different scores for one output"
+                return Check(name="scorer", status="fail", says=says, fix="make it depend on the item and output alone")
+        if item.answers and (await score_output(env, item, item.answers[0])).hard < 1:
+            unsure.append(item.id)
+    if unsure:
+        says = f"the item's own answer does not score 1: {', '.join(unsure[:5])}"
+        return Check(name="scorer", status="warn", says=says, fix="check these items' answers and env.scoring")
+    return passed("scorer", f"deterministic and never raising on {len(items)} items")
+
+
+def _outputs(item: Item) -> list[str]:
+    return [*item.answers[:1], "", item.question, "\x00\n{[<é>]}\u202e", "word " * 20_000]
+
+
+def _opens(config: Config, role: str) -> Check:
+    """Name, URL and key, without a call."""
+    name: str = getattr(config.models, f"{role}_model")
+    try:
+        model = open_model(role, config)
+    except SkillOptError as error:
+        return Check(name=f"{role} model", status="fail", says=str(error), fix="see docs/providers.md")
+    return passed(f"{role} model", f"{name} at {model.endpoint}")
+
+
+async def endpoints(config: Config) -> list[Check]:
+    """One short question to each role's model: reachable, key valid, model there; the optimizer's with a schema."""
+    tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema}
+    quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
+    checks = []
+    roles = [role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith(_NOT_ASKED)]
+    async with opened_models(quick, roles=roles) as models:
+        for role in models:
+            with Journal(":memory:") as journal:
+                callers, _, _ = make_callers(quick, journal, {role: models[role]})
+                started = time.monotonic()
+                try:
+                    says, fix = await tries[role](callers[role])
+                except SkillOptError as error:
+                    checks.append(
+                        Check(name=f"{role} endpoint", status="fail", says=str(error), fix="see docs/providers.md")
+                    )
+                    continue
+                says = f"answered in {time.monotonic() - started:.2f} s{says}"
+                checks.append(Check(name=f"{role} endpoint", status="warn" if fix else "pass", says=says, fix=fix))
+    return checks
+
+
+async def _answers(caller: Caller) -> tuple[str, str]:
+    reply = await caller([{"role": "user", "content": "Reply with the word ready."}], stage="doctor", label="doctor")
+    if reply.text.strip():
+        return "", ""
+    return ", with an empty reply", "raise models.target_max_tokens, or lower the reasoning effort"
+
+
+async def _fits_schema(caller: Caller) -> tuple[str, str]:
+    messages = [{"role": "user", "content": 'Reply with a JSON object whose field "memory" is the word ready.'}]
+    answer = await ask(caller, messages, text_schema("meta_skill", "memory"), json.dumps, label="doctor")
+    if answer.unreachable:
+        raise TransientError(answer.lost)
+    if answer.value is None:
+        return f", but not with JSON: {answer.lost}", "choose another optimizer model: its replies must be JSON"
+    if caller.form != "schema":
+        return ", without JSON schemas", "replies are checked in any case; a model with JSON schemas loses fewer"
+    return ", with a JSON schema", ""

@@ -1,0 +1,281 @@
+"""What a run will take, before anything is spent: steps, calls by stage and role, tokens, money and time, as ranges.
+
+The number of calls follows from the config and the data; how many of them a run needs within that range depends on what
+it finds. Tokens, money and time are estimates on top, and say so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from skillopt import prompts
+from skillopt.config import Config
+from skillopt.core.batches import plan_steps
+from skillopt.core.parts import Parts, resolve
+from skillopt.core.schedule import scheduled_rate
+from skillopt.envs.base import SPLITS, Env
+from skillopt.models.base import Usage
+from skillopt.models.prices import cost_of, price_of
+from skillopt.models.simulated import SimulatedModel
+from skillopt.run.summary import ROLES
+from skillopt.skill import Skill
+from skillopt.skill.document import count_tokens
+
+Range = tuple[float, float]
+
+EDIT_TOKENS = 40
+"""An edit's length, for the estimate of how the skill grows."""
+REPLY_TOKENS = {"target": 256, "optimizer": 1500}
+"""A long reply, for the estimate; a model that is told to think may use all that it may."""
+TURN_TOKENS = 60
+"""What one turn of a game adds to the prompts after it."""
+SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
+"""What one call takes where nobody says better."""
+_SAMPLE = 100
+"""Items of a split whose length is looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The calls of one stage of one role."""
+
+    role: str
+    stage: str
+    calls: tuple[int, int]
+    phases: int
+    """In how many goes the calls are made; the calls of one go run side by side."""
+    prompt: Range
+    """Prompt tokens of one call."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Ranges, low to high. All but the steps are estimates."""
+
+    steps: int
+    epochs: int
+    items: dict[str, int]
+    lines: tuple[Line, ...]
+    tokens: dict[str, tuple[int, int]]
+    """Prompts and replies together, by role."""
+    usd: dict[str, Range | None]
+    """None where the price is unknown."""
+    seconds: Range
+    call_seconds: dict[str, Range]
+    """What one call was taken to last."""
+    widths: dict[str, int]
+
+    def calls(self, role: str) -> tuple[int, int]:
+        own = [line.calls for line in self.lines if line.role == role]
+        return sum(low for low, _ in own), sum(high for _, high in own)
+
+
+def plan_run(
+    config: Config,
+    env: Env,
+    skill: Skill,
+    *,
+    call_seconds: Mapping[str, Range] | None = None,
+    parts: Parts | None = None,
+) -> Plan:
+    """The plan of a whole run from its beginning."""
+    parts = parts or resolve(config)
+    sizes = {split: len(env.items(split)) for split in SPLITS}
+    epochs = plan_steps(env.items("train"), config.train)
+    steps = [step for epoch in epochs for step in epoch]
+    skill_tokens = (skill.tokens, _usual_skill(config, parts, skill, len(steps)))
+    task = _mean(_item_tokens(env))
+    batches = [step.size for step in steps]
+    lines = (
+        *_over_turns(_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)), env),
+        *_optimizer_lines(config, parts, batches, task, skill_tokens),
+    )
+    lines = (*lines, *_judge_lines(config, lines, task))
+    widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
+    lasts = {role: (call_seconds or {}).get(role) or _call_seconds(config, role) for role in ROLES}
+    usage = {role: _usage(config, role, [line for line in lines if line.role == role]) for role in ROLES}
+    return Plan(
+        steps=len(steps),
+        epochs=len(epochs),
+        items=sizes,
+        lines=tuple(line for line in lines if line.calls[1]),
+        tokens={role: tuple(u.prompt + u.completion for u in usage[role]) for role in ROLES},  # type: ignore[misc]
+        usd={role: _dollars(config, role, usage[role]) for role in ROLES},
+        seconds=_seconds(lines, widths, lasts),
+        call_seconds=lasts,
+        widths=widths,
+    )
+
+
+def _target_lines(config: Config, sizes: dict[str, int], batches: list[int], prompt: Range) -> Iterable[Line]:
+    """A deterministic target is never asked the same twice, so that a skill that does not change costs nothing."""
+    known = is_deterministic(config, "target")
+    patience = config.train.patience
+    least = sum(batches[:patience] if patience else batches)
+    least = min(least, sizes["train"]) if known else least
+    later = config.train.num_epochs - 1 if config.optimizer.use_slow_update else 0
+    gates = len(batches) * (1 + config.evaluation.credit_gates) + later
+    compared = 2 * min(config.optimizer.slow_update_samples, sizes["train"])
+    baseline = sizes["val"] + sizes["test"] if config.evaluation.baselines else 0
+    again = 0 if known else sizes["val"]  # the winner is measured again, since its score may be luck
+    measured = (sizes["val"] + sizes["test"], sizes["val"] + again + 2 * sizes["test"] + baseline)
+    guessed = sum(batches) if config.train.speculate else 0
+    least = min(least, *batches) if guessed else least
+    for stage, calls, phases in (
+        ("evaluate", measured, 3 + 2 * bool(baseline)),
+        ("rollout", (least, sum(batches)), len(batches)),
+        ("gate", (0, gates * _gate_calls(config, sizes["val"], known)), gates),
+        ("slow_update", (0, later * compared), later),
+        ("speculate", (0, guessed), len(batches)),
+    ):
+        yield Line(role="target", stage=stage, calls=calls, phases=phases, prompt=prompt)
+
+
+def _over_turns(lines: Iterable[Line], env: Env) -> Iterable[Line]:
+    """A task of many turns may take that many calls, each with what was said before."""
+    turns = int(getattr(env, "turns", 1))
+    for line in lines:
+        low, high = line.prompt
+        prompt = (low, high + TURN_TOKENS * (turns - 1))
+        yield replace(line, calls=(line.calls[0], line.calls[1] * turns), phases=line.phases * turns, prompt=prompt)
+
+
+def _gate_calls(config: Config, items: int, known: bool) -> int:
+    """The most that one gate may ask: the split once, and for a noisy target its repeats of both skills."""
+    if config.evaluation.gate == "strict" or known:
+        return items
+    return items * (2 + 2 * config.evaluation.max_repeats)
+
+
+def _optimizer_lines(
+    config: Config, parts: Parts, batches: list[int], task: float, skill: tuple[int, int]
+) -> Iterable[Line]:
+    """Every question may have to be asked twice, where the first reply cannot be used."""
+    gradient, optimizer, epochs = config.gradient, config.optimizer, config.train.num_epochs
+    analysts = sum(analyst.needs_optimizer for analyst in parts.analysts)
+    steps = len(batches)
+    least = min(steps, config.train.patience) if config.train.patience else steps
+    least = 1 if is_deterministic(config, "optimizer") else least
+    minibatches = sum(gradient.samples * math.ceil(size / gradient.minibatch_size) + 1 for size in batches)
+    causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
+    output = min(config.models.target_max_tokens, REPLY_TOKENS["target"])
+    shown = gradient.minibatch_size * (task + output + 60)
+    read = (task + skill[0], min(shown, gradient.prompt_tokens) + skill[1] + 2000)
+    later = epochs - 1 if optimizer.use_slow_update else 0
+    notes = epochs if optimizer.use_meta_skill else 0
+    for stage, calls, phases, prompt in (
+        ("reflect", (least * analysts, 2 * minibatches * analysts), steps, read),
+        ("deep_reflect", (0, 2 * causes * steps * analysts), steps, read),
+        ("merge", (0, 2 * steps * (gradient.merge == "llm")), steps, (100, 4000)),
+        ("rank", (0, 2 * steps * (gradient.rank == "llm")), steps, (100, 4000)),
+        ("slow_update", (0, 2 * later), later, (skill[0], skill[1] + optimizer.slow_update_samples * 750)),
+        ("meta_skill", (0 if config.train.patience else min(1, notes), 2 * notes), notes, (100, 4000)),
+    ):
+        asked = count_tokens(prompts.load(stage)) if stage in prompts.STAGES else 300
+        whole = (prompt[0] + asked, prompt[1] + asked)
+        yield Line(role="optimizer", stage=stage, calls=calls, phases=phases, prompt=whole)
+
+
+def _judge_lines(config: Config, lines: Sequence[Line], task: float) -> Iterable[Line]:
+    """A judge scores every rollout, and may have to be asked twice."""
+    if config.env.scoring == "judge":
+        rollouts = [line for line in lines if line.role == "target"]
+        low, high = (sum(line.calls[end] for line in rollouts) for end in (0, 1))
+        prompt = (task + 200, task + 300 + min(config.models.target_max_tokens, REPLY_TOKENS["target"]))
+        phases = sum(line.phases for line in rollouts)
+        yield Line(role="optimizer", stage="judge", calls=(low, 2 * high), phases=phases, prompt=prompt)
+
+
+def _usual_skill(config: Config, parts: Parts, skill: Skill, steps: int) -> int:
+    """The skill's length halfway through a run in which every edit is accepted."""
+    edits = sum(scheduled_rate(number, steps, config.optimizer, parts.schedule) for number in range(1, steps + 1))
+    most = max(skill.tokens, config.optimizer.max_skill_tokens)
+    return min(most, skill.tokens + round(edits * EDIT_TOKENS / 2))
+
+
+def _item_tokens(env: Env) -> list[int]:
+    texts = [
+        f"{item.context}\n\n{item.question}"
+        for split in SPLITS
+        for item in env.items(split)[:: max(1, len(env.items(split)) // _SAMPLE)]
+    ]
+    return [count_tokens(text) for text in texts]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def is_deterministic(config: Config, role: str) -> bool:
+    """What the config says, else what the provider is known for."""
+    declared: bool | None = getattr(config.models, f"{role}_deterministic")
+    name: str = getattr(config.models, f"{role}_model")
+    if declared is not None:
+        return declared
+    if getattr(config.models, f"{role}_temperature"):
+        return False
+    return SimulatedModel(name).deterministic if name.startswith("sim:") else name.startswith("local:")
+
+
+def _call_seconds(config: Config, role: str) -> Range:
+    name: str = getattr(config.models, f"{role}_model")
+    if not name.startswith("sim:"):
+        return SECONDS[role]
+    options = SimulatedModel(name).options
+    latency = options.optimizer_latency if role == "optimizer" else options.latency
+    return latency, latency * (1 + options.jitter) + 0.01
+
+
+def _usage(config: Config, role: str, lines: Sequence[Line]) -> tuple[Usage, Usage]:
+    longest: int = getattr(config.models, f"{role}_max_tokens")
+    if getattr(config.models, f"{role}_reasoning_effort") in {"", "none"}:
+        longest = min(longest, REPLY_TOKENS[role])
+    low = sum(line.calls[0] * line.prompt[0] for line in lines)
+    high = sum(line.calls[1] * line.prompt[1] for line in lines)
+    calls = (sum(line.calls[0] for line in lines), sum(line.calls[1] for line in lines))
+    return Usage(prompt=round(low), completion=calls[0]), Usage(prompt=round(high), completion=calls[1] * longest)
+
+
+def _dollars(config: Config, role: str, usage: tuple[Usage, Usage]) -> Range | None:
+    price = price_of(getattr(config.models, f"{role}_model"), config.budget.prices)
+    low, high = (cost_of(each, price) for each in usage)
+    return None if low is None or high is None else (low, high)
+
+
+def _seconds(lines: Iterable[Line], widths: dict[str, int], lasts: Mapping[str, Range]) -> Range:
+    low = high = 0.0
+    for line in lines:
+        width, (quick, slow) = widths[line.role], lasts[line.role]
+        low += line.calls[0] / width * quick
+        if line.phases:
+            high += line.phases * math.ceil(line.calls[1] / line.phases / width) * slow
+    return low, high
+
+
+def beside(plan: Plan, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan with a run's real figures beside it, for the summary."""
+    tokens = {role: sum(v for k, v in summary["tokens"][role].items() if k != "cached") for role in ROLES}
+    return {
+        "estimate": True,
+        "steps": {"planned": plan.steps, "real": summary["steps"]["run"]},
+        "calls": {role: _row(plan.calls(role), summary["calls"][role]) for role in ROLES},
+        "tokens": {role: _row(plan.tokens[role], tokens[role]) for role in ROLES},
+        "usd": {role: _row(plan.usd[role], summary["cost_usd"][role]) for role in ROLES},
+        "seconds": _row(plan.seconds, summary["seconds"]),
+        "by_stage": {
+            role: {
+                line.stage: _row(line.calls, summary["calls_by_stage"][role].get(line.stage, 0))
+                for line in plan.lines
+                if line.role == role
+            }
+            for role in ROLES
+        },
+    }
+
+
+def _row(planned: Range | None, real: float | None) -> dict[str, Any]:
+    low, high = planned or (None, None)
+    return {"low": low, "high": high, "real": real}
