@@ -79,7 +79,7 @@ def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
     """Analysts may do without an LLM; notes and guidance are always written by one."""
     slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
     analysts = (parts or resolve(config)).analysts
-    consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
+    consulted = config.gradient.rank == "llm" or config.optimizer.use_meta_skill  # an LLM merges only its own proposals
     return slow_update or consulted or judged(config) or any(analyst.needs_optimizer for analyst in analysts)
 
 
