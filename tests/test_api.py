@@ -179,7 +179,7 @@ def test_a_gate_of_ones_own_lets_nothing_through_that_does_not_improve(tmp_path:
 
 def test_a_schedule_of_ones_own_sets_the_rates(tmp_path: Path) -> None:
     result = skillopt.train(**small(tmp_path, schedule=lambda progress: 0.5 if progress < 1 else 0.0, learning_rate=5))
-    assert [record["learning_rate"]["scheduled"] for record in result.history] == [3, 1]
+    assert [record["learning_rate"]["scheduled"] for record in result.history] == [3.75, 2.5]
     with pytest.raises(skillopt.UserError, match="must give a share from 0 to 1"):
         skillopt.train(**small(tmp_path, schedule=lambda progress: 2.0))
     with pytest.raises(skillopt.UserError, match="cannot change"):
@@ -302,7 +302,7 @@ def test_parts_that_a_package_registers_are_used_by_name(tmp_path: Path, monkeyp
         **small(tmp_path, **keys, evaluation={"gates": ["stern"]}, learning_rate=5, metric="soft", scoring="lenient")
     )
     first = result.history[0]
-    assert first["learning_rate"]["scheduled"] == 3
+    assert first["learning_rate"]["scheduled"] == 3.75
     assert first["evidence"]["reason"] == "never"
     assert result.scores["initial_val"] == 0.5
     assert "NX-42" in (result.path / "steps/step_0001/candidate_skill.md").read_text()
