@@ -12,7 +12,7 @@ from typing import Any
 from skillopt.config import Config
 from skillopt.core.parts import Parts, resolve
 from skillopt.core.underway import Underway
-from skillopt.envs.base import Env, is_noisy
+from skillopt.envs.base import Env, is_judged, is_noisy
 from skillopt.executor import Executor, LocalExecutor
 from skillopt.models.call import Caller
 from skillopt.run.directory import RunDirectory
@@ -45,8 +45,7 @@ class Context:
     @property
     def noisy(self) -> bool:
         """May the same skill score differently on the same item another time?"""
-        judged = hasattr(self.env, "judge")
-        scores = is_noisy(self.env) and not (judged and self.optimizer.deterministic)
+        scores = is_noisy(self.env) and not (is_judged(self.env) and self.optimizer.deterministic)
         return scores or not self.target.deterministic
 
     def at(self, epoch: int, step: int) -> Context:

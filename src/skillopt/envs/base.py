@@ -156,6 +156,11 @@ async def score_output(env: Env, item: Item, output: str, judge: Judge | None = 
     return found if isinstance(found, Score) else await found
 
 
+def is_judged(env: Env) -> bool:
+    """Does a model score the outputs?"""
+    return getattr(env, "judge", None) is not None
+
+
 def is_noisy(env: Env) -> bool:
     """May the same output get another score?"""
     return bool(getattr(env, "noisy", False))

@@ -273,7 +273,7 @@ async def endpoints(config: Config) -> list[Check]:
     checks = []
     roles = [role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith(_NOT_ASKED)]
     async with opened_models(quick, roles=roles) as models:
-        for role in models:
+        for role in roles:
             with Journal(":memory:") as journal:
                 callers, _, _ = make_callers(quick, journal, {role: models[role]})
                 started = time.monotonic()
