@@ -131,7 +131,7 @@ def test_every_event_of_a_run_has_its_type(tmp_path: Path) -> None:
     seen: list[events.Event] = []
     skillopt.train(**small(tmp_path, num_epochs=2, callbacks=[seen.append]))
     untyped = {event.kind for event in seen if type(event) is events.Event}
-    assert untyped <= {"advice", "slow_update_started", "retrying", "unverified", "stopping", "credit_tried", "pulse"}
+    assert untyped <= {"advice", "slow_update_started", "retrying", "unmeasured", "stopping", "credit_tried", "pulse"}
     assert {"run_started", "progress", "gate_decided", "run_finished"} <= {event.kind for event in seen}
 
 

@@ -292,6 +292,17 @@ def test_too_many_refused_items_stop_the_run() -> None:
         under(Case(outcomes, {i: Fraction(0) for i in outcomes}, "hard", "strict"), ({}, 4))
 
 
+def test_refusals_are_counted_against_the_whole_split_over_the_run() -> None:
+    """Twenty items, two of them set aside earlier: a third is one too many, although it is one of eighteen."""
+    outcomes: dict[str, Outcome] = {f"i{n:02d}": "refused" if n == 2 else (1, 0) for n in range(20)}
+    earlier = [f"i{n:02d}" for n in range(2)]
+    left = {i: Fraction(0) for i in outcomes if i not in earlier}
+    one_before = left | {"i01": Fraction(0)}
+    assert decide(TableTarget(outcomes), one_before, "hard", "strict", 4).set_aside == {"i02": "content filter"}
+    with pytest.raises(Stopped, match="3 of 20 items cannot be measured"):
+        decide(TableTarget(outcomes), left, "hard", "strict", 4)
+
+
 # The whole split
 
 
@@ -331,6 +342,19 @@ def test_a_tenth_of_the_items_and_always_one_may_be_refused(total: int, refused:
     else:
         with pytest.raises(Stopped, match=f"{refused} of {total} items cannot be measured"):
             measured(outcomes)
+
+
+def test_a_measurement_counts_what_was_set_aside_before() -> None:
+    async def work(set_aside: int) -> Any:
+        left = range(20 - set_aside)
+        ctx = context(TableTarget({f"i{n:02d}": "refused" if n == 0 else (1, 0) for n in left}))
+        with ctx.target.journal:
+            items = ctx.env.items("val")
+            return await measure(Skill(""), items, ctx, tag="val", stage="evaluate", set_aside=set_aside)
+
+    assert len(asyncio.run(work(1)).values) == 18
+    with pytest.raises(Stopped, match="3 of 20 items cannot be measured"):
+        asyncio.run(work(2))
 
 
 def test_a_split_of_which_nothing_is_left_stops_the_run() -> None:

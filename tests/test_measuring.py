@@ -52,8 +52,8 @@ def test_a_measurement_closes_the_env_that_it_opened_and_no_other(
 ) -> None:
     run = train_sim(tmp_path, *SMALL).path
     config = sim_config(tmp_path)
-    closed: list[SimEnv] = []
-    monkeypatch.setattr(SimEnv, "close", lambda env: closed.append(env))
+    closed: list[str] = []
+    monkeypatch.setattr(SimEnv, "close", lambda env: closed.append(env.name))
     given = SimEnv(config.env)
     asyncio.run(MEASUREMENTS[name](config, run, given))
     assert closed == []
@@ -62,8 +62,8 @@ def test_a_measurement_closes_the_env_that_it_opened_and_no_other(
 
 
 def test_an_env_that_is_refused_is_closed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[SimEnv] = []
-    monkeypatch.setattr(SimEnv, "close", lambda env: closed.append(env))
+    closed: list[str] = []
+    monkeypatch.setattr(SimEnv, "close", lambda env: closed.append(env.name))
     monkeypatch.setattr(SimEnv, "items", lambda env, split: [])
     with pytest.raises(UserError, match="split is empty"):
         asyncio.run(evaluate(sim_config(tmp_path), SKILL))

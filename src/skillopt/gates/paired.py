@@ -20,8 +20,7 @@ from typing import Any
 
 from skillopt.core.context import Context
 from skillopt.core.retry import all_measured
-from skillopt.core.rollout import roll_out_one
-from skillopt.core.split import require_few
+from skillopt.core.rollout import require_few, roll_out_one
 from skillopt.envs.base import Item, Trajectory
 from skillopt.gates.base import ItemEvidence, Verdict, fallen_type, nothing
 from skillopt.gates.duel import Ask, Duel, Rule, Side
@@ -84,10 +83,10 @@ async def paired_gate(
     with ctx.timed("gate"):
         shown = await run_race(candidate.skill, items, race, ctx, tag)
         prefix = race.deciding_prefix()
-        require_few({i: race.refused[i] for i in prefix if i in race.refused}, len(race.order))
         trial = _Trial(candidate.skill, skill, items, race, ctx, tag)
+        trial.require_few({i: race.refused[i] for i in prefix if i in race.refused})
         trial.recorded = [shown[i] for i in prefix if i in shown]
-        if race.lost(prefix):
+        if race.beaten(prefix):
             return trial.screened_out(prefix, len(shown))
         return await trial.decide(len(shown))
 
@@ -200,8 +199,12 @@ class _Trial:
             else:
                 self.refused[result.item_id] = result.error
                 values.append(None)
-        require_few(self.race.refused | self.refused, len(self.race.order))
+        self.require_few(self.race.refused | self.refused)
         return values
+
+    def require_few(self, refused: Mapping[str, str]) -> None:
+        before = len(self.ctx.env.items("val")) - len(self.items)
+        require_few(refused, len(self.items), set_aside=before)
 
     def _duel_row(self, duel: Duel, item_id: str) -> ItemEvidence:
         """Where the two do not differ, both have what is known of the current skill."""

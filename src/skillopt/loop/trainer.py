@@ -91,7 +91,8 @@ class Trainer:
                     pool = await self._merged(aggregate(patches), patches, skill, ctx)
                     reviewed = self._reviewed(pool, ctx)
                     ranked = await self._ranked(reviewed, patches, rates["used"], skill, ctx)
-                    candidate = self._speculate(step, skill, update(skill, ranked, ctx))
+                    candidate = update(skill, ranked, ctx)
+                    self._speculate(step, skill, candidate)
                     verdict = await decide(skill, candidate, await self._val(), ctx)
                     credited = await credit(skill, candidate, verdict, self.state.val, ctx)
                     results = self._checked(await rollouts.all())
@@ -259,13 +260,12 @@ class Trainer:
             step = self._steps[done]
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number), stage=stage)
 
-    def _speculate(self, step: Step, skill: Skill, candidate: Applied) -> Applied:
+    def _speculate(self, step: Step, skill: Skill, candidate: Applied) -> None:
         """Bet on the gate's verdict while it runs: most verdicts so far, or at first an accepted candidate."""
         if self.config.train.speculate and candidate.applied and not self._ends_epoch(step):
             counts = self.state.counts
             guess = candidate.skill if counts.accepted * 2 >= counts.run else skill
             self._go_ahead(step.number, guess, stage="speculate")
-        return candidate
 
     def _checked(self, results: list[Any]) -> list[Any]:
         refused = {error.item_id: error.error for error in failed(results) if error.refused}
@@ -346,10 +346,12 @@ class Trainer:
 
     async def _evaluate(self, split: str, name: str, skill: Skill, *, later: bool = False) -> Measured:
         """Measure a skill on a split, and leave the items' scores in the run."""
-        items = [item for item in self.base.env.items(split) if item.id not in self.state.set_aside]
+        whole = self.base.env.items(split)
+        items = [item for item in whole if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
         ctx = replace(self.base, later=later)
-        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate")
+        gone = len(whole) - len(items)
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate", set_aside=gone)
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}

@@ -14,8 +14,7 @@ from typing import Any, Literal
 from skillopt.config import Config
 from skillopt.core.context import Context
 from skillopt.core.retry import all_measured
-from skillopt.core.rollout import roll_out_one
-from skillopt.core.split import require_few
+from skillopt.core.rollout import require_few, roll_out_one
 from skillopt.envs.base import Env, Item, Trajectory
 from skillopt.errors import SkillOptError, UserError
 from skillopt.measure.session import measuring_session
@@ -25,7 +24,7 @@ from skillopt.run.events import Listener
 from skillopt.run.files import write_json
 from skillopt.skill import Entry, Limits, PatchLogError, Skill, apply_edits, replay
 from skillopt.skill.parts import rules, sections, without_all
-from skillopt.statistics import bootstrap, evidence
+from skillopt.statistics import bootstrap, permutation_p
 
 By = Literal["rule", "section", "step"]
 Verdict = Literal["earns", "harmful", "nothing", "mixed"]
@@ -233,8 +232,8 @@ def _row(skill: Skill, unit: Unit, known: _Known, ctx: Context) -> dict[str, Any
         "interval": bootstrap(differences) if differences else None,
         "wins": wins,
         "losses": losses,
-        "p_useful": evidence(samples),
-        "p_harmful": evidence([(after, before) for before, after in samples]),
+        "p_useful": permutation_p(samples),
+        "p_harmful": permutation_p([(after, before) for before, after in samples]),
         "verdict": verdict,
     }
 

@@ -14,8 +14,7 @@ from skillopt.config import Config
 from skillopt.core.context import Context
 from skillopt.core.initial import initial_of, read_initial, run_of
 from skillopt.core.retry import all_measured
-from skillopt.core.rollout import roll_out_one
-from skillopt.core.split import require_few
+from skillopt.core.rollout import require_few, roll_out_one
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, Trajectory, data_hash
 from skillopt.errors import UserError
@@ -26,7 +25,7 @@ from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.events import Listener
 from skillopt.run.files import read_text, write_json, write_jsonl
 from skillopt.skill import Skill
-from skillopt.statistics import bootstrap, evidence, interval
+from skillopt.statistics import bootstrap, interval, permutation_p
 
 WORDS = ("initial", "best")
 """What stands for a run's own skills in place of a file."""
@@ -126,7 +125,7 @@ def report(trajectories: dict[str, list[Trajectory]], metric: str) -> dict[str, 
             solved[side].setdefault(t.item_id, []).append(t.score.hard)
     pairs = [(values["a"][item], values["b"][item]) for item in sorted(values["a"])]
     differences = [fmean(after) - fmean(before) for before, after in pairs]
-    better, worse = evidence(pairs), evidence([(after, before) for before, after in pairs])
+    better, worse = permutation_p(pairs), permutation_p([(after, before) for before, after in pairs])
     lists: dict[str, list[str]] = {name: [] for name in ("improved", "regressed", "both_pass", "both_fail")}
     for item in sorted(solved["a"]):
         before, after = (fmean(solved[side][item]) >= 0.5 for side in ("a", "b"))
