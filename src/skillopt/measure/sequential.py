@@ -182,22 +182,22 @@ class Trial:
 
     def _shown(self, rounds: int) -> bool:
         """Is the difference surely above -margin, by this many rounds?"""
-        middle, error = self._estimate(rounds)
-        return middle - self._quantile * error > -self.margin
+        middle, error = self.estimate(rounds)
+        return middle - self.quantile * error > -self.margin
 
     def _hope(self, rounds: int) -> bool:
         """Would the last round show it, if the difference is about what it looks like now?"""
-        _, error = self._estimate(rounds)
+        _, error = self.estimate(rounds)
         middle = self.difference + _OPTIMISM * error
-        return middle - self._quantile * error * math.sqrt(rounds / (self.max_repeats + 1)) > -self.margin
+        return middle - self.quantile * error * math.sqrt(rounds / (self.max_repeats + 1)) > -self.margin
 
     @property
-    def _quantile(self) -> float:
+    def quantile(self) -> float:
         """Pocock's boundary, nearly: the same level at every look, so that all of them together keep alpha."""
         looks = self.max_repeats + 1
         return NormalDist().inv_cdf(1 - self.alpha / (1 + 1.3 * math.log(looks)))
 
-    def _estimate(self, rounds: int) -> Pair:
+    def estimate(self, rounds: int) -> Pair:
         """The mean difference of the first rounds and its standard error on these items, which is the target's noise.
 
         One round does not tell noise from a real difference; it takes all for noise. Half a difference more than was

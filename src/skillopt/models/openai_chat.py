@@ -10,7 +10,7 @@ from typing import Any
 
 from yarl import URL
 
-from skillopt.errors import UserError
+from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
 from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter
@@ -46,7 +46,7 @@ class OpenAIChat:
         check_url(name, url)
         key = os.environ.get(key_name, "").strip()
         if key_needed and not key and token is None:
-            raise UserError(f"{name}: no key; set {key_name} in the environment or in .env")
+            raise MissingKey(f"{name}: no key; set {key_name} in the environment or in .env")
         if not key.isprintable():
             raise UserError(f"{name}: the key in {key_name} holds a line break or a control character")
         self.name = name
