@@ -170,7 +170,7 @@ def _show(outcomes: Sequence[Outcome], console: Any, *, watch: bool, several: bo
             print(f"Lint: {counts}; skillopt lint shows them.")
     if several and not watch:
         print()
-        console.print(checked.target_table(outcomes))
+        print("\n".join(checked.target_lines(outcomes)))
 
 
 def _complain(outcomes: Sequence[Outcome]) -> None:

@@ -76,7 +76,7 @@ def _found(entry: Listed, folder: Path, base: str, head: str, name: str) -> Foun
     place = folder / entry.path
     skill: Source | None
     if head:
-        repository = Repository.around(folder)
+        repository = _repository(folder, place)
         skill = in_commit(repository, repository.commit(head), repository.inside(place), head) or no_skill()
     else:
         skill = on_disk(place, _shown(place))
@@ -87,11 +87,21 @@ def _base(place: Path, folder: Path, base: str) -> Source:
     if base == "none":
         return no_skill()
     if _is_skill(base):
-        return on_disk(Path(base))
-    repository = Repository.around(place.parent if place.parent.is_dir() else folder)
+        return on_disk(Path(base), where=base)
+    repository = _repository(folder, place)
     commit = repository.commit(base)
     found = in_commit(repository, commit, repository.inside(place), base)
     return found or Source(path="", where=f"no skill: it is not in {base} ({commit[:7]})")
+
+
+def _repository(folder: Path, place: Path) -> Repository:
+    """That of the working folder; where there is none, the skill's own."""
+    try:
+        return Repository.around(folder)
+    except UserError:
+        if not place.parent.is_dir():
+            raise
+        return Repository.around(place.parent)
 
 
 def _is_skill(base: str) -> bool:

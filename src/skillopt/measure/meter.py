@@ -36,6 +36,7 @@ class Meter:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = {row.pop("key"): Reading(**row) for row in read_jsonl(path)}
+        self._new: dict[str, Reading] = {}
 
     def around(self, executor: Executor, key: str) -> Executor:
         """An executor that takes the reading of one rollout."""
@@ -46,8 +47,11 @@ class Meter:
 
     def keep(self, key: str, reading: Reading) -> None:
         if key not in self._known:
-            self._known[key] = reading
-            append_jsonl(self._path, [{"key": key, **asdict(reading)}])
+            self._known[key] = self._new[key] = reading
+
+    def flush(self) -> None:
+        append_jsonl(self._path, [{"key": key, **asdict(reading)} for key, reading in self._new.items()])
+        self._new.clear()
 
 
 @dataclass(frozen=True)

@@ -44,15 +44,14 @@ def type_table(result: Mapping[str, Any]) -> Table | None:
     return shown
 
 
-def target_table(outcomes: Sequence[Outcome]) -> Table:
-    """One row a skill and target."""
-    shown = Table(show_header=True, box=None, pad_edge=False)
-    for number, title in enumerate(("target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill")):
-        shown.add_column(title, justify="right" if 2 <= number <= 6 else "left")
+def target_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """One row a skill and target, as wide as their names are."""
+    rows = [["target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill"]]
     for outcome in outcomes:
         cells = _row(outcome)
-        shown.add_row(printable(outcome.target), outcome.status, *cells[:4], cells[6], printable(outcome.name))
-    return shown
+        rows.append([printable(outcome.target), outcome.status, *cells[:4], cells[6], printable(outcome.name)])
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:

@@ -75,7 +75,7 @@ def no_skill() -> Source:
     return Source(path="", where="no skill")
 
 
-def on_disk(path: Path, shown: str = "") -> Source:
+def on_disk(path: Path, shown: str = "", where: str = "the working tree") -> Source:
     """The skill that a path means: a Markdown file, a package's folder, or its SKILL.md."""
     place = path / FILE if path.is_dir() else path
     if not place.is_file():
@@ -84,13 +84,13 @@ def on_disk(path: Path, shown: str = "") -> Source:
     name = shown or place.as_posix()
     if place.name == FILE:
         folder = place.resolve().parent
-        return Source(path=name, where="the working tree", main=FILE, files=_read(folder), folder=folder.name)
+        return Source(path=name, where=where, main=FILE, files=_read(folder), folder=folder.name)
     content = place.read_bytes() if place.stat().st_size <= LONGEST else None
 
     def near(other: str) -> bool:
         return (place.parent / other).exists()
 
-    return Source(path=name, where="the working tree", main=place.name, files={place.name: content}, near=near)
+    return Source(path=name, where=where, main=place.name, files={place.name: content}, near=near)
 
 
 def in_commit(repository: Repository, commit: str, path: str, label: str) -> Source | None:
