@@ -6,7 +6,6 @@ import asyncio
 import importlib.util
 import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from skillopt.loop.trainer import Trainer
 from skillopt.models.base import ChatReply, Message
 from skillopt.models.simulated_player import next_action
 from skillopt.skill import Skill
-from support import REPO
+from support import REPO, until
 
 GET_ALFWORLD = "pip install 'skillopt[alfworld]' (it compiles for some minutes), then run this test again"
 GET_TEXTWORLD = "pip install 'skillopt[textworld]'"
@@ -183,7 +182,7 @@ def test_a_game_that_fails_or_dies_is_that_items_trouble_alone(
             worker._process.kill()
             with pytest.raises(GameError, match="ended"):
                 await worker.ask(do="step", game=1, command="look")
-            _wait(lambda: not worker.alive)
+            until(lambda: not worker.alive)
             path = await games.game_file(games.items("test")[0])
             async with pool.game() as game:
                 assert (await game.start(path))["commands"], "another process takes its place"
@@ -200,13 +199,6 @@ def test_a_clusters_worker_takes_one_core_for_its_games(monkeypatch: pytest.Monk
     assert GamePool("textworld")._most == 8
     worker = EnvWorker(lambda: GamePool("textworld"))  # type: ignore[arg-type, return-value]
     assert worker._env._most == 1  # type: ignore[attr-defined]
-
-
-def _wait(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @needs_textworld

@@ -55,7 +55,7 @@ class Page:
         self.settings = make_settings(workspace=root, token=token)
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        self.port = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result(30)
+        self.port = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result()
 
     async def _start(self) -> int:
         app = make_app(self.settings)
@@ -86,7 +86,7 @@ class Page:
         lines = [(b"Host", b"127.0.0.1")] * (b"host" not in given) + [(b"Connection", b"close"), *headers]
         lines += [(b"Content-Length", str(len(body)).encode())]
         head = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
             connection.sendall(method + b" " + target + b" HTTP/1.1\r\n" + head + b"\r\n" + body)
             received = b""
             while chunk := connection.recv(65536):
