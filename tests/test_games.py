@@ -114,6 +114,7 @@ def test_the_simulated_player_follows_instructions_as_far_as_its_rules_go() -> N
 # TextWorld
 
 
+@pytest.mark.extras
 @needs_textworld
 def test_the_walkthrough_wins_and_doing_nothing_does_not(games: TextWorldEnv) -> None:
     check_splits(games)
@@ -134,6 +135,7 @@ def test_the_walkthrough_wins_and_doing_nothing_does_not(games: TextWorldEnv) ->
     assert asyncio.run(score_output(games, item, "")).hard == 0
 
 
+@pytest.mark.extras
 @needs_textworld
 def test_episodes_run_side_by_side_and_do_not_disturb_each_other(games: TextWorldEnv) -> None:
     item = min(games.items("test"), key=lambda each: len(field(each, "walkthrough")))
@@ -154,8 +156,8 @@ def test_episodes_run_side_by_side_and_do_not_disturb_each_other(games: TextWorl
     assert all(episode.messages == episodes[0].messages for episode in episodes)
 
 
+@pytest.mark.extras
 @needs_textworld
-@pytest.mark.timeout(900)  # the first time, 24 games are made
 def test_a_skill_learns_the_rules_that_win_the_games(tmp_path: Path) -> None:
     config = Config.load(REPO / "configs" / "textworld" / "mini.yaml", [f"env.output_root={tmp_path}"])
     result = asyncio.run(Trainer(config).fit())
@@ -165,6 +167,7 @@ def test_a_skill_learns_the_rules_that_win_the_games(tmp_path: Path) -> None:
     assert result.summary["baselines"]["do_nothing"]["test"] == 0
 
 
+@pytest.mark.extras
 @needs_textworld
 def test_a_game_that_fails_or_dies_is_that_items_trouble_alone(
     tmp_path: Path, games: TextWorldEnv, monkeypatch: pytest.MonkeyPatch
@@ -201,6 +204,7 @@ def test_a_clusters_worker_takes_one_core_for_its_games(monkeypatch: pytest.Monk
     assert worker._env._most == 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.extras
 @needs_textworld
 def test_bad_items_are_refused_with_their_place(tmp_path: Path) -> None:
     def refusal(row: dict[str, Any]) -> str:
@@ -224,6 +228,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 # ALFWorld
 
 
+@pytest.mark.extras
 @needs_alfworld
 def test_games_of_all_six_types_are_made_and_won_in_the_real_engine(tmp_path: Path) -> None:
     from skillopt.envs.games.generate import TASKS, generate
@@ -252,6 +257,7 @@ def test_games_of_all_six_types_are_made_and_won_in_the_real_engine(tmp_path: Pa
     assert {"pddl_domain", "grammar", "pddl_problem"} <= game.keys()
 
 
+@pytest.mark.extras
 @needs_alfworld
 def test_the_stock_environment_loads_our_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from alfworld.agents.environment.alfred_tw_env import AlfredTWEnv

@@ -168,6 +168,7 @@ def test_interactive_asks_and_the_answers_stand_in_the_config(tmp_path: Path) ->
     assert config.env.scoring == "choice"
 
 
+@pytest.mark.wheel
 def test_the_templates_are_in_the_wheel(tmp_path: Path) -> None:
     build = pytest.importorskip("hatchling.builders.wheel")
     (built,) = build.WheelBuilder(str(REPO)).build(directory=str(tmp_path), versions=["standard"])

@@ -211,6 +211,7 @@ def test_a_file_of_ones_own_is_known_by_its_hash(file: Path, tmp_path: Path) -> 
     asyncio.run(model.close())
 
 
+@pytest.mark.real_model
 def test_a_file_that_is_no_model_is_a_fatal_error_that_says_why(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="needs llama.cpp: pip install 'skillopt[local]'")
     bad = tmp_path / "bad.gguf"

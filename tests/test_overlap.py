@@ -69,7 +69,7 @@ def test_notes_are_made_beside_the_next_rollouts_and_the_slow_update(tmp_path: P
 
 
 def test_the_figures_at_the_end_are_measured_together(tmp_path: Path) -> None:
-    target, _ = trained(tmp_path, "hardware.workers=36")
+    target, _ = trained(tmp_path, "hardware.workers=64")
     tests = [(start, end) for name, start, end in target.calls if name == "test"]
     assert len(tests) == 36
     assert max(start for start, _ in tests) < min(end for _, end in tests)

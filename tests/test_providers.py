@@ -18,13 +18,15 @@ from aiohttp import web
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.models import open_model
-from skillopt.models.base import ChatReply, ChatRequest, FatalError, RefusedError, Schema, Usage
+from skillopt.models.base import ChatReply, ChatRequest, FatalError, Left, RateLimits, RefusedError, Schema, Usage
 from skillopt.models.http import classify, refused_parameter, retry_after
 from skillopt.models.openai_chat import OpenAIChat, answer
 from skillopt.models.providers import ProviderChat
 from skillopt.models.simulated import SimOptions
 from skillopt.run.directory import RunDirectory
+from skillopt.run.journal import Journal
 from support import REPO, SIM, differing, essence, over_http, sim_server, skillopt_process, train_sim, until
+from test_limiter import ask_all, caller
 from wire import AnthropicServer, AzureServer, Handler, completion, served
 
 MARK = "MARKED-3f1c9b7a5d2e"

@@ -31,7 +31,10 @@ def refusal(mode: sandbox.Mode) -> str:
 
 needs_namespaces = pytest.mark.skipif(bool(refusal("namespaces")), reason=refusal("namespaces") or "-")
 needs_limits = pytest.mark.skipif(bool(refusal("limits")), reason=refusal("limits") or "-")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only (docs/sandbox.md)")
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only (docs/sandbox.md)"),
+]
 
 
 def run(program: str, mode: sandbox.Mode = "namespaces", limits: Limits = TIGHT, **more: Any) -> Outcome:

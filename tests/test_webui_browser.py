@@ -14,6 +14,8 @@ from skillopt.run.files import append_jsonl, read_json, write_json
 from support import train_sim, until
 from webui import SLOW, Ui, make_workspace, serving
 
+pytestmark = pytest.mark.browser
+
 GONE = ("ERR_ABORTED", "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
 """What a browser says when a page is left, or while the server is away."""
 

@@ -16,6 +16,8 @@ import pytest
 
 from support import REPO
 
+pytestmark = pytest.mark.wheel
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:

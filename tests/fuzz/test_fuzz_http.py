@@ -15,7 +15,6 @@ import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 from multidict import CIMultiDict
-from pydantic_ai.exceptions import ModelHTTPError
 
 import hostile
 from campaign import holds_for
@@ -28,7 +27,7 @@ from skillopt.models.transport import Answer, Reader
 from skillopt.run.files import plain
 from skillopt.run.journal import Journal, Record
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # libraries warn of what they cannot read
+pytestmark = [pytest.mark.fuzz, pytest.mark.filterwarnings("ignore")]  # libraries warn of what they cannot read
 WHOLE = {
     "id": "c1",
     "choices": [
@@ -306,6 +305,8 @@ def test_whatever_another_provider_answers_is_a_reply_or_an_error_of_ours(
 def test_any_complaint_that_a_provider_s_library_passes_on_is_an_error_of_ours(
     status: int, body: Any, given: dict[str, str]
 ) -> None:
+    from pydantic_ai.exceptions import ModelHTTPError
+
     complaint = ModelHTTPError(status, "x", body)
     complaint.headers = given  # type: ignore[attr-defined]
     check_error(provider()._explained(complaint, ["temperature", "seed", "max_tokens"]))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_from_bytes
 
+import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 
@@ -29,6 +30,8 @@ from skillopt_webui.server import make_app
 from skillopt_webui.settings import make_settings
 from skillopt_webui.state import STATE
 from support import REPO
+
+pytestmark = pytest.mark.fuzz
 
 SECRET = "OUTSIDE-7c1d"
 TOKEN = "a token of some length"
