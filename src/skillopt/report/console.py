@@ -79,6 +79,13 @@ class Lines:
             how = "already finished" if data["finished"] else f"resumed after step {data['done']} of {data['steps']}"
         return f"Run: {data['path']} ({how})\nItems: {splits}; target {data['target']}, optimizer {data['optimizer']}"
 
+    def _letters_opened(self, data: dict[str, Any], event: Event) -> str:
+        numbers = ", ".join(map(str, data["numbers"]))
+        return (
+            f"Letters: {data['waiting']} wait for a reply, new: {numbers} (skillopt letters {data['folder']}, then "
+            "skillopt answer)"
+        )
+
     def _stopping(self, data: dict[str, Any], event: Event) -> str:
         return f"Stopping: {data['in_flight']} calls are in flight and will be kept; Ctrl-C again leaves at once"
 
