@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from skillopt import prompts
-from skillopt.analysts.base import Dropped, Kind, Memory, Minibatch, Patch, Pattern
-from skillopt.analysts.shown import fair_shares, trim_middle
+from skillopt.analysts.base import Kind, Minibatch, Patch
 from skillopt.config import Config
 from skillopt.envs.base import Trajectory
+from skillopt.letters.blocks import fair_shares, trim_middle
+from skillopt.letters.case import CaseFile
+from skillopt.letters.replies import Dropped, Pattern
 from skillopt.models.base import Message, Schema
 from skillopt.models.call import Caller
 from skillopt.models.structured import ask
@@ -37,7 +39,7 @@ class BriefAnalyst:
     needs_optimizer = True
 
     async def propose(
-        self, skill: Skill, minibatch: Minibatch, memory: Memory, optimizer: Caller, config: Config
+        self, skill: Skill, minibatch: Minibatch, case: CaseFile, optimizer: Caller, config: Config
     ) -> Patch:
         prompt = prompts.load("brief", config.gradient.prompts_dir)
         messages = brief_messages(prompt, skill, minibatch.trajectories, config.gradient.prompt_tokens)

@@ -120,7 +120,7 @@ class Config(Section):
             "or linear, or a reject_decay below 1",
         )
         yield (
-            optimizer.min_learning_rate > optimizer.learning_rate,
+            (optimizer.min_learning_rate or 0) > optimizer.learning_rate,
             "optimizer.min_learning_rate: is above learning_rate; lower it",
         )
         noisy = self.env.scoring == "judge" or bool(self.env.scoring_options.get("noisy"))

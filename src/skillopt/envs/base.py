@@ -125,7 +125,8 @@ class Env(Protocol):
     `run` goes through `chat` for every model call. `score` depends on the item and the output alone, and returns for
     any text; it may be async, and may raise ScorerError, which sets the item aside. An env may also have
 
-    - `patterns`, {name: what it means}: its own names for causes of failure, which analysts are told;
+    - `task` and `scoring`, a sentence or two each: what the tasks are and how a reply is scored, for the optimizer;
+    - `patterns`, {name: what it means}: its own names for causes of failure, for the optimizer;
     - `baseline(item) -> str`: the output of doing nothing, where that is not the empty text (a file left as it was);
     - `warnings`, texts: what it finds suspicious in its data, for `skillopt doctor`;
     - `turns`: the most model calls that one task may take, for `skillopt plan`;

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skillopt.core.context import Context
-from skillopt.edits.update import apply_within_limits
+from skillopt.edits.update import update
 from skillopt.gates.base import Verdict
 from skillopt.gates.paired import decide
 from skillopt.skill import Applied, Edit, Skill
@@ -33,7 +33,7 @@ async def credit(
     tries: list[dict[str, object]] = []
     while waiting and len(tries) < ctx.config.evaluation.credit_gates:
         edits = waiting.pop(0)
-        part = apply_within_limits(skill, edits, ctx)
+        part = update(skill, edits, ctx)
         if not part.applied:
             continue
         tag = f"gate-{ctx.step:04d}-credit-{len(tries) + 1:02d}"

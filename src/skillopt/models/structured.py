@@ -157,9 +157,3 @@ def _without_trailing_commas(text: str) -> str:
         out += [_TRAILING_COMMA.sub("", text[at : string.start()]), string[0]]
         at = string.end()
     return "".join([*out, _TRAILING_COMMA.sub("", text[at:])])
-
-
-def text_schema(stage: str, field: str) -> Schema:
-    properties = {field: {"type": "string"}}
-    body = {"type": "object", "properties": properties, "required": [field], "additionalProperties": False}
-    return Schema(name=stage, body=body)

@@ -17,11 +17,12 @@ from skillopt.core.initial import initial_kind, initial_of
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
 from skillopt.errors import SkillOptError
+from skillopt.letters.schemas import text_schema
 from skillopt.models import open_model
 from skillopt.models.base import TransientError
 from skillopt.models.call import Caller
 from skillopt.models.prices import FREE, price_of
-from skillopt.models.structured import ask, text_schema
+from skillopt.models.structured import ask
 from skillopt.preflight.plan import Plan, is_deterministic, plan_run
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
