@@ -12,6 +12,7 @@ from skillopt.envs.base import Env, close_env
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
+from skillopt.run.directory import RunDirectory
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
 
@@ -28,14 +29,18 @@ async def closing_env(env: Env, wanted: bool = True) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def opened_models(
-    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES, parts: Parts | None = None
+    config: Config,
+    given: dict[str, ChatModel] | None = None,
+    roles: Sequence[str] = ROLES,
+    parts: Parts | None = None,
+    run: RunDirectory | None = None,
 ) -> AsyncIterator[dict[str, ChatModel]]:
     """The roles' models, closed at the end. Nothing is called, but names, URLs and keys are checked."""
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
         for role in roles:
             unused = role == "optimizer" and not needs_optimizer(config, parts)
-            models[role] = (given or {}).get(role) or (NoModel() if unused else open_model(role, config))
+            models[role] = (given or {}).get(role) or (NoModel() if unused else open_model(role, config, run))
             stack.push_async_callback(models[role].close)
         yield models
 

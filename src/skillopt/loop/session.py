@@ -85,7 +85,7 @@ async def open_session(
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     started = time.monotonic()
     async with (
-        opened_models(config, models, parts=parts) as opened,
+        opened_models(config, models, parts=parts, run=run) as opened,
         closing_env(env, opened_here),
         open_executor(config, env, own=opened_here) as executor,
         AsyncExitStack() as stack,

@@ -78,7 +78,7 @@ async def compare(
     folder = RunDirectory(_folder(config, env, skills, split, repeats))
     async with AsyncExitStack() as stack:
         roles = measuring_roles(config)
-        opened = await stack.enter_async_context(opened_models(config, models, roles=roles))
+        opened = await stack.enter_async_context(opened_models(config, models, roles=roles, run=folder))
         await stack.enter_async_context(closing_env(env, opened_here))
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(folder.held(private=is_private(config.env.private, config.env.output_root)))

@@ -52,7 +52,7 @@ async def evaluate(
     started = time.monotonic()
     roles = measuring_roles(config)
     async with (
-        opened_models(config, models, roles=roles) as opened,
+        opened_models(config, models, roles=roles, run=folder) as opened,
         closing_env(env, opened_here),
         open_executor(config, env, own=opened_here) as executor,
     ):
