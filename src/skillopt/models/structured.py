@@ -43,7 +43,7 @@ class Answer(Generic[T]):
 async def ask(
     optimizer: Caller, messages: list[Message], schema: Schema, check: Callable[[Any], T], *, label: str
 ) -> Answer[T]:
-    """Ask once, and once more with that reply and its error where it does not fit. `check` raises ValueError where it must."""
+    """Ask once, and once more with the error where the reply does not fit. `check` raises ValueError where it must."""
     problems: list[str] = []
     said = ""
     for attempt in (1, 2):
