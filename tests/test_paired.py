@@ -19,7 +19,7 @@ from skillopt.errors import Stopped
 from skillopt.gates.duel import Duel
 from skillopt.gates.paired import Screen
 from skillopt.gates.race import Race
-from skillopt.gates.strict import gate
+from skillopt.gates.strict import strict_gate
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.statistics import (
@@ -270,7 +270,7 @@ def test_the_regression_guard_turns_down_a_gain_that_costs_a_task_type_too_much(
     limits = ctx.config.evaluation.model_copy(update={"regression_margin": margin})
     ctx = replace(ctx, config=ctx.config.model_copy(update={"evaluation": limits}))
     current = {"a1": 0.0, "a2": 0.0, "b1": 1.0, "b2": 1.0}
-    verdict = asyncio.run(gate(CANDIDATE, current, ctx))
+    verdict = asyncio.run(strict_gate(CANDIDATE.skill, CANDIDATE, current, ctx))
     assert (verdict.decision, verdict.after) == (decision, 0.75)
     assert verdict.reason == ("task type 'b' falls from 1.00 to 0.50" if decision == "reject" else "")
 

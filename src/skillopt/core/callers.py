@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from skillopt.config import Config
-from skillopt.core.parts import Parts, resolve
 from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, close_env
 from skillopt.models import open_model
@@ -79,16 +78,3 @@ def make_callers(
             effort=getattr(config.models, f"{role}_reasoning_effort"),
         )
     return callers, budget, switch
-
-
-def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
-    """Analysts may do without an LLM; notes and guidance are always written by one."""
-    slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
-    analysts = (parts or resolve(config)).analysts
-    consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
-    return slow_update or consulted or judged(config) or any(analyst.needs_optimizer for analyst in analysts)
-
-
-def judged(config: Config) -> bool:
-    """Is the optimizer model asked for scores?"""
-    return config.env.scoring == "judge"

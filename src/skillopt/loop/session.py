@@ -11,16 +11,16 @@ from typing import Any, Literal
 
 from skillopt import prompts
 from skillopt.config import Config
-from skillopt.core.callers import make_callers, needs_optimizer, opened_env, opened_models
+from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
 from skillopt.core.initial import initial_of, run_of
-from skillopt.core.parts import Parts, resolve
 from skillopt.envs.base import Env, is_noisy
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget, Switch
 from skillopt.models.prices import price_of
+from skillopt.preflight.parts import Parts, needs_optimizer, resolve
 from skillopt.run.damage import config_text
 from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
@@ -96,7 +96,7 @@ async def open_session(
             optimizer=callers["optimizer"],
             run=run,
             events=events,
-            parts=parts,
+            analysts=parts.analysts,
             executor=executor,
         )
         yield Session(
@@ -106,7 +106,7 @@ async def open_session(
 
 def _check(config: Config, env: Env) -> None:
     """What can be refused before anything is opened."""
-    if is_noisy(env) and config.evaluation.gate != "paired":
+    if is_noisy(env) and config.evaluation.gate == "strict":
         raise UserError(
             f"env '{env.name}': its scores are noisy, and a strict gate takes luck for progress; "
             "set evaluation.gate to paired"
@@ -116,7 +116,7 @@ def _check(config: Config, env: Env) -> None:
 
 
 def _find(config: Config, env: Env, skill: Skill, parts: Parts, mode: Mode) -> RunDirectory:
-    run = run_of(config, env, skill, fresh=mode == "fresh", parts=parts)
+    run = run_of(config, env, skill, fresh=mode == "fresh", passed_in=parts.passed_in)
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     return run

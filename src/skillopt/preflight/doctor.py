@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skillopt.config import Config
-from skillopt.core.callers import make_callers, needs_optimizer, opened_models
+from skillopt.core.callers import make_callers, opened_models
 from skillopt.core.initial import initial_kind, initial_of
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
@@ -23,6 +23,7 @@ from skillopt.models.base import TransientError
 from skillopt.models.call import Caller
 from skillopt.models.prices import FREE, price_of
 from skillopt.models.structured import ask
+from skillopt.preflight.parts import needs_optimizer
 from skillopt.preflight.plan import Plan, is_deterministic, plan_run
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
