@@ -15,13 +15,13 @@ from skillopt.analysts.base import Analyst
 from skillopt.analysts.custom import Propose, as_analyst
 from skillopt.config import Config
 from skillopt.config.keywords import ConfigLike, configure
-from skillopt.core.parts import Gate, resolve
 from skillopt.core.schedule import Shape
 from skillopt.envs import open_env
 from skillopt.envs.base import Env
 from skillopt.envs.memory import MemoryEnv, ScoredEnv, Scorer, Tasks, read_tasks, save_tasks
 from skillopt.errors import SkillOptError
 from skillopt.events import Event, typed
+from skillopt.gates import Gate, Veto
 from skillopt.loop import trainer as loop
 from skillopt.loop.session import Mode
 from skillopt.measure.compare import compare as run_comparison
@@ -29,6 +29,7 @@ from skillopt.measure.compare import find_skill
 from skillopt.measure.evaluate import evaluate as run_evaluation
 from skillopt.measure.replicate import replicate as run_seeds
 from skillopt.models.base import ChatModel
+from skillopt.preflight.parts import resolve
 from skillopt.report.console import open_console, watching
 from skillopt.report.html import write_report
 from skillopt.report.trackers import Tracker, tracking
@@ -41,7 +42,7 @@ E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 Callback = Callable[[Any], None]
 AnyAnalyst = str | Analyst | Propose | type[Analyst]
-_PASSED_ON = ("skill", "models", "analysts", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
+_PASSED_ON = ("skill", "models", "analysts", "gate", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
 SkillLike = Skill | str | Path
 """A skill; the path of its file; or `initial` or `best`, of the run that the config makes."""
 
@@ -57,7 +58,8 @@ class Trainer:
     - `skill`: the initial skill, as text in a Skill or as a path;
     - `env`, `models`: an Env, and ChatModels by role (`target`, `optimizer`);
     - `analysts`: names, Analysts, or functions of (skill, trajectories) to edits;
-    - `gates`: functions of (before, after), scores by item, that may turn down what the config's gate accepts;
+    - `gate`: an async function that decides in place of the config's gate (`skillopt.gates.Gate`);
+    - `gates`: functions of (before, after), scores by item, that may reject what the gate accepts;
     - `schedule`: a function of the run's progress to the learning rate's share, both from 0 to 1;
     - `callbacks`: functions of an event; `on` takes those for one type of event;
     - `trackers`: names, or objects with begin, step, skill, finish and close; one that fails never hurts the run.
@@ -75,7 +77,8 @@ class Trainer:
         env: Env | None = None,
         models: dict[str, ChatModel] | None = None,
         analysts: Sequence[AnyAnalyst] = (),
-        gates: Sequence[Gate] = (),
+        gate: Gate | None = None,
+        gates: Sequence[Veto] = (),
         schedule: Shape | None = None,
         callbacks: Sequence[Callback] = (),
         trackers: Sequence[Any] = (),
@@ -95,7 +98,7 @@ class Trainer:
             analysts = ()
         chosen = [as_analyst(a) if not isinstance(a, str) else open_analysts([a])[0] for a in analysts]
         self.config, self.env = _tasks_of(configure(config, keys), env, tasks, scorer)
-        parts = resolve(self.config, analysts=chosen, gates=gates, schedule=schedule)
+        parts = resolve(self.config, analysts=chosen, gate=gate, vetoes=gates, schedule=schedule)
         self._callbacks: list[tuple[type[Event], Callback]] = [(Event, callback) for callback in callbacks]
         self._progress = progress
         self._running: asyncio.AbstractEventLoop | None = None

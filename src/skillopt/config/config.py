@@ -125,7 +125,7 @@ class Config(Section):
         )
         noisy = self.env.scoring == "judge" or bool(self.env.scoring_options.get("noisy"))
         yield (
-            noisy and self.evaluation.gate != "paired",
+            noisy and self.evaluation.gate == "strict",
             f"env.scoring: {self.env.scoring} may score the same output differently another time, and a strict gate "
             "takes luck for progress; set evaluation.gate to paired",
         )

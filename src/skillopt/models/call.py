@@ -123,25 +123,35 @@ class Caller:
             tools=tuple(tools),
         )
         key = self._key(request, label)
-        stored = self.journal.get(key, attempt)
-        if stored is not None:
-            self.from_journal += 1
-            return _reply_from(stored)
-        if (key, attempt) in self._in_flight:
-            return await asyncio.shield(self._in_flight[key, attempt])
+        while True:
+            stored = self.journal.get(key, attempt)
+            if stored is not None:
+                self.from_journal += 1
+                return _reply_from(stored)
+            earlier = self._in_flight.get((key, attempt))
+            if earlier is None:
+                asked = _Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn, later=later)
+                return await self._ask(asked)
+            await asyncio.wait([earlier])
+            if not earlier.cancelled():
+                return earlier.result()
+
+    async def _ask(self, asked: _Asked) -> ChatReply:
+        """Ask the model; whoever wants the same meanwhile waits for this reply. Where the asker is cancelled, one of
+        those who wait asks in its place."""
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
-        self._in_flight[key, attempt] = future
+        self._in_flight[asked.key, asked.attempt] = future
         try:
-            asked = _Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn, later=later)
             reply = await self._paid(asked)
             future.set_result(reply)
             return reply
-        except BaseException as error:
+        except Exception as error:
             future.set_exception(error)
             future.exception()  # nobody else may be waiting for it
             raise
         finally:
-            del self._in_flight[key, attempt]
+            del self._in_flight[asked.key, asked.attempt]
+            future.cancel()  # does nothing to one that is done
 
     def _key(self, request: ChatRequest, label: str) -> str:
         parts = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skillopt.config import Config
-from skillopt.core.callers import make_callers, needs_optimizer, opened_models
+from skillopt.core.callers import make_callers, opened_models
 from skillopt.core.initial import initial_kind, initial_of
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
@@ -23,6 +23,7 @@ from skillopt.models.base import TransientError
 from skillopt.models.call import Caller
 from skillopt.models.prices import FREE, price_of
 from skillopt.models.structured import ask
+from skillopt.preflight.parts import needs_optimizer
 from skillopt.preflight.plan import Plan, is_deterministic, plan_run
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
@@ -274,7 +275,7 @@ async def endpoints(config: Config) -> list[Check]:
     checks = []
     roles = [role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith(_NOT_ASKED)]
     async with opened_models(quick, roles=roles) as models:
-        for role in models:
+        for role in roles:
             with Journal(":memory:") as journal:
                 callers, _, _ = make_callers(quick, journal, {role: models[role]})
                 started = time.monotonic()

@@ -14,13 +14,13 @@ from typing import Any
 from skillopt import prompts
 from skillopt.config import Config
 from skillopt.core.batches import plan_steps
-from skillopt.core.parts import Parts, resolve
 from skillopt.core.schedule import scheduled_rate
 from skillopt.envs.base import SPLITS, Env
 from skillopt.gates import heats
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
+from skillopt.preflight.parts import Parts, resolve
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
 from skillopt.skill.document import count_tokens

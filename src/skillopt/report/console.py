@@ -137,8 +137,8 @@ class Lines:
         return f"warn  tracker {data['name']} stopped ({data['error']}); the run goes on without it"
 
     def _retrying(self, data: dict[str, Any], event: Event) -> str:
-        lost = f"{data['lost']} of {data['items']} items could not be measured"
-        return f"{data['stage'].replace('_', ' ').title()}: {lost} ({data['error']}); trying again..."
+        missing = f"{data['unmeasured']} of {data['items']} items could not be measured"
+        return f"{data['stage'].replace('_', ' ').title()}: {missing} ({data['error']}); trying again..."
 
     def _slow_update_started(self, data: dict[str, Any], event: Event) -> str:
         return f"[Epoch {event.epoch}/{self._epochs}] Slow update: version {data['before']} against {data['after']}..."
