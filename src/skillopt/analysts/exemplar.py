@@ -19,7 +19,7 @@ from skillopt.envs.base import Trajectory
 from skillopt.envs.scoring import normalise
 from skillopt.models.call import Caller
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 ANSWER_SECTION, CUES_SECTION, EXAMPLES_SECTION = "Answer", "Which answer", "Examples"
 LONGEST_EXAMPLE = 120

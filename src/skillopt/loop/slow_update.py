@@ -17,8 +17,8 @@ from skillopt.envs.base import Item, RolloutError, Trajectory
 from skillopt.models.call import gather_all
 from skillopt.models.structured import Answer, ask, text_schema
 from skillopt.skill import Skill
-from skillopt.skill.document import count_tokens
 from skillopt.skill.edit import unsafe
+from skillopt.skill.tokens import count_tokens
 
 Class = Literal["improved", "regressed", "persistent_fail", "stable_success"]
 LONGEST_GUIDANCE = 600

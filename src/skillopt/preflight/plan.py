@@ -22,7 +22,7 @@ from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 Range = tuple[float, float]
 
