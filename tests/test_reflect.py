@@ -32,7 +32,7 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.run.state import Rejected
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 from support import SIM, Spy, only_run, skillopt, train_sim
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -20,8 +23,23 @@ def _one_of(name: str, ours: tuple[str, ...], kind: str) -> str:
     return name
 
 
+def _add_meanings(schema: dict[str, Any], section: type[Section]) -> None:
+    for key, meaning in section.meanings().items():
+        schema["properties"][key]["description"] = meaning
+
+
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_add_meanings)
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """What is written below each key. Read from the source when somebody asks: pydantic would do so at import."""
+        body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
+        return {
+            ast.unparse(field.target): inspect.cleandoc(ast.literal_eval(said.value))
+            for field, said in itertools.pairwise(body)
+            if isinstance(field, ast.AnnAssign) and isinstance(said, ast.Expr)
+        }
 
     @field_validator("*", mode="before")
     @classmethod

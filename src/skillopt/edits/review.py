@@ -21,8 +21,8 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import append_jsonl, digest, read_json, read_jsonl
 from skillopt.run.state import WAY_OUT
 from skillopt.skill import Edit
-from skillopt.skill.document import count_tokens
 from skillopt.skill.edit import unsafe
+from skillopt.skill.tokens import count_tokens
 
 Choice = Literal["a", "b", "both", "neither", "own"]
 CHOICES: tuple[Choice, ...] = ("a", "b", "both", "neither")

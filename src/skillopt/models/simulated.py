@@ -26,7 +26,7 @@ from skillopt.models.simulated_optimizer import (
     rules_in,
     spelled_out_schema,
 )
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 _TOPIC_WORDS = """
 maple cedar amber basalt cobalt dahlia ember falcon garnet harbor indigo jasper kestrel lagoon marble nectar onyx pebble
