@@ -73,6 +73,12 @@ def measure(name: str, skill: Path, out: Path, source: Path) -> dict[str, bool]:
     return {item["id"]: item["id"] not in failed for item in read_items(name, "test")}
 
 
+def outcomes(path: Path) -> dict[str, bool]:
+    """Right or wrong by item, from a measurement in a run folder; empty where there is none."""
+    items = json.loads(path.read_text(encoding="utf-8"))["items"] if path.exists() else {}
+    return {item: scores["hard"] >= 1 for item, scores in items.items()}
+
+
 def run_ours(cell: Path, name: str, seed: int, options: argparse.Namespace) -> Result:
     overrides = [f"train.seed={seed}", f"env.output_root={cell / 'runs'}", *options.override]
     if options.optimizer_url:
@@ -83,16 +89,15 @@ def run_ours(cell: Path, name: str, seed: int, options: argparse.Namespace) -> R
     [run] = [path.parent for path in (cell / "runs").glob("*/*/summary.json")]
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     history = json.loads((run / "history.json").read_text(encoding="utf-8"))
-    test = {}
-    for which in ("initial", "best"):
-        measured = run / "evaluations" / f"test_{which}.json"
-        if measured.exists():
-            items = json.loads(measured.read_text(encoding="utf-8"))["items"]
-            test[which] = {item: scores["hard"] >= 1 for item, scores in items.items()}
-    test.setdefault("initial", measure(name, HERE / "tasks" / name / "start.md", cell / "test_initial", options.source))
-    if "best" not in test and summary["best"]["version"] == 0:
+    test = {which: outcomes(run / "evaluations" / f"test_{which}.json") for which in ("initial", "best")}
+    if not test["initial"]:
+        test["initial"] = measure(
+            name, HERE / "tasks" / name / "start.md", options.out / f"{name}-start", options.source
+        )
+    if not test["best"] and summary["best"]["version"] == 0:
         test["best"] = test["initial"]
-    test.setdefault("best", measure(name, run / "best_skill.md", cell / "test_best", options.source))
+    if not test["best"]:
+        test["best"] = measure(name, run / "best_skill.md", cell / "test_best", options.source)
     calls = summary["calls"]["target"]
     measured_tests = 1 if summary["best"]["version"] == 0 else 2
     return {
@@ -160,8 +165,7 @@ def run_cell(name: str, seed: int, options: argparse.Namespace) -> None:
     started = time.monotonic()
     found = RUNNERS[options.method](cell, name, seed, options)
     minutes = round((time.monotonic() - started) / 60, 1)
-    outcomes = found["test"]
-    scores = {which: sum(items.values()) / len(items) for which, items in outcomes.items()}
+    scores = {which: sum(items.values()) / len(items) for which, items in found["test"].items()}
     result = {"set": name, "method": label, "seed": seed, "minutes": minutes, "test_scores": scores, **found}
     draft = cell / "result.draft"
     draft.write_text(json.dumps(result, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -197,11 +201,9 @@ def table(results: Iterable[Mapping[str, Any]]) -> str:
     ]
     for key in dict.fromkeys((row["set"], row["method"]) for row in rows):
         own = [row for row in rows if (row["set"], row["method"]) == key]
-        outcomes = [right for row in own for right in row["test"]["best"].values()]
+        after = [right for row in own for right in row["test"]["best"].values()]
         means = [f"{sum(row[name] for row in own) / len(own):{form}}" for name, form in MEANS]
-        lines.append(
-            f"| {key[0]} | {key[1]} | {len(own)} | {means[0]} | {_share(outcomes)} | {means[1]} | {means[2]} |"
-        )
+        lines.append(f"| {key[0]} | {key[1]} | {len(own)} | {means[0]} | {_share(after)} | {means[1]} | {means[2]} |")
     return "\n".join(lines)
 
 
