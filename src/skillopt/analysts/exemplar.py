@@ -55,11 +55,15 @@ class ExemplarAnalyst:
         tried = {entry.edit.text for entry in case.rejected}
         choices = closed_answers(seen, skill)
         rules = type_rules(seen)
-        proposals = [
-            *answer_edits(failures, choices, rules, skill),
-            *(rule_edits(seen, rules, skill) if rules else cue_edits(seen, choices, skill)),
-            *example_edits(failures, rules, skill, tried, config.optimizer.max_edit_tokens),
-        ]
+        most = config.optimizer.max_edit_tokens
+        if any(name != self.name for name in config.gradient.analysts):  # the others state the rules
+            proposals = example_edits(failures, {}, skill, tried, most)[:1]
+        else:
+            proposals = [
+                *answer_edits(failures, choices, rules, skill),
+                *(rule_edits(seen, rules, skill) if rules else cue_edits(seen, choices, skill)),
+                *example_edits(failures, rules, skill, tried, most),
+            ]
         edits = tuple(
             edit.model_copy(update={"source": "exemplar/batch"}) for edit in proposals if edit.text not in tried
         )

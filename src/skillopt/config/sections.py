@@ -104,7 +104,7 @@ class GradientConfig(Section):
     """llm: the optimizer orders the edits; local: the next edit is always the one that covers most
     failures not yet covered."""
     candidates: int = Field(default=2, ge=1, le=4)
-    """Candidates that a step may build from the same proposals, such as with and without examples read off the data;
+    """Candidates that a step may build from the same proposals, 2: with and without examples read off the data;
     they race on a part of the selection split, and the best one goes through the gate. 1: no race."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the

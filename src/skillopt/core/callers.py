@@ -12,6 +12,7 @@ from skillopt.envs.base import Env, check_splits, close_env
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
+from skillopt.run.directory import RunDirectory
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
 
@@ -30,7 +31,10 @@ async def opened_env(config: Config, given: Env | None = None) -> AsyncIterator[
 
 @asynccontextmanager
 async def opened_models(
-    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES
+    config: Config,
+    given: dict[str, ChatModel] | None = None,
+    roles: Sequence[str] = ROLES,
+    run: RunDirectory | None = None,
 ) -> AsyncIterator[dict[str, ChatModel]]:
     """A model for every role, closed at the end; a role that is not among `roles` has one that refuses every call.
 
@@ -39,7 +43,7 @@ async def opened_models(
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
         for role in ROLES:
-            own: ChatModel = (given or {}).get(role) or open_model(role, config) if role in roles else NoModel()
+            own: ChatModel = (given or {}).get(role) or open_model(role, config, run) if role in roles else NoModel()
             models[role] = own
             stack.push_async_callback(models[role].close)
         yield models

@@ -25,12 +25,12 @@ class Candidate:
 
 
 def candidates(skill: Skill, ranked: Sequence[Ranked], ctx: Context) -> list[Candidate]:
-    """At most `gradient.candidates`, all different, the first one with every selected edit."""
+    """The first `gradient.candidates` variants, as far as they differ; the first one has every selected edit."""
     chosen = [row.edit for row in ranked if row.selected]
     made: list[Candidate] = []
-    for name, kept in _VARIANTS.items():
+    for name, kept in list(_VARIANTS.items())[: ctx.config.gradient.candidates]:
         applied = update(skill, kept(chosen), ctx)
-        if len(made) < ctx.config.gradient.candidates and all(_differs(applied, other) for other in made):
+        if all(_differs(applied, other) for other in made):
             made.append(Candidate(name=name, applied=applied))
     return made
 

@@ -77,7 +77,7 @@ async def open_session(
         skill = initial_skill or initial_of(config)
         run = _find(config, env, skill, parts, mode)
         roles = ROLES if needs_optimizer(config, parts) else ("target",)
-        opened = await stack.enter_async_context(opened_models(config, models, roles))
+        opened = await stack.enter_async_context(opened_models(config, models, roles, run))
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
         mended = mend(run)

@@ -111,8 +111,9 @@ class Trainer:
         if not self.started:
             raise KeyboardInterrupt
         self.session.switch.trip(Stopped("interrupted"))
-        in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight
-        self.base.emit("stopping", in_flight=in_flight)
+        letters = len(getattr(self.base.optimizer.model, "waiting", ()))  # they stay open: nobody waits for a reader
+        in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight - letters
+        self.base.emit("stopping", in_flight=in_flight, letters=letters)
 
     # Opening and closing
 

@@ -33,8 +33,8 @@ from skillopt.statistics import smallest_detectable
 Status = Literal["pass", "warn", "fail"]
 NOISE = 0.1
 """The share of flipped outcomes for which the smallest improvement that a gate can see is told."""
-_NOT_ASKED = ("local:", "command:", "agent:")
-"""A local model would have to be fetched and loaded first; an agent's own model is not ours to ask."""
+_NOT_ASKED = ("local:", "command:", "agent:", "handoff")
+"""A local model would have to be fetched and loaded first; an agent's own model is not ours to ask, nor is a reader."""
 _SCORED = 10
 """Items of each split that the scorer is tried on."""
 
