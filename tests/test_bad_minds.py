@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from skillopt.analysts.shown import block
+
 from skillopt.edits.risk import new_risk
 from skillopt.models.base import ChatReply, ChatRequest, Usage
 from skillopt.models.simulated import SimulatedModel

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from skillopt.analysts.shown import fair_shares, trajectory_lines, trim_middle
+from skillopt.edits.consult import _merged
 
 from skillopt import prompts
 from skillopt.analysts.base import Memory, Minibatch, Patch, Pattern
 from skillopt.analysts.leaks import find_leaks
 from skillopt.analysts.llm import reflect_messages
-from skillopt.analysts.shown import fair_shares, trajectory_lines, trim_middle
 from skillopt.config import Config
 from skillopt.edits import select as select_module
 from skillopt.edits.aggregate import Pool, Pooled
-from skillopt.edits.consult import _merged
 from skillopt.edits.select import select
 from skillopt.envs.base import Score, Trajectory
 from skillopt.envs.sim import SimEnv

@@ -21,11 +21,11 @@ from skillopt.skill import Skill
 if TYPE_CHECKING:  # what only some calls need is imported by them
     from skillopt.analysts.base import Analyst
     from skillopt.analysts.custom import Propose
-    from skillopt.core.parts import Gate
     from skillopt.core.schedule import Shape
     from skillopt.envs.base import Env
     from skillopt.envs.memory import Scorer, Tasks
     from skillopt.events import Event
+    from skillopt.gates import Gate, Veto
     from skillopt.loop.session import Mode
     from skillopt.models.base import ChatModel
     from skillopt.report.trackers import Tracker, Tracking
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # what only some calls need is imported by them
 E = TypeVar("E", bound="Event")
 T = TypeVar("T")
 Callback = Callable[[Any], None]
-_PASSED_ON = ("skill", "models", "analysts", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
+_PASSED_ON = ("skill", "models", "analysts", "gate", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
 SkillLike = Skill | str | Path
 """A skill; the path of its file; or `initial` or `best`, of the run that the config makes."""
 
@@ -52,7 +52,8 @@ class Trainer:
     - `skill`: the initial skill, as text in a Skill or as a path;
     - `env`, `models`: an Env, and ChatModels by role (`target`, `optimizer`);
     - `analysts`: names, Analysts, or functions of (skill, trajectories) to edits;
-    - `gates`: functions of (before, after), scores by item, that may turn down what the config's gate accepts;
+    - `gate`: an async function that decides in place of the config's gate (`skillopt.gates.Gate`);
+    - `gates`: functions of (before, after), scores by item, that may reject what the gate accepts;
     - `schedule`: a function of the run's progress to the learning rate's share, both from 0 to 1;
     - `callbacks`: functions of an event; `on` takes those for one type of event;
     - `trackers`: names, or objects with begin, step, skill, finish and close; one that fails never hurts the run.
@@ -70,7 +71,8 @@ class Trainer:
         env: Env | None = None,
         models: dict[str, ChatModel] | None = None,
         analysts: Sequence[AnyAnalyst] = (),
-        gates: Sequence[Gate] = (),
+        gate: Gate | None = None,
+        gates: Sequence[Veto] = (),
         schedule: Shape | None = None,
         callbacks: Sequence[Callback] = (),
         trackers: Sequence[Any] = (),
@@ -80,8 +82,8 @@ class Trainer:
     ) -> None:
         from skillopt.analysts import open_analysts
         from skillopt.analysts.custom import as_analyst
-        from skillopt.core.parts import resolve
         from skillopt.events import Event
+        from skillopt.preflight.parts import resolve
 
         if skill is not None:
             path = "" if isinstance(skill, Skill) else str(skill)
@@ -95,7 +97,7 @@ class Trainer:
             analysts = ()
         chosen = [as_analyst(a) if not isinstance(a, str) else open_analysts([a])[0] for a in analysts]
         self.config, self.env = _tasks_of(configure(config, keys), env, tasks, scorer)
-        parts = resolve(self.config, analysts=chosen, gates=gates, schedule=schedule)
+        parts = resolve(self.config, analysts=chosen, gate=gate, vetoes=gates, schedule=schedule)
         self._callbacks: list[tuple[type[Event], Callback]] = [(Event, callback) for callback in callbacks]
         self._progress = progress
         self._running: asyncio.AbstractEventLoop | None = None

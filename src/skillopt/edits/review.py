@@ -36,7 +36,9 @@ class Filed(Conflict):
     step: int
 
     def is_about(self, other: Conflict) -> bool:
-        """Is it the same question again, whichever side stands first?"""
+        """Is it the same question again, whichever side comes first?"""
+        if self.b is None or other.b is None:
+            return self.b is other.b and same_edit(self.a, other.a)
         straight = same_edit(self.a, other.a) and same_edit(self.b, other.b)
         return straight or (same_edit(self.a, other.b) and same_edit(self.b, other.a))
 
@@ -90,10 +92,11 @@ def review(pool: Pool, run: RunDirectory, step: int, used_before: dict[str, int]
     decided = decisions(run)
     closed = [(c, decided[c.id]) for c in filed(run) if c.id in decided and c.step < step]
     fresh = [(c, d) for c, d in closed if c.id not in used_before]
-    open_conflicts, freed = [], []
+    open_conflicts: list[Conflict] = []
+    freed: list[Edit] = []
     for conflict in pool.conflicts:
         if any(known.is_about(conflict) for known, _ in closed):
-            freed += [conflict.a, conflict.b]
+            freed += conflict.sides.values()
         else:
             open_conflicts.append(conflict)
     pooled = {p.edit.id: p for p in pool.edits} | {edit.id: _alone(edit) for edit in freed}
@@ -109,11 +112,11 @@ def review(pool: Pool, run: RunDirectory, step: int, used_before: dict[str, int]
 def chosen_edits(conflict: Filed, decision: Decision, step: int) -> list[Edit]:
     """What a decision asks for, as edits with the conflict's evidence."""
     if decision.choice == "own":
-        cited = tuple(sorted({*conflict.a.trajectory_ids, *conflict.b.trajectory_ids}))
+        cited = tuple(sorted({tid for edit in conflict.sides.values() for tid in edit.trajectory_ids}))
         sides = {"own": conflict.a.model_copy(update={"text": decision.text, "trajectory_ids": cited, "rationale": ""})}
     else:
         wanted = {"both": "ab", "neither": ""}.get(decision.choice, decision.choice)
-        sides = {side: getattr(conflict, side) for side in wanted}
+        sides = {side: edit for side, edit in conflict.sides.items() if side in wanted}
     return [
         edit.model_copy(update={"id": f"{step:04d}-review-{conflict.id}-{side}", "source": f"{REVIEW}{conflict.id}"})
         for side, edit in sides.items()
@@ -123,7 +126,7 @@ def chosen_edits(conflict: Filed, decision: Decision, step: int) -> list[Edit]:
 def losing_side(conflict: Filed, decision: Decision) -> list[Edit]:
     """What may not come back of itself."""
     kept = {"a": {"a"}, "b": {"b"}, "both": {"a", "b"}}.get(decision.choice, set())
-    return [getattr(conflict, side) for side in ("a", "b") if side not in kept]
+    return [edit for side, edit in conflict.sides.items() if side not in kept]
 
 
 def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str = "") -> Decision:
@@ -137,7 +140,7 @@ def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str
     if step := read_json(run.state).get("reviewed", {}).get(conflict_id):
         raise UserError(f"conflict {conflict_id}: its decision was used in step {step} and cannot be changed")
     if choice == "own":
-        _check_text(text, read_json(run.config_json).get("optimizer.max_edit_tokens", 400))
+        _check_text(text, read_json(run.config_json).get("optimizer.max_edit_tokens", 2000))
     return Decision.model_validate({"conflict": conflict_id, "choice": choice, "text": text})
 
 

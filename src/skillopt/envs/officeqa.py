@@ -46,6 +46,11 @@ class OfficeQAOptions(BaseModel):
 class OfficeQAEnv(QAEnv):
     """Items have `documents`: file names below `<split_dir>/documents`."""
 
+    task = "Each task is a question about office documents; passages of them come with the question."
+    scoring = (
+        "The answer in the last <answer>…</answer> tag, or the whole reply, must equal the expected one in normal form."
+    )
+
     def __init__(self, config: EnvConfig) -> None:
         self.options = checked(OfficeQAOptions, config.options, "env.options")
         read = read_rows(config.split_dir, ("answers", "documents"), HOW_TO_GET)

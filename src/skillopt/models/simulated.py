@@ -56,7 +56,7 @@ class SimOptions:
     rate_limit: float = 0.0
     """Share answered 429 with Retry-After."""
     rate_limit_every: int = 0
-    """Each so manieth request is answered 429 with Retry-After; 0 for none."""
+    """Every n-th request is answered 429 with Retry-After; 0 for none."""
     most_in_flight: int = 0
     """More at once are answered 429, without Retry-After; 0 for any number."""
     retry_after: float = 1.0
@@ -82,11 +82,11 @@ class SimOptions:
     """1: requests with a JSON schema are refused. 2: JSON mode as well."""
     opposites: int = 0
     """1: the optimizer proposes two opposite edits beside its others, for a person to decide between."""
-    praise: int = 0
-    """1: the optimizer quotes the rules that passing tasks rely on."""
+    paraphrase: int = 0
+    """1: the optimizer proposes each rule in three wordings."""
 
 
-_WHOLE = {"world", "seed", "rate_limit_every", "most_in_flight", "no_schema", "opposites", "praise"}
+_WHOLE = {"world", "seed", "rate_limit_every", "most_in_flight", "no_schema", "opposites", "paraphrase"}
 
 
 class ConnectionCut(TransientError):  # noqa: N818 - what happens to a request

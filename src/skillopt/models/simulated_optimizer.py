@@ -19,8 +19,9 @@ SEALED_RULE = "- Close sealed tickets with the word SEALED."
 OPPOSITES = ("- Write the codes in capital letters.", "- Never write the codes in capital letters.")
 _SEALED_PATTERN = "sealed tickets are left open"
 _RULE = re.compile(r"For ([a-z]+), answer ([A-Z]{2}-\d{2})\.")
-_EXPECTED = re.compile(r'expected "([^"]+)"')
 _SPELLED_OUT = re.compile(r'It must fit this JSON schema, "(\w+)":\n(\{.*\})\s*\Z', re.DOTALL)
+_WORDINGS = ("{}", "{} Always.", "{} This holds for every ticket.")
+"""Three ways to put one rule, where the optimizer repeats itself."""
 _LESSON = "State the code in every rule; general advice was of no use."
 
 
@@ -40,14 +41,14 @@ def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> dict
     prompt = "\n".join(str(m["content"]) for m in request.messages)
     stage = request.schema.name
     if stage == "slow_update":
-        return {"guidance": _guidance(prompt)}
+        return {"reason": "Rules were lost or never stated.", "guidance": _guidance(prompt)}
     if stage == "meta_skill":
-        return {"memory": f"- {_LESSON}\n- Missing rules are the main cause of failure."}
+        return {"reason": "What was accepted states a code.", "memory": _notes(prompt)}
     if stage == "merge":
-        return {"edits": _merge(_rows(prompt, "edits"))}
+        return {"edits": _merge(_rows(prompt, "edits")), "conflicts": []}
     if stage == "rank":
-        rows = _rows(prompt, "edits")
-        return {"order": [row["id"] for row in sorted(rows, key=lambda row: (not rules_in(row["text"]), row["id"]))]}
+        rows = sorted(_rows(prompt, "edits"), key=lambda row: (not rules_in(row["text"]), row["id"]))
+        return {"reason": "Rules come before advice.", "order": [row["id"] for row in rows]}
     if stage == "deep_reflect" and _SEALED_PATTERN in prompt:
         return _systemic(prompt)
     return _reflect(prompt, request.schema.body, options, key)
@@ -57,12 +58,12 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
     """One edit for each topic whose rule is missing or wrong, most cited first."""
     skill = _block(prompt, "skill")
     rules = rules_in(skill)
-    rejected = _block(prompt, "rejected")
+    rejected = _turned_down(prompt)
     hopeless = options.duds >= 1
-    duds = options.duds / 2 if _LESSON in _block(prompt, "memory") and not hopeless else options.duds
+    duds = options.duds / 2 if _LESSON in _block(prompt, "notes") and not hopeless else options.duds
     cited: dict[str, list[str]] = {}
     wanted: dict[str, str] = {}
-    for row in _rows(prompt, "trajectories"):
+    for row in _rows(prompt, "failures"):
         for topic, code in _lessons(row):
             if rules.get(topic) != code:
                 wanted[topic] = code
@@ -74,39 +75,23 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
             dud = _dud(topic, rules, chance("dud kind", options.seed, key, topic))
             edit = edit if dud["text"] in rejected and not hopeless else dud
         pattern = f"no rule for {topic}"
-        extra = {"rationale": f"The tasks ask for {topic}.", "pattern": pattern, "impact": 0.5}
-        edits.append({**edit, **extra, "trajectory_ids": cited[topic]})
+        extra = {"rationale": f"The tasks ask for {topic}.", "pattern": pattern, "trajectory_ids": cited[topic]}
+        wordings = _WORDINGS if options.paraphrase else ("{}",)
+        edits += [{**extra, **edit, "text": wording.format(edit["text"])} for wording in wordings]
     most = schema["properties"]["edits"].get("maxItems", 4)
     patterns = [{"name": e["pattern"], "cause": "not stated", "trajectory_ids": e["trajectory_ids"]} for e in edits]
     if options.opposites:
         edits = [*_opposites(prompt, skill), *edits]
-    if options.praise:
-        patterns += _praise(prompt, skill)
-    return {"patterns": [*patterns, *_left_open(prompt)], "edits": edits[:most]}
+    return {"job": "Give the code of each topic.", "patterns": [*patterns, *_left_open(prompt)], "edits": edits[:most]}
 
 
 def _opposites(prompt: str, skill: str) -> list[dict[str, Any]]:
     """Both sides of a question that only a person can settle, as long as the skill settles it neither way."""
-    cited = [row["id"] for row in _rows(prompt, "trajectories") if row["score"] != 1]
+    cited = [row["id"] for row in _rows(prompt, "failures")]
     if not cited or any(side in skill for side in OPPOSITES):
         return []
-    shared = {"op": "add", "section": "Form", "anchor": "", "pattern": "form of the codes", "impact": 0.5}
+    shared = {"op": "add", "section": "Form", "anchor": "", "pattern": "form of the codes"}
     return [{**shared, "text": side, "rationale": "How codes look.", "trajectory_ids": cited} for side in OPPOSITES]
-
-
-def _praise(prompt: str, skill: str) -> list[dict[str, Any]]:
-    """The rules that passing tasks rely on, quoted."""
-    used: dict[str, list[str]] = {}
-    for row in _rows(prompt, "trajectories"):
-        asked = ASKED.search(row["task"]) if row["score"] == 1 else None
-        for topic in asked[1].split(", ") if asked else ():
-            used.setdefault(topic, []).append(row["id"])
-    rules = rules_in(skill)
-    return [
-        {"name": f"rule for {topic}", "cause": f"- For {topic}, answer {rules[topic]}.", "trajectory_ids": ids}
-        for topic, ids in sorted(used.items())
-        if topic in rules
-    ]
 
 
 def _left_open(prompt: str) -> list[dict[str, Any]]:
@@ -117,7 +102,7 @@ def _left_open(prompt: str) -> list[dict[str, Any]]:
 
 
 def _open_ids(prompt: str) -> list[str]:
-    rows = [row for row in _rows(prompt, "trajectories") if SEALED in row["task"] and row["score"] != 1]
+    rows = [row for row in _rows(prompt, "failures") if SEALED in row["task"]]
     return [row["id"] for row in rows if "SEALED" not in row["output"]]
 
 
@@ -125,9 +110,9 @@ def _systemic(prompt: str) -> dict[str, Any]:
     """One fix for all sealed tickets, with all that speaks for it."""
     ids = _open_ids(prompt)
     edit = {"op": "add", "section": "Form", "anchor": "", "text": SEALED_RULE, "pattern": _SEALED_PATTERN}
-    extra = {"rationale": "All sealed tickets lack it, no other does.", "impact": 1.0, "trajectory_ids": ids}
+    extra = {"rationale": "All sealed tickets lack it, no other does.", "trajectory_ids": ids}
     pattern = {"name": _SEALED_PATTERN, "cause": "they must end with SEALED", "trajectory_ids": ids}
-    return {"patterns": [pattern], "edits": [edit | extra]}
+    return {"job": "Sealed tickets end with a word.", "patterns": [pattern], "edits": [edit | extra]}
 
 
 def _merge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -138,8 +123,7 @@ def _merge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             groups.setdefault(json.dumps([rules, row["anchor"]], sort_keys=True), []).append(row)
     merged = []
     for group in groups.values():
-        cited = sorted({tid for row in group for tid in row["trajectory_ids"]})
-        fields = {**group[0], "ids": [row["id"] for row in group], "trajectory_ids": cited, "impact": 0.5}
+        fields = {**group[0], "ids": [row["id"] for row in group]}
         if len(group) > 1:
             merged.append(fields)
     return merged
@@ -175,18 +159,34 @@ def _guidance(prompt: str) -> str:
     rules = rules_in(_block(prompt, "skill"))
     lines = ["Give codes exactly as the rules state them."]
     for row in _rows(prompt, "comparison"):
-        if row.get("class") in {"regressed", "persistent_fail"}:
+        fell_back = row["change"] == "regressed" and row["output_before"] != row["output_now"]
+        if fell_back or row["change"] == "persistent_fail":
             lines += [f"- For {t}, answer {c}." for t, c in _lessons(row) if rules.get(t) != c]
     return "\n".join(dict.fromkeys(lines[:4]))
 
 
+def _notes(prompt: str) -> str:
+    """What the epoch's edits and their fates teach; without them, nothing new."""
+    edits = [edit for row in _rows(prompt, "epoch") for edit in row["edits"]]
+    vague = any(edit["section"] == "Advice" for edit in edits)
+    old = _block(prompt, "notes")
+    lessons = [f"- {_LESSON}"] if vague and _LESSON not in old else []
+    return "\n".join([*([old] if old else []), *lessons]) or "- Missing rules are the main cause of failure."
+
+
+def _turned_down(prompt: str) -> set[str]:
+    """The texts of edits that the history shows as rejected."""
+    steps = [row for row in _rows(prompt, "history") if row["verdict"] == "reject"]
+    return {edit["text"] for row in steps for edit in row["edits"] if edit["fate"] == "applied"}
+
+
 def _lessons(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a failed row tells: topic and code, pair by pair."""
-    asked, expected = ASKED.search(row.get("task", "")), _EXPECTED.search(row.get("feedback", ""))
+    """What a failed row shows: topic and code, pair by pair."""
+    asked, expected = ASKED.search(row.get("task", "")), row.get("expected", "")
     if not asked or not expected:
         return []
     topics = [topic.strip() for topic in asked[1].split(",")]
-    return list(zip(topics, expected[1].split(), strict=False))
+    return list(zip(topics, expected.split(), strict=False))
 
 
 def _block(prompt: str, tag: str) -> str:
