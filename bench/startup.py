@@ -1,8 +1,8 @@
 """How long a command takes to begin, as a ratio to `python -c pass`: python bench/startup.py [rounds]
 
 The least of several rounds, in which all commands take turns. The last figure is the time from the start of
-`skillopt train` to its first request at a loopback endpoint. Compiled modules are kept between the rounds, as those of
-an installed package are.
+`skillopt train` to its first request at a loopback endpoint. Compiled modules are kept between the rounds, as an
+installed package's are.
 """
 
 from __future__ import annotations
