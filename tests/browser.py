@@ -18,6 +18,9 @@ import pytest
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
 
+PATIENCE = 300_000.0
+"""Milliseconds after which a page hangs. No page is that slow, on no machine."""
+
 
 def chromium() -> str:
     """Where the browser is; skips the test where there is none."""
@@ -47,6 +50,7 @@ def open_page(
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         try:
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page.set_default_timeout(PATIENCE)
             page.on("console", lambda said: said.type in {"error", "warning"} and troubles.append(said.text))
             page.on("pageerror", lambda error: troubles.append(str(error)))
             page.on("requestfailed", lambda request: troubles.append(f"{request.url}: {request.failure}"))

@@ -11,7 +11,7 @@ from skillopt.models.simulated import SimOptions
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.skill import replay
-from support import Spy, differing, essence, only_run, over_http, sim_server, skillopt, train_sim
+from support import Spy, differing, essence, only_run, over_http, sim_server, skillopt, skillopt_process, train_sim
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_two_trainings_run_in_one_process_without_touching_each_other(tmp_path: 
 
 
 def test_the_command_prints_the_steps_in_the_agreed_form(tmp_path: Path) -> None:
-    done = skillopt("train", "--config", "configs/sim/default.yaml", f"env.output_root={tmp_path}")
+    done = skillopt_process("train", "--config", "configs/sim/default.yaml", f"env.output_root={tmp_path}")
     assert done.returncode == 0, done.stderr
     for line in (
         r"^\[Step 1/16\] Rollout: 12 items, 8 workers\.\.\.$",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -298,11 +297,9 @@ def test_a_scorer_is_asked_in_a_process_with_thousands_of_open_files(folder: Pat
 
 def test_the_doctor_scores_with_it(folder: Path) -> None:
     env = opened(folder)
-    started = time.monotonic()
     check = asyncio.run(doctor.scorer(env))
     env.close()
     assert check.status == "pass"
-    assert time.monotonic() - started < 60
 
 
 def test_an_items_own_options_stand_above_the_configs(folder: Path) -> None:

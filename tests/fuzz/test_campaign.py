@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 import campaign
 
+pytestmark = pytest.mark.fuzz
+
 
 def small(number: int) -> None:
     assert number < 1000
