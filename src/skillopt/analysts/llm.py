@@ -24,7 +24,9 @@ class LLMAnalyst:
     ) -> Patch:
         stage = "deep_reflect" if minibatch.kind == "deep" else "reflect"
         gradient = config.gradient
-        most = min(gradient.edits_per_minibatch, case.room.edits)
+        most = gradient.edits_per_minibatch
+        if not gradient.minibatch_size:  # the only letter: nothing merges or selects its edits
+            most = min(most, case.room.edits)
         ids = [trajectory.id for trajectory in minibatch.trajectories]
         letter = reflect_letter(
             prompts.load(stage, gradient.prompts_dir),
