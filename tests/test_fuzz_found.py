@@ -27,12 +27,11 @@ from skillopt.models.providers import ProviderChat
 from skillopt.models.structured import parse, without_thinking
 from skillopt.report.html import write_report
 from skillopt.report.runs import list_runs
-from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
 from skillopt.run.journal import Journal
 from skillopt.run.journal_check import journal_problem, salvage
-from skillopt.run.mend import mend, repair
+from skillopt.run.repair import find_damage, rebuild, repair
 from skillopt.run.state import State
 from skillopt.skill import Edit, Skill, apply_edits
 from support import only_run, skillopt, train_sim
@@ -249,9 +248,9 @@ def test_a_run_whose_conflicts_were_lost_goes_on_after_repair(data: bytes, copy:
     assert copy.conflicts.exists()
     copy.conflicts.write_bytes(data)
     with pytest.raises(Damaged):
-        mend(copy)
+        rebuild(copy)
     repair(copy)
-    mend(copy)  # once ended in a traceback, for ever
+    rebuild(copy)  # once ended in a traceback, for ever
     assert copy.conflicts.read_bytes() == b""
 
 
