@@ -282,6 +282,7 @@ def test_a_refusal_for_the_items_sake_is_told_as_such() -> None:
 # Rough weather over a real connection
 
 
+@pytest.mark.slow
 def test_hangs_resets_and_errors_at_once_change_neither_skill_nor_scores(tmp_path: Path) -> None:
     clean = train_sim(tmp_path / "clean", *SMALL)
     storm = SimOptions(duds=0.35, hang=0.05, reset=0.05, server_error=0.05)
@@ -359,6 +360,7 @@ def files_with(mark: str, root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in found]
 
 
+@pytest.mark.extras
 def test_no_key_is_left_anywhere_by_a_run_or_its_failures(tmp_path: Path) -> None:
     env = {"VLLM_API_KEY": f"{MARK}-vllm", "ANTHROPIC_API_KEY": f"{MARK}-anthropic", "PYTHONFAULTHANDLER": "1"}
     told = []
