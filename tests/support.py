@@ -18,14 +18,19 @@ from unittest.mock import patch
 
 from skillopt.cli import main
 from skillopt.config import Config
+from skillopt.core.callers import make_callers
+from skillopt.core.context import Context
+from skillopt.envs import open_env
+from skillopt.envs.base import Score, Trajectory
 from skillopt.loop.session import Mode
 from skillopt.loop.trainer import Result, Trainer
-from skillopt.models.base import ChatModel, ChatReply, ChatRequest
+from skillopt.models.base import ChatModel, ChatReply, ChatRequest, Usage
 from skillopt.models.sim_server import SimServer
 from skillopt.models.simulated import SimOptions, SimulatedModel
 from skillopt.run.directory import RunDirectory
-from skillopt.run.events import Listener
+from skillopt.run.events import Events, Listener
 from skillopt.run.files import read_json, read_jsonl
+from skillopt.run.journal import Journal
 
 REPO = Path(__file__).parent.parent
 SIM = REPO / "configs" / "sim" / "default.yaml"
@@ -60,6 +65,42 @@ class Spy:
 
     async def close(self) -> None:
         await self._model.close()
+
+
+class Scripted:
+    """An optimizer whose replies to each stage are given, one after the other; a text is sent as it is."""
+
+    name = endpoint = "scripted"
+    deterministic = True
+
+    def __init__(self, **replies: list[Any]) -> None:
+        self._replies = replies
+        self.requests: list[ChatRequest] = []
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        assert request.schema
+        value = self._replies[request.schema.name].pop(0)
+        text = value if isinstance(value, str) else json.dumps(value)
+        return ChatReply(text=text, usage=Usage(prompt=1, completion=1))
+
+    async def close(self) -> None:
+        return
+
+
+def context(*overrides: str, optimizer: Any = None) -> Context:
+    """The first step of a run in the simulated world, without a folder."""
+    config = Config.load(SIM, overrides)
+    models: dict[str, ChatModel] = {"target": SimulatedModel("sim:world"), "optimizer": optimizer or Spy()}
+    callers, _, _ = make_callers(config, Journal(":memory:"), models)
+    run, events = RunDirectory(Path("unused")), Events(None)
+    return Context(config=config, env=open_env(config), **callers, run=run, events=events, epoch=1, step=1, steps=4)
+
+
+def trajectory(number: int, text: str = "task", *, hard: float = 0, feedback: str = "", **fields: Any) -> Trajectory:
+    score = Score(hard=hard, soft=hard, feedback=feedback)
+    row = {"skill_hash": "", "messages": [], "output": "out", "score": score, **fields}
+    return Trajectory(id=f"t{number}", item_id=f"i{number}", input=text, **row)
 
 
 def skillopt(*arguments: str, cwd: Path = REPO, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from skillopt.analysts.shown import block
+
 from skillopt.edits.risk import new_risk
 from skillopt.models.base import ChatReply, ChatRequest, Usage
 from skillopt.models.simulated import SimulatedModel
-from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
+from skillopt.run.repair import find_damage
 from skillopt.skill import Skill
 from skillopt.skill.document import MARKER, open_fence
 from support import Spy, train_sim

@@ -226,6 +226,19 @@ def test_those_who_wait_for_the_same_request_share_its_failure_and_may_ask_again
     run(lambda payload, n: bad(400, code="content_filter") if n == 1 else good(), path, work)
 
 
+def test_a_caller_who_is_cancelled_takes_none_of_those_who_wait_with_him(path: Path) -> None:
+    async def work(server: Server, desk: Desk) -> None:
+        caller = desk.caller(deterministic=True)
+        first, *others = [asyncio.create_task(call(caller)) for _ in range(3)]
+        await server.arrived.wait()
+        first.cancel()
+        assert [reply.text for reply in await gather_all(others)] == ["reply 2", "reply 2"]
+        assert first.cancelled()
+        assert len(server.payloads) == 2
+
+    run(lambda payload, n: None if n == 1 else good(f"reply {n}"), path, work)
+
+
 def test_replies_of_one_endpoint_are_not_taken_for_those_of_another(path: Path) -> None:
     async def whole() -> None:
         for text in ("one", "two"):

@@ -84,7 +84,7 @@ def test_defaults_are_those_of_the_contract(key: str, value: object) -> None:
 
 def test_every_key_has_a_docstring() -> None:
     for section, model in sections().items():
-        assert not [f"{section}.{name}" for name, field in model.model_fields.items() if not field.description]
+        assert not [f"{section}.{name}" for name in model.model_fields if not model.meanings().get(name)]
 
 
 # _base_

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from skillopt.models.simulated import SimOptions
-from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
+from skillopt.run.repair import find_damage
 from skillopt.run.state import State
 from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt, train_sim, until
 

@@ -276,11 +276,11 @@ def test_another_text_of_the_scorer_is_another_run_and_another_folder_is_not(fol
         env.close()
 
 
-def test_a_noisy_scorer_and_a_judge_need_the_paired_gate() -> None:
+def test_a_noisy_scorer_and_a_judge_do_not_take_the_strict_gate() -> None:
     for env in ({"scoring": "judge"}, {"scoring": "scorer.py:fn", "scoring_options": {"noisy": True}}):
         with pytest.raises(UserError, match=r"set evaluation\.gate to paired"):
-            Config.parse({"env": env})
-        assert Config.parse({"env": env, "evaluation": {"gate": "paired"}})
+            Config.parse({"env": env, "evaluation": {"gate": "strict"}})
+        assert Config.parse({"env": env}).evaluation.gate == "paired"
 
 
 def test_a_scorer_is_asked_in_a_process_with_thousands_of_open_files(folder: Path) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from skillopt.analysts.shown import fair_shares, trajectory_lines, trim_middle
+from skillopt.edits.consult import _merged
 
 from skillopt import prompts
 from skillopt.analysts.base import Memory, Minibatch, Patch, Pattern
 from skillopt.analysts.leaks import find_leaks
 from skillopt.analysts.llm import reflect_messages
-from skillopt.analysts.shown import fair_shares, trajectory_lines, trim_middle
 from skillopt.config import Config
 from skillopt.edits import select as select_module
 from skillopt.edits.aggregate import Pool, Pooled
-from skillopt.edits.consult import _merged
 from skillopt.edits.select import select
 from skillopt.envs.base import Score, Trajectory
 from skillopt.envs.sim import SimEnv
@@ -32,7 +32,7 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.run.state import Rejected
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 from support import SIM, Spy, only_run, skillopt, train_sim
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.skill import Edit, Limits, Skill, apply_edits
-from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER, count_tokens
+from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER
+from skillopt.skill.tokens import count_tokens
 
 LINES = [
     "# Title",

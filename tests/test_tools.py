@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-
 from skillopt.analysts.shown import trajectory_lines
+
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Episode, Score, Trajectory, check_splits, nothing_done

@@ -138,7 +138,7 @@ def _conflicts(run: RunDirectory) -> list[dict[str, Any]]:
     out = []
     for conflict in filed(run):
         rows = {row["id"]: row for row in read_jsonl(run.step(conflict.step) / "trajectories.jsonl")}
-        cited = {*conflict.a.trajectory_ids[:6], *conflict.b.trajectory_ids[:6]}
+        cited = {tid for edit in conflict.sides.values() for tid in edit.trajectory_ids[:6]}
         shown = {name: view.trajectory_row(rows[name]) for name in sorted(cited) if name in rows}
         out.append(conflict.model_dump(mode="json") | {"status": conflict_status(run, conflict), "trajectories": shown})
     return out

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -11,32 +11,14 @@ from pydantic import BaseModel, ConfigDict
 from skillopt.analysts.leaks import Leak
 from skillopt.config import Config
 from skillopt.envs.base import Trajectory
+from skillopt.letters.case import CaseFile
+from skillopt.letters.replies import Dropped, Pattern
 from skillopt.models.call import Caller
-from skillopt.run.state import Rejected
 from skillopt.skill import Edit, Skill
 
-Kind = Literal["failure", "success", "deep", "batch"]
-"""`batch` is the whole batch at once, for analysts that count rather than read."""
-
-
-class Pattern(BaseModel):
-    """A cause of failure, and the trajectories that show it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    name: str
-    cause: str = ""
-    trajectory_ids: tuple[str, ...] = ()
-
-
-class Dropped(BaseModel):
-    """An edit that could not be used as it was, and why."""
-
-    model_config = ConfigDict(frozen=True)
-
-    kind: str
-    reason: str
-    edit: dict[str, object]
+Kind = Literal["mixed", "failure", "deep", "batch"]
+"""mixed: failures and passes together; failure: failures alone, for small optimizers; deep: failures with one cause;
+batch: the whole batch at once, for analysts that count rather than read."""
 
 
 class Patch(BaseModel):
@@ -55,17 +37,9 @@ class Patch(BaseModel):
     """Why there is no usable reply; empty when there is."""
     unreachable: bool = False
     unusable: tuple[str, ...] = ()
-    """What was wrong with each reply that could not be used, the ones that asking again mended among them."""
+    """What was wrong with each reply that could not be used, also where asking again helped."""
     leaks: tuple[Leak, ...] = ()
     """Edits that copy long strings from training items."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Memory:
-    """What reflection knows from before: the meta skill, and the edits that gates turned down."""
-
-    notes: str = ""
-    rejected: tuple[Rejected, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +51,6 @@ class Minibatch:
     trajectories: Sequence[Trajectory]
     pattern: str = ""
     """In deep reflection, the cause that the failures share."""
-    known_patterns: Mapping[str, str] = field(default_factory=dict)
-    """The env author's own names for causes of failure, and what they mean."""
 
 
 class Analyst(Protocol):
@@ -91,5 +63,5 @@ class Analyst(Protocol):
     """Whether it calls the optimizer model at all."""
 
     async def propose(
-        self, skill: Skill, minibatch: Minibatch, memory: Memory, optimizer: Caller, config: Config
+        self, skill: Skill, minibatch: Minibatch, case: CaseFile, optimizer: Caller, config: Config
     ) -> Patch: ...

@@ -13,22 +13,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from skillopt import prompts
-from skillopt.analysts.base import Dropped, Kind, Memory, Minibatch, Patch, Pattern
-from skillopt.analysts.shown import fair_shares, trim_middle
+from skillopt.analysts.base import Kind, Minibatch, Patch
 from skillopt.config import Config
 from skillopt.envs.base import Trajectory
+from skillopt.letters.blocks import fair_shares, trim_middle
+from skillopt.letters.case import CaseFile
+from skillopt.letters.replies import Dropped, Pattern
 from skillopt.models.base import Message, Schema
 from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 SECTION = "Rules"
 LONGEST_CAUSE, LONGEST_TEXT = 160, 600
 """Characters. A small model that has begun to repeat itself does not stop by itself."""
 _PARTS = re.compile(r"\A(.*?)<example>\n(.*?)\n</example>\s*<reply>\n(.*?)\n</reply>\s*\Z", re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-_TAGGED = re.compile(r"<(\w+)>([^<>]+)</\1>")
+_RIGHT_ANSWER = re.compile(r'Right answer: "([^"]+)"')
 
 
 class BriefAnalyst:
@@ -37,7 +39,7 @@ class BriefAnalyst:
     needs_optimizer = True
 
     async def propose(
-        self, skill: Skill, minibatch: Minibatch, memory: Memory, optimizer: Caller, config: Config
+        self, skill: Skill, minibatch: Minibatch, case: CaseFile, optimizer: Caller, config: Config
     ) -> Patch:
         prompt = prompts.load("brief", config.gradient.prompts_dir)
         messages = brief_messages(prompt, skill, minibatch.trajectories, config.gradient.prompt_tokens)
@@ -133,5 +135,5 @@ def new_sentences(text: str, skill: Skill) -> str:
 def echo(text: str, prompt: str) -> str:
     """An answer of the prompt's worked example that the text repeats; empty if there is none."""
     parts = _PARTS.match(prompt)
-    answers = [match[1] for match in _TAGGED.findall(parts[3])] if parts else []
+    answers = _RIGHT_ANSWER.findall(parts[2]) if parts else []
     return next((answer for answer in answers if answer in text), "")

@@ -9,10 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from skillopt import plugins
-from skillopt.analysts.base import Analyst, Dropped, Kind, Memory, Minibatch, Patch
+from skillopt.analysts.base import Analyst, Kind, Minibatch, Patch
 from skillopt.config import Config
 from skillopt.envs.base import Trajectory
 from skillopt.errors import UserError
+from skillopt.letters.case import CaseFile
+from skillopt.letters.replies import Dropped
 from skillopt.models.call import Caller
 from skillopt.skill import Edit, Skill
 
@@ -31,7 +33,7 @@ class FunctionAnalyst:
         self.function = propose
 
     async def propose(
-        self, skill: Skill, minibatch: Minibatch, memory: Memory, optimizer: Caller, config: Config
+        self, skill: Skill, minibatch: Minibatch, case: CaseFile, optimizer: Caller, config: Config
     ) -> Patch:
         given = self.function(skill, minibatch.trajectories)
         rows = await given if inspect.isawaitable(given) else given

@@ -13,13 +13,15 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from skillopt.analysts.base import Kind, Memory, Minibatch, Patch, Pattern
+from skillopt.analysts.base import Kind, Minibatch, Patch
 from skillopt.config import Config
 from skillopt.envs.base import Trajectory
 from skillopt.envs.scoring import normalise
+from skillopt.letters.case import CaseFile
+from skillopt.letters.replies import Pattern
 from skillopt.models.call import Caller
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 ANSWER_SECTION, CUES_SECTION, EXAMPLES_SECTION = "Answer", "Which answer", "Examples"
 LONGEST_EXAMPLE = 120
@@ -45,19 +47,23 @@ class ExemplarAnalyst:
     needs_optimizer = False
 
     async def propose(
-        self, skill: Skill, minibatch: Minibatch, memory: Memory, optimizer: Caller, config: Config
+        self, skill: Skill, minibatch: Minibatch, case: CaseFile, optimizer: Caller, config: Config
     ) -> Patch:
         """The optimizer is not called: the same trajectories always give the same patch."""
         seen = [trajectory for trajectory in minibatch.trajectories if trajectory.answers]
         failures = [trajectory for trajectory in seen if trajectory.score.hard < 1]
-        tried = {entry.edit.text for entry in memory.rejected}
+        tried = {entry.edit.text for entry in case.rejected}
         choices = closed_answers(seen, skill)
         rules = type_rules(seen)
-        proposals = [
-            *answer_edits(failures, choices, rules, skill),
-            *(rule_edits(seen, rules, skill) if rules else cue_edits(seen, choices, skill)),
-            *example_edits(failures, rules, skill, tried, config.optimizer.max_edit_tokens),
-        ]
+        most = config.optimizer.max_edit_tokens
+        if any(name != self.name for name in config.gradient.analysts):  # the others state the rules
+            proposals = example_edits(failures, {}, skill, tried, most)[:1]
+        else:
+            proposals = [
+                *answer_edits(failures, choices, rules, skill),
+                *(rule_edits(seen, rules, skill) if rules else cue_edits(seen, choices, skill)),
+                *example_edits(failures, rules, skill, tried, most),
+            ]
         edits = tuple(
             edit.model_copy(update={"source": "exemplar/batch"}) for edit in proposals if edit.text not in tried
         )

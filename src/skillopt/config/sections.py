@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -9,11 +12,34 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from skillopt import plugins
 
 SCHEDULERS = ("cosine", "linear", "constant")
+GATES = ("paired", "strict")
 TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
+def _one_of(name: str, ours: tuple[str, ...], kind: str) -> str:
+    """A name of ours, or one that an installed package registers."""
+    if name not in ours and name not in (known := [*ours, *plugins.names(kind)]):
+        raise ValueError(f"Input should be one of: {', '.join(known)}")
+    return name
+
+
+def _add_meanings(schema: dict[str, Any], section: type[Section]) -> None:
+    for key, meaning in section.meanings().items():
+        schema["properties"][key]["description"] = meaning
+
+
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_add_meanings)
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """What is written below each key. Read from the source when somebody asks: pydantic would do so at import."""
+        body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
+        return {
+            ast.unparse(field.target): inspect.cleandoc(ast.literal_eval(said.value))
+            for field, said in itertools.pairwise(body)
+            if isinstance(field, ast.AnnAssign) and isinstance(said, ast.Expr)
+        }
 
     @field_validator("*", mode="before")
     @classmethod
@@ -46,8 +72,8 @@ class TrainConfig(Section):
 class OptimizerConfig(Section):
     learning_rate: float = Field(default=4.0, ge=1, le=64)
     """At most this many edits a step."""
-    min_learning_rate: float = Field(default=1.0, ge=1, le=64)
-    """The rate never falls below this."""
+    min_learning_rate: float | None = Field(default=None, ge=1, le=64)
+    """The rate never falls below this; null: half of learning_rate, so that short runs keep their pace."""
     lr_scheduler: str = "cosine"
     """How the rate falls from learning_rate to min_learning_rate over the run: cosine, linear, constant, or the name of
     an entry point of the group skillopt.schedules."""
@@ -62,38 +88,42 @@ class OptimizerConfig(Section):
     use_meta_skill: bool = True
     """Keep notes for the optimizer across epochs; they never enter the skill."""
     rejected_buffer: int = Field(default=32, ge=0)
-    """How many of the last rejected edits reflection is told not to propose again."""
-    max_edit_tokens: int = Field(default=400, ge=10)
-    """A longer edit is dropped."""
+    """How many of the last rejected edits are remembered: each counts against the same edit when it comes back."""
+    max_edit_tokens: int = Field(default=2000, ge=10)
+    """A longer edit is dropped. A section of worked examples needs room."""
     max_skill_tokens: int = Field(default=8000, ge=100)
     """An edit that would make the skill longer than this is dropped."""
 
     @field_validator("lr_scheduler")
     @classmethod
     def _known_schedule(cls, value: str) -> str:
-        known = [*SCHEDULERS, *plugins.names("schedules")] if value not in SCHEDULERS else SCHEDULERS
-        if value not in known:
-            raise ValueError(f"Input should be one of: {', '.join(known)}")
-        return value
+        return _one_of(value, SCHEDULERS, "schedules")
 
 
 class GradientConfig(Section):
-    minibatch_size: int = Field(default=8, ge=1)
-    """Trajectories that one analyst reads at a time."""
-    edits_per_minibatch: int = Field(default=4, ge=1, le=32)
-    """The most edits that one analyst's reply may hold."""
+    minibatch_size: int = Field(default=0, ge=0)
+    """Trajectories that one analyst reads at a time; 0: the whole batch, or what of it fits into prompt_tokens."""
+    edits_per_minibatch: int = Field(default=16, ge=1, le=64)
+    """The most edits that one analyst's reply may hold; never more than the step's learning rate."""
     analyst_workers: int = Field(default=16, ge=1)
     """Optimizer calls in flight."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
-    """When more than this share of a step's failures has one pattern, it gets a reflection of its own."""
-    prompt_tokens: int = Field(default=12_000, ge=500)
-    """Tokens of trajectories in one request; the middle of the longest is left out where there are more."""
+    """When more than this share of a step's failures has one cause and no edit answers it, it gets a reflection."""
+    prompt_tokens: int = Field(default=24_000, ge=500)
+    """Tokens of trajectories in one request. A batch that has more is read in several requests; a single trajectory
+    that is longer loses its middle."""
     prompts_dir: str = ""
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
-    merge: Literal["local", "llm"] = "local"
-    """llm: after the local merge, the optimizer model may merge further edits that say the same."""
+    merge: Literal["local", "llm"] = "llm"
+    """llm: the optimizer merges proposals of several replies by meaning; local: only nearly identical texts merge."""
+    merge_fan_in: int = Field(default=8, ge=2, le=64)
+    """Replies whose proposals the optimizer merges at a time; more are merged level by level."""
     rank: Literal["local", "llm"] = "local"
-    """llm: the optimizer model orders the edits; local: support, impact, frequency and novelty do."""
+    """llm: the optimizer orders the edits; local: the next edit is always the one that covers most
+    failures not yet covered."""
+    candidates: int = Field(default=2, ge=1, le=4)
+    """Candidates that a step may build from the same proposals, 2: with and without examples read off the data;
+    they race on a part of the selection split, and the best one goes through the gate. 1: no race."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
     group skillopt.analysts; several work side by side."""
@@ -109,11 +139,13 @@ class EvaluationConfig(Section):
     """Accept a candidate only if it improves on the selection split. A run without it is refused."""
     metric: Literal["hard", "soft", "mixed"] = "hard"
     """hard: 0 or 1 a task; soft: 0 to 1; mixed: their mean."""
-    gate: Literal["strict", "paired"] = "strict"
-    """strict: accept when the validation score is higher than the current skill's. paired: and when fresh samples of
-    both skills on the items on which they differ bear it out; equals strict where the target is deterministic."""
+    gate: str = "paired"
+    """Who decides. strict: accept when the validation score is higher than the current skill's. paired: and when fresh
+    samples of both skills on the items on which they differ confirm it; equals strict where nothing is noisy. Or the
+    name of an entry point of the group skillopt.gates."""
     gates: tuple[str, ...] = ()
-    """Gates of your own that a candidate must pass as well: names of entry points of the group skillopt.gates."""
+    """Vetoes on what the gate accepts, functions of the items' scores before and after: names of entry points of the
+    group skillopt.gates."""
     credit_gates: int = Field(default=0, ge=0, le=16)
     """Gates that a rejected step may spend on the halves of its edits; 0 tries none."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
@@ -124,6 +156,11 @@ class EvaluationConfig(Section):
     """No task type may fall by more than this, whatever the whole score does; null sets no such limit."""
     baselines: bool = True
     """Measure the empty skill at the end of a training, so that every score has something to be compared with."""
+
+    @field_validator("gate")
+    @classmethod
+    def _known_gate(cls, value: str) -> str:
+        return _one_of(value, GATES, "gates")
 
 
 Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
@@ -154,7 +191,7 @@ class ModelsConfig(Section):
     """Base URL of the optimizer's endpoint; empty for the provider's own."""
     optimizer_temperature: float | None = Field(default=None, ge=0)
     """null leaves it to the endpoint."""
-    optimizer_max_tokens: int = Field(default=4096, ge=1)
+    optimizer_max_tokens: int = Field(default=12_000, ge=1)
     """Longest reply of the optimizer."""
     optimizer_deterministic: bool | None = None
     """As target_deterministic."""
@@ -172,6 +209,8 @@ class EnvConfig(Section):
     name: str = "qa"
     """The tasks' kind: qa (questions with answers), sim (the simulated world), trigger (is a skill picked), a benchmark
     (docs/benchmarks.md), a plug-in's name, or `module:Class`."""
+    task: str = ""
+    """What the tasks are, in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str = ""
     """The folder of its runs below output_root; empty for the env's name."""
     split_dir: str = ""
@@ -274,11 +313,7 @@ class TrackersConfig(Section):
     @field_validator("use")
     @classmethod
     def _known_trackers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        known = [*TRACKERS, *plugins.names("trackers")] if set(value) - set(TRACKERS) else TRACKERS
-        for name in value:
-            if name not in known:
-                raise ValueError(f"Input should be one of: {', '.join(known)}")
-        return value
+        return tuple(_one_of(name, TRACKERS, "trackers") for name in value)
 
 
 class NotesConfig(Section):

@@ -29,12 +29,17 @@ def shape_of(name: str) -> Shape:
 def scheduled_rate(step: int, steps: int, config: OptimizerConfig, shape: Shape | None = None) -> float:
     """The rate of step 1 … steps before any decay; the last step has the lowest."""
     share = (shape or shape_of(config.lr_scheduler))(step / steps)
-    return config.min_learning_rate + (config.learning_rate - config.min_learning_rate) * share
+    return lowest_rate(config) + (config.learning_rate - lowest_rate(config)) * share
+
+
+def lowest_rate(config: OptimizerConfig) -> float:
+    """Most runs have 4 to 20 steps: a rate that falls to one edit leaves the last third of them with little to do."""
+    return max(1.0, config.learning_rate / 2) if config.min_learning_rate is None else config.min_learning_rate
 
 
 def decayed_rate(scheduled: float, decay: float, config: OptimizerConfig) -> float:
     """The rate after what rejected steps took from it."""
-    return max(config.min_learning_rate, scheduled * decay)
+    return max(lowest_rate(config), scheduled * decay)
 
 
 def edits_for(rate: float) -> int:

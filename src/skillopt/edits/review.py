@@ -7,6 +7,7 @@ after a crash finds the same decisions.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,13 +17,11 @@ from pydantic import BaseModel, ConfigDict
 from skillopt.edits.aggregate import Conflict, Pool, Pooled, same_edit
 from skillopt.edits.select import REVIEW
 from skillopt.errors import Damaged, UserError
-from skillopt.run.damage import decision_lines, sound_decision
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import append_jsonl, digest, read_json, read_jsonl
-from skillopt.run.state import WAY_OUT
 from skillopt.skill import Edit
-from skillopt.skill.document import count_tokens
 from skillopt.skill.edit import unsafe
+from skillopt.skill.tokens import count_tokens
 
 Choice = Literal["a", "b", "both", "neither", "own"]
 CHOICES: tuple[Choice, ...] = ("a", "b", "both", "neither")
@@ -36,7 +35,9 @@ class Filed(Conflict):
     step: int
 
     def is_about(self, other: Conflict) -> bool:
-        """Is it the same question again, whichever side stands first?"""
+        """Is it the same question again, whichever side comes first?"""
+        if self.b is None or other.b is None:
+            return self.b is other.b and same_edit(self.a, other.a)
         straight = same_edit(self.a, other.a) and same_edit(self.b, other.b)
         return straight or (same_edit(self.a, other.b) and same_edit(self.b, other.a))
 
@@ -76,13 +77,21 @@ def filed(run: RunDirectory) -> list[Filed]:
 
 def decisions(run: RunDirectory) -> dict[str, Decision]:
     """By conflict. A line that is still being written does not count yet."""
-    if not run.decisions.exists():
-        return {}
-    lines = [line for line in decision_lines(run) if line]
-    if any(not sound_decision(line) for line in lines):
-        raise Damaged(f"{run.decisions}: a line is not what was decided; {WAY_OUT}")
-    found = [Decision.model_validate_json(line) for line in lines]
-    return {decision.conflict: decision for decision in found}
+    found: dict[str, Decision] = {}
+    lines = run.decisions.read_bytes().split(b"\n")[:-1] if run.decisions.exists() else []
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            if row.pop("check", "") != digest(row):
+                raise ValueError
+            decision = Decision.model_validate(row)
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            fix = "remove that line, and decide again with `skillopt review`"
+            raise Damaged(f"{run.decisions}: line {number} is not what was decided; {fix}") from None
+        found[decision.conflict] = decision
+    return found
 
 
 def review(pool: Pool, run: RunDirectory, step: int, used_before: dict[str, int]) -> Reviewed:
@@ -90,10 +99,11 @@ def review(pool: Pool, run: RunDirectory, step: int, used_before: dict[str, int]
     decided = decisions(run)
     closed = [(c, decided[c.id]) for c in filed(run) if c.id in decided and c.step < step]
     fresh = [(c, d) for c, d in closed if c.id not in used_before]
-    open_conflicts, freed = [], []
+    open_conflicts: list[Conflict] = []
+    freed: list[Edit] = []
     for conflict in pool.conflicts:
         if any(known.is_about(conflict) for known, _ in closed):
-            freed += [conflict.a, conflict.b]
+            freed += conflict.sides.values()
         else:
             open_conflicts.append(conflict)
     pooled = {p.edit.id: p for p in pool.edits} | {edit.id: _alone(edit) for edit in freed}
@@ -109,11 +119,11 @@ def review(pool: Pool, run: RunDirectory, step: int, used_before: dict[str, int]
 def chosen_edits(conflict: Filed, decision: Decision, step: int) -> list[Edit]:
     """What a decision asks for, as edits with the conflict's evidence."""
     if decision.choice == "own":
-        cited = tuple(sorted({*conflict.a.trajectory_ids, *conflict.b.trajectory_ids}))
+        cited = tuple(sorted({tid for edit in conflict.sides.values() for tid in edit.trajectory_ids}))
         sides = {"own": conflict.a.model_copy(update={"text": decision.text, "trajectory_ids": cited, "rationale": ""})}
     else:
         wanted = {"both": "ab", "neither": ""}.get(decision.choice, decision.choice)
-        sides = {side: getattr(conflict, side) for side in wanted}
+        sides = {side: edit for side, edit in conflict.sides.items() if side in wanted}
     return [
         edit.model_copy(update={"id": f"{step:04d}-review-{conflict.id}-{side}", "source": f"{REVIEW}{conflict.id}"})
         for side, edit in sides.items()
@@ -123,7 +133,7 @@ def chosen_edits(conflict: Filed, decision: Decision, step: int) -> list[Edit]:
 def losing_side(conflict: Filed, decision: Decision) -> list[Edit]:
     """What may not come back of itself."""
     kept = {"a": {"a"}, "b": {"b"}, "both": {"a", "b"}}.get(decision.choice, set())
-    return [getattr(conflict, side) for side in ("a", "b") if side not in kept]
+    return [edit for side, edit in conflict.sides.items() if side not in kept]
 
 
 def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str = "") -> Decision:
@@ -137,7 +147,7 @@ def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str
     if step := read_json(run.state).get("reviewed", {}).get(conflict_id):
         raise UserError(f"conflict {conflict_id}: its decision was used in step {step} and cannot be changed")
     if choice == "own":
-        _check_text(text, read_json(run.config_json).get("optimizer.max_edit_tokens", 400))
+        _check_text(text, read_json(run.config_json).get("optimizer.max_edit_tokens", 2000))
     return Decision.model_validate({"conflict": conflict_id, "choice": choice, "text": text})
 
 

@@ -11,7 +11,7 @@ import re
 
 from skillopt.core.context import Context
 from skillopt.edits.aggregate import Conflict, Pool
-from skillopt.skill import Edit, Skill
+from skillopt.skill import Skill
 
 _RISKS = {
     "a URL or an address": re.compile(
@@ -32,12 +32,12 @@ _RISKS = {
 
 
 def held_back(pool: Pool, skill: Skill, ctx: Context) -> Pool:
-    """The pool with its risky edits among the conflicts: side a is the edit, side b is to leave it out."""
+    """The pool with its risky edits among what a person must decide."""
     if not ctx.config.gradient.review_risky:
         return pool
     risks = {p.edit.id: new_risk(f"{p.edit.section}\n{p.edit.text}", skill) for p in pool.edits}
     asked = tuple(
-        Conflict(a=p.edit, b=_without(p.edit), reason=f"it holds {risk}; without your word it stays out")
+        Conflict(a=p.edit, reason=f"it holds {risk}; without your word it stays out")
         for p in pool.edits
         if (risk := risks[p.edit.id])
     )
@@ -46,14 +46,9 @@ def held_back(pool: Pool, skill: Skill, ctx: Context) -> Pool:
 
 
 def new_risk(text: str, skill: Skill) -> str:
-    """What a text would bring into a skill that does not stand there yet; empty if nothing."""
+    """What risk a text would bring into a skill that does not hold it yet; empty if none."""
     for kind, pattern in _RISKS.items():
         for match in pattern.finditer(text):
             if match[0] not in skill.text:
                 return f"{kind}: {match[0][:80]!r}"
     return ""
-
-
-def _without(edit: Edit) -> Edit:
-    """The other side of the question: an edit that is none."""
-    return Edit(id=f"{edit.id}-out", op="add", section="(leave it out)", trajectory_ids=edit.trajectory_ids)

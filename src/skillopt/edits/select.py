@@ -1,7 +1,9 @@
-"""Select: rank the edits by relevance and clip them to the learning rate."""
+"""Select: take the edits that add most, one after the other, as many as the learning rate allows."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
@@ -11,32 +13,34 @@ from skillopt.core.context import Context
 from skillopt.core.schedule import edits_for
 from skillopt.edits.aggregate import Pool, Pooled, same_edit
 from skillopt.edits.similarity import normal_name
+from skillopt.edits.update import update
 from skillopt.run.state import Rejected
-from skillopt.skill import Edit
+from skillopt.skill import Edit, Skill
 
 REVIEW = "review/"
 """How the source of an edit begins that a person chose; it goes before all others."""
-_SHORTEST_PASSAGE = 12
-"""Characters that a passage must have to be kept for the successes that rely on it."""
+AGAIN = 0.5
+"""What a failure counts for another edit that covers it: it may have several causes."""
+SAME_CAUSE = 0.25
+"""What an edit counts whose cause a chosen edit answers already."""
 
 
 class Relevance(BaseModel):
-    """What an edit's place is made of, each from 0 to 1."""
+    """Why an edit has its place."""
 
     model_config = ConfigDict(frozen=True)
 
-    support: float
-    """Trajectories that speak for it, against the edit with most."""
-    impact: float
-    """What its analyst expects of it."""
-    frequency: float
-    """The share of all failures with a known cause that have the cause it mends."""
-    novelty: float
-    """1, halved for each time that a gate has turned it down."""
+    new_failures: int
+    """Failures it covers that no edit before it covers."""
+    support: int
+    """Failures it covers in all."""
+    new_cause: bool
+    """No edit before it answers the same cause."""
+    rejected: float
+    """How often gates have rejected it; a rejection together with n others counts as 1/n."""
 
-    @property
-    def value(self) -> float:
-        return (0.6 * self.support + 0.25 * self.impact + 0.15 * self.frequency) * self.novelty
+    def value(self, gain: float) -> float:
+        return gain * (1.0 if self.new_cause else SAME_CAUSE) * math.pow(0.5, self.rejected)
 
 
 class Ranked(BaseModel):
@@ -57,6 +61,7 @@ class Ranked(BaseModel):
 def select(
     pool: Pool,
     rate: float,
+    skill: Skill,
     ctx: Context,
     *,
     patches: Sequence[Patch] = (),
@@ -64,89 +69,80 @@ def select(
     order: Sequence[str] = (),
     turned_down: Mapping[str, str] | None = None,
 ) -> list[Ranked]:
-    """All edits, the most relevant first; as many as the learning rate allows are selected.
+    """All edits in the order in which they were taken; as many as the learning rate allows are selected.
 
-    `order`, where the optimizer model was asked for one, goes before relevance. A person's choice goes before both,
-    and what a person decided against (`turned_down`, by conflict) is out.
+    The next edit is always the one that adds most to those before it. `order`, where the optimizer was asked for one,
+    goes before that. A person's choice goes before both, and what a person decided against (`turned_down`, by conflict)
+    is out. An edit that touches the same text as a chosen one is out, and leaves its place to the next.
     """
     most = edits_for(rate)
-    widest = max((pooled.support for pooled in pool.edits), default=1)
-    shares = cause_shares(patches)
-    parts = {p.edit.id: relevance(p, widest, shares, rejected) for p in pool.edits}
-    places = {edit_id: place for place, edit_id in enumerate(order)}
     leaks = {leak.edit_id: leak.copied for patch in patches for leak in patch.leaks}
-    passages = relied_on(patches)
-
-    def place(pooled: Pooled) -> tuple[bool, int, float, str]:
-        edit = pooled.edit
-        chosen = edit.source.startswith(REVIEW)
-        return (not chosen, places.get(edit.id, len(places)), -parts[edit.id].value, edit.id)
-
+    places = {edit_id: place for place, edit_id in enumerate(order)}
+    left = list(pool.edits)
+    taken: list[Pooled] = []
+    covered: Counter[str] = Counter()
     out: list[Ranked] = []
-    taken = 0
-    for number, pooled in enumerate(sorted(pool.edits, key=place), 1):
-        edit = pooled.edit
-        barred = _decided_against(edit, turned_down or {}) or _needed(pooled, passages)
-        selected = taken < most and not barred
-        taken += selected
-        limit = f"within the rate of {most}" if selected else barred or f"clipped at {most}"
-        row = Ranked(
-            edit=edit,
-            support=pooled.support,
-            relevance=round(parts[edit.id].value, 6),
-            parts=parts[edit.id],
-            selected=selected,
-            reason=f"rank {number}, {limit}",
-            leak=next((leaks[name] for name in pooled.merged if name in leaks), ""),
+    while left:
+        known = {p.edit.id: relevance(p, taken, covered, rejected) for p in left}
+
+        def place(p: Pooled, known: Mapping[str, tuple[Relevance, float]] = known) -> tuple[bool, int, float, str]:
+            chosen = p.edit.source.startswith(REVIEW)
+            return (not chosen, places.get(p.edit.id, len(places)), -known[p.edit.id][1], p.edit.id)
+
+        best = min(left, key=place)
+        left.remove(best)
+        parts, value = known[best.edit.id]
+        barred = _barred(best, taken, most, turned_down or {}, skill, ctx)
+        if not barred:
+            taken.append(best)
+            covered.update(best.edit.trajectory_ids)
+        out.append(
+            Ranked(
+                edit=best.edit,
+                support=best.support,
+                relevance=round(value, 6),
+                parts=parts,
+                selected=not barred,
+                reason=f"rank {len(out) + 1}, {barred or _why(parts, most)}",
+                leak=next((leaks[name] for name in best.merged if name in leaks), ""),
+            )
         )
-        out.append(row)
     leaking = sum(bool(row.leak) for row in out if row.selected)
-    ctx.emit("selected", edits=taken, rate=rate, conflicts=len(pool.conflicts), leaks=leaking)
+    ctx.emit("selected", edits=len(taken), rate=rate, conflicts=len(pool.conflicts), leaks=leaking)
     return out
 
 
-def relevance(pooled: Pooled, widest: int, shares: Mapping[str, float], rejected: Sequence[Rejected] = ()) -> Relevance:
-    """How much speaks for an edit, and how often it was tried in vain."""
-    refused = sum(same_edit(entry.edit, pooled.edit) for entry in rejected)
-    return Relevance(
-        support=round(pooled.support / widest, 6),
-        impact=pooled.edit.impact,
-        frequency=round(shares.get(normal_name(pooled.edit.pattern), 0.0), 6),
-        novelty=0.5**refused,
+def relevance(
+    pooled: Pooled, taken: Sequence[Pooled], covered: Mapping[str, int], rejected: Sequence[Rejected] = ()
+) -> tuple[Relevance, float]:
+    """What an edit adds to those that are taken: its parts, and their value."""
+    cause = normal_name(pooled.edit.pattern)
+    parts = Relevance(
+        new_failures=sum(covered.get(tid, 0) == 0 for tid in pooled.edit.trajectory_ids),
+        support=pooled.support,
+        new_cause=not (cause and any(normal_name(p.edit.pattern) == cause for p in taken)),
+        rejected=round(sum(1 / entry.group for entry in rejected if same_edit(entry.edit, pooled.edit)), 6),
     )
+    gain = sum(AGAIN ** covered.get(tid, 0) for tid in sorted(pooled.edit.trajectory_ids))
+    return parts, parts.value(gain)
 
 
-def cause_shares(patches: Sequence[Patch]) -> dict[str, float]:
-    """For each cause, the share of the failures with a known cause that have it."""
-    causes: dict[str, set[str]] = {}
-    for patch in patches:
-        if not patch.source.endswith("/success"):
-            for pattern in patch.patterns:
-                causes.setdefault(normal_name(pattern.name), set()).update(pattern.trajectory_ids)
-    known = set().union(*causes.values()) if causes else set()
-    return {name: len(ids) / len(known) for name, ids in causes.items() if known}
-
-
-def relied_on(patches: Sequence[Patch]) -> dict[str, set[str]]:
-    """Passages of the skill that successes rely on, as success analysts quote them, and those successes."""
-    passages: dict[str, set[str]] = {}
-    for patch in patches:
-        if patch.source.endswith("/success"):
-            for pattern in patch.patterns:
-                if len(pattern.cause.strip()) >= _SHORTEST_PASSAGE:
-                    passages.setdefault(pattern.cause.strip(), set()).update(pattern.trajectory_ids)
-    return passages
-
-
-def _decided_against(edit: Edit, turned_down: Mapping[str, str]) -> str:
-    return f"left out: decided against in review, conflict {turned_down[edit.id]}" if edit.id in turned_down else ""
-
-
-def _needed(pooled: Pooled, passages: Mapping[str, set[str]]) -> str:
-    """Why an edit may not touch its anchor: as many tasks succeed by that text as fail for want of the edit."""
+def _barred(
+    pooled: Pooled, taken: Sequence[Pooled], most: int, turned_down: Mapping[str, str], skill: Skill, ctx: Context
+) -> str:
+    """Why an edit is left out; empty where it is taken."""
     edit = pooled.edit
-    if edit.op == "add" or edit.source.startswith(REVIEW):
-        return ""
-    held = [ids for passage, ids in passages.items() if passage in edit.anchor or edit.anchor in passage]
-    relying = len(set().union(*held)) if held else 0
-    return f"left out: {relying} successes rely on the text it changes" if relying and relying >= pooled.support else ""
+    if edit.id in turned_down:
+        return f"left out: decided against in review, conflict {turned_down[edit.id]}"
+    if len(taken) >= most:
+        return f"clipped at {most}"
+    skips = update(skill, [*(p.edit for p in taken), edit], ctx).skipped
+    mine = next((skip for skip in skips if skip.edit_id == edit.id), None)
+    return f"left out: {mine.reason}" if mine else ""
+
+
+def _why(parts: Relevance, most: int) -> str:
+    repeated = "" if parts.new_cause else "; an edit before it has the same cause"
+    tried = "; rejected before" if parts.rejected else ""
+    covers = f"covers {parts.new_failures} failures that no edit before it covers, {parts.support} in all"
+    return f"within the rate of {most}: {covers}{repeated}{tried}"

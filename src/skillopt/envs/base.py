@@ -125,11 +125,12 @@ class Env(Protocol):
     `run` goes through `chat` for every model call. `score` depends on the item and the output alone, and returns for
     any text; it may be async, and may raise ScorerError, which sets the item aside. An env may also have
 
-    - `patterns`, {name: what it means}: its own names for causes of failure, which analysts are told;
+    - `task` and `scoring`, a sentence or two each: what the tasks are and how a reply is scored, for the optimizer;
+    - `patterns`, {name: what it means}: its own names for causes of failure, for the optimizer;
     - `baseline(item) -> str`: the output of doing nothing, where that is not the empty text (a file left as it was);
     - `warnings`, texts: what it finds suspicious in its data, for `skillopt doctor`;
     - `turns`: the most model calls that one task may take, for `skillopt plan`;
-    - `noisy = True`: the same output may get another score (a judge); such runs need the paired gate;
+    - `noisy = True`: the same output may get another score (a judge); the strict gate is refused then;
     - `judge(item, output, ask) -> Score` (async) in place of `score`: `ask` is the optimizer model, journalled;
     - `fingerprint`: what besides items and config changes results (the text of a scorer's file);
     - `close()`: called at the end.
@@ -154,6 +155,11 @@ async def score_output(env: Env, item: Item, output: str, judge: Judge | None = 
         return score
     found = env.score(item, output)
     return found if isinstance(found, Score) else await found
+
+
+def is_judged(env: Env) -> bool:
+    """Does a model score the outputs?"""
+    return getattr(env, "judge", None) is not None
 
 
 def is_noisy(env: Env) -> bool:

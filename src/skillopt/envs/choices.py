@@ -28,6 +28,9 @@ class ChoiceEnv(QAEnv):
     for an item, with no pattern over items.
     """
 
+    task = "Each task is a mathematical question with several choices; the answer is one of them."
+    scoring = "The reply, or its last <answer> tag, must name the right choice, by letter or by text, and no other."
+
     def __init__(self, config: EnvConfig) -> None:
         published = read_rows(config.split_dir, ("choices", "label"), HOW_TO_GET)
         self.warnings = giveaways([item for items in published.values() for item in items])

@@ -39,6 +39,8 @@ class DocVQAEnv(QAEnv):
     The target sees one of them. Analysts always read the text; stored trajectories name the image and do not hold it.
     """
 
+    task = "Each task is a question about a scanned page; the answer is a short text on that page."
+
     def __init__(self, config: EnvConfig) -> None:
         options = checked(DocVQAOptions, config.options, "env.options")
         self._see = options.pages == "image"

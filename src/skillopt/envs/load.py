@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -40,8 +41,29 @@ def load_object(reference: str, where: str) -> Any:
     return found
 
 
+def described_in_source(reference: str) -> str:
+    """The first paragraph of the docstring of what a reference names, read without running it; empty if none."""
+    file, name = _source(reference), reference.rpartition(":")[2]
+    try:
+        tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
+    except (SyntaxError, ValueError):
+        return ""
+    found = [
+        ast.get_docstring(node)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name
+    ]
+    return " ".join((found[-1] or "").split("\n\n")[0].split()) if found else ""
+
+
 def source_hash(reference: str) -> str:
     """Fingerprint of the file behind a reference: another text of it makes another run."""
+    file = _source(reference)
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+
+
+def _source(reference: str) -> Path:
+    """The file behind a reference."""
     place = reference.rpartition(":")[0]
     file = Path(place)
     if not place.endswith(".py"):
@@ -50,7 +72,7 @@ def source_hash(reference: str) -> str:
         except (ImportError, ValueError):
             spec = None
         file = Path(spec.origin) if spec and spec.origin else file
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    return file
 
 
 def _from_file(file: Path, where: str) -> Any:

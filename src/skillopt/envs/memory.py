@@ -83,6 +83,8 @@ class ScoredEnv:
         self._env = env
         self._scorer = scorer
         self.name = env.name
+        said = (inspect.getdoc(scorer) or "").split("\n\n")[0]
+        self.scoring = " ".join(said.split()) or "A function scores the reply; its rule is not described."
         self.fingerprint = f"{getattr(env, 'fingerprint', '')}{plugins.fingerprint(scorer)}"
 
     def __getattr__(self, name: str) -> Any:

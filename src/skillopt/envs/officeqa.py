@@ -24,7 +24,7 @@ from skillopt.envs.rows import field, read_rows, safe_file
 from skillopt.envs.scorers import checked
 from skillopt.envs.scoring import exact, extract_answer, number
 from skillopt.errors import UserError
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 HOW_TO_GET = "run `skillopt data prepare officeqa`, or take configs/officeqa/mini.yaml"
 _DATE_FORMS = ("%Y-%m-%d", "%B %d %Y", "%d %B %Y", "%b %d %Y", "%d %b %Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y")
@@ -45,6 +45,11 @@ class OfficeQAOptions(BaseModel):
 
 class OfficeQAEnv(QAEnv):
     """Items have `documents`: file names below `<split_dir>/documents`."""
+
+    task = "Each task is a question about office documents; passages of them come with the question."
+    scoring = (
+        "The answer in the last <answer>…</answer> tag, or the whole reply, must equal the expected one in normal form."
+    )
 
     def __init__(self, config: EnvConfig) -> None:
         self.options = checked(OfficeQAOptions, config.options, "env.options")

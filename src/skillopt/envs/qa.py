@@ -45,6 +45,8 @@ class QAEnv:
     """Tasks from `env.data` or `env.split_dir`, done by the target, an agent or a command, scored by `env.scoring`."""
 
     noisy = False
+    task = "Each task is a question or a request; the agent's reply is its answer."
+    scoring = ""
 
     def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
         options = checked(QAOptions, config.options, "env.options")
@@ -54,6 +56,7 @@ class QAEnv:
         self._agent = open_agent(config)
         self._scorer = open_scorer(config.scoring, config.scoring_options)
         self.noisy = self.noisy or self._scorer.noisy
+        self.scoring = self.scoring or self._scorer.description
         self.fingerprint = self._agent.fingerprint + self._scorer.fingerprint
         if isinstance(self._scorer, JudgeScorer):
             self.judge = self._scorer.judge

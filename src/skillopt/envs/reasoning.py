@@ -39,6 +39,9 @@ _PLAIN = (
 class ReasoningGymEnv(QAEnv):
     """Items have `family` and `entry`, the generator's own row, which its scorer wants to see."""
 
+    task = "Each task is a small reasoning puzzle of one of several families."
+    scoring = "Each family has its own check of the last <answer>…</answer> tag, or of the whole reply without one."
+
     def __init__(self, config: EnvConfig) -> None:
         library()
         super().__init__(config, read_rows(config.split_dir, ("family", "entry"), HOW_TO_GET))

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from skillopt import plugins
 from skillopt.envs import judge as judging
 from skillopt.envs.base import Item, Judge, Score, ScorerError, closed_set
-from skillopt.envs.load import is_reference, source_hash
+from skillopt.envs.load import described_in_source, is_reference, source_hash
 from skillopt.envs.scorer_pool import ScorerPool
-from skillopt.envs.scoring import SCORERS
+from skillopt.envs.scoring import DESCRIPTIONS, SCORERS
 from skillopt.errors import UserError
 
 T = TypeVar("T", bound=BaseModel)
@@ -26,6 +26,8 @@ class Scorer(Protocol):
     needs_answers: bool
     noisy: bool
     fingerprint: str
+    description: str
+    """How it decides, in a sentence, for the optimizer."""
 
     def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]: ...
 
@@ -57,6 +59,8 @@ class NamedScorer:
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self._name = name
         self._function = SCORERS[name]
+        chosen = ", ".join(f"{key}: {value}" for key, value in options.items())
+        self.description = DESCRIPTIONS[name] + f" Its options: {chosen}." * bool(chosen)
         parameters = inspect.signature(self._function).parameters.values()
         self._takes = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         for key, value in options.items():
@@ -147,6 +151,7 @@ class OwnScorer:
         self._reference = reference
         self._pass_at = own.pass_at
         self.fingerprint = source_hash(reference)
+        self.description = described_in_source(reference) or "A function scores the reply; its rule is not described."
         self._pool = ScorerPool(
             reference, timeout=own.timeout, memory_mb=own.memory_mb, workers=own.workers, pass_env=own.pass_env
         )
@@ -190,6 +195,9 @@ class JudgeScorer:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = checked(JudgeOptions, options, "env.scoring_options")
         self.fingerprint = json.dumps([judging.PROMPT, judging.RUBRIC])
+        self.description = (
+            f"A model grades the reply from 0 to 4 by this rubric: {self._options.rubric or judging.RUBRIC}"
+        )
 
     def __call__(self, item: Item, output: str) -> Score:
         raise ScorerError("a judge is asked in a rollout only")

@@ -330,6 +330,23 @@ def _quoted(texts: Sequence[str]) -> str:
     return " or ".join(f'"{text}"' for text in texts[:3])
 
 
+_TAG = (
+    "Where the reply has an <answer>…</answer> tag, only the last tag counts, and the agent may write anything before "
+    "it; without a tag the whole reply is the answer."
+)
+DESCRIPTIONS = {
+    "exact": f"A reply is right when it equals an expected answer; case, punctuation and a/an/the do not count. {_TAG}",
+    "contains": "A reply is right when an expected answer occurs in it as whole words; other text does no harm.",
+    "choice": f"A reply is right when it names the right choice, by letter or by text, and no other. {_TAG}",
+    "number": "The last number of the reply is the answer, so that the agent may calculate before it. Where the reply "
+    "has an <answer>…</answer> tag, only the tag counts. A unit that is given must fit.",
+    "f1": f"A reply is right when it shares enough words with an expected answer: extra words cost points. {_TAG}",
+    "anls": f"A reply is right when it is spelled like an expected answer; a few wrong letters cost little. {_TAG}",
+    "regex": f"A reply is right when it matches the expected pattern. {_TAG}",
+    "json": "The reply must hold a JSON object with the expected fields and values; text around it does no harm.",
+}
+"""How each scorer decides, in words for whoever improves the skill."""
+
 SCORERS: dict[str, Callable[..., Score]] = {
     "exact": exact,
     "contains": contains,

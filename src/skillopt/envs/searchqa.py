@@ -15,7 +15,7 @@ from skillopt.envs.base import Item
 from skillopt.envs.qa import QAEnv, load_items
 from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 BORDER = "[DOC]"
 
@@ -30,7 +30,9 @@ class SearchQAOptions(BaseModel):
 
 
 class SearchQAEnv(QAEnv):
-    """The search results and the question are the user's message; the answer may stand in `<answer>` tags."""
+    """The search results and the question are the user's message; the answer may be in `<answer>` tags."""
+
+    task = "Each task is a question with search results; the answer is a short name or phrase."
 
     def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
         options = checked(SearchQAOptions, config.options, "env.options")

@@ -35,6 +35,8 @@ class SimWorld(BaseModel):
 class SimEnv(QAEnv):
     """Question and answer over generated items."""
 
+    task = "Each task asks for the secret codes of some topics; the reply is the codes in that order."
+
     def __init__(self, config: EnvConfig) -> None:
         try:
             world = SimWorld.model_validate(config.options)

@@ -44,6 +44,8 @@ class TriggerOptions(BaseModel):
 class TriggerEnv:
     """The skill that is trained is the description; a wrong pick is a failure in either direction."""
 
+    task = "Each task is a request; the agent reads the descriptions of its skills and names the one to load, or none."
+    scoring = "A task is solved when the trained skill is picked for a request that it is for, and left for any other."
     patterns: ClassVar[dict[str, str]] = {
         "left out": "the agent did not pick the skill for a request that it is for",
         "picked wrongly": "the agent picked the skill for a request that it is not for",

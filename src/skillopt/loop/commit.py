@@ -31,7 +31,8 @@ def apply_verdict(state: State, skill: Skill, candidate: Applied, verdict: Verdi
         return
     state.counts.rejected += 1
     state.decay *= ctx.config.optimizer.reject_decay
-    turned_down = [Rejected(step=ctx.step, edit=edit, verdict=verdict.decision) for edit in candidate.applied]
+    group = len(candidate.applied)
+    turned_down = [Rejected(step=ctx.step, edit=e, verdict=verdict.decision, group=group) for e in candidate.applied]
     newest = ctx.config.optimizer.rejected_buffer
     state.rejected = [*state.rejected, *turned_down][-newest:] if newest else []
 

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from skillopt import prompts
-from skillopt.analysts.shown import block, data_line
 from skillopt.core.context import Context
-from skillopt.models.structured import Answer, ask, text_schema
+from skillopt.letters.case import CaseFile
+from skillopt.letters.compose import meta_skill_letter
+from skillopt.letters.replies import text_of
+from skillopt.letters.schemas import text_schema
+from skillopt.models.structured import Answer, ask
+from skillopt.skill import Skill
 
-LONGEST_MEMORY = 6000
-"""Characters; longer notes are asked for again."""
+LONGEST_MEMORY = 1500
+"""Tokens; longer notes are asked for again."""
 
 
-async def meta_skill(memory: str, records: Sequence[dict[str, Any]], ctx: Context) -> Answer[str]:
-    """New notes from the old ones and what became of the epoch's edits; the old ones stay where none come."""
-    lines = [
-        data_line(
-            {"step": r["step"], "verdict": r["verdict"], "val": [r["val_before"], r["val_after"]], "edits": r["edits"]}
-        )
-        for r in records
-    ]
-    user = "\n\n".join(part for part in (block("memory", memory), block("epoch", "\n".join(lines))) if part)
-    messages = [
-        {"role": "system", "content": prompts.load("meta_skill", ctx.config.gradient.prompts_dir)},
-        {"role": "user", "content": user or "(nothing)"},
-    ]
+async def meta_skill(skill: Skill, case: CaseFile, ctx: Context) -> Answer[str]:
+    """New notes from the old ones and the fates of the epoch's edits; the old ones stay where none come."""
+    epoch = [tried for tried in case.tried if tried.epoch == ctx.epoch]
+    letter = meta_skill_letter(prompts.load("meta_skill", ctx.config.gradient.prompts_dir), case, skill, epoch)
     label = f"{ctx.config.train.seed}/meta_skill/{ctx.epoch}"
-    return await ask(ctx.optimizer, messages, text_schema("meta_skill", "memory"), _check, label=label)
-
-
-def _check(value: Any) -> str:
-    memory = value.get("memory") if isinstance(value, dict) else None
-    if not isinstance(memory, str) or not memory.strip():
-        raise ValueError("it is not an object with the text field memory")
-    if len(memory) > LONGEST_MEMORY:
-        raise ValueError(f"memory is longer than {LONGEST_MEMORY} characters")
-    return memory.strip().encode("utf-8", "replace").decode()
+    read = text_of("memory", LONGEST_MEMORY)
+    return await ask(ctx.optimizer, letter, text_schema("meta_skill", "memory"), read, label=label)

@@ -9,7 +9,8 @@ from typing import Any
 from skillopt.analysts.base import Patch
 from skillopt.core.batches import Step
 from skillopt.core.rollout import failed, mean_score, scored
-from skillopt.edits.aggregate import Pool
+from skillopt.edits.aggregate import Asked, Pool
+from skillopt.edits.causes import causes
 from skillopt.edits.review import Reviewed
 from skillopt.edits.select import Ranked
 from skillopt.envs.base import RolloutError, Trajectory
@@ -33,6 +34,10 @@ class StepWork:
     patches: list[Patch]
     reviewed: Reviewed
     ranked: list[Ranked]
+    asked: list[Asked]
+    """How the optimizer answered when it was asked to rank."""
+    heats: list[dict[str, Any]]
+    """The race between candidates; empty where there was one."""
     credited: Credited
 
     @property
@@ -67,17 +72,14 @@ def write_step(run: RunDirectory, work: StepWork, record: dict[str, Any]) -> Non
 
 def digest(work: StepWork) -> dict[str, Any]:
     """The batch at a glance: each item's score, the causes found."""
-    causes: Counter[str] = Counter()
-    for patch in work.patches:
-        for pattern in () if patch.source.endswith("/success") else patch.patterns:
-            causes[pattern.name] += len(pattern.trajectory_ids)
     trajectories = scored(work.results)
+    counts = {name: len(ids) for name, ids in causes(work.patches, trajectories).items()}
     return {
         "skill_hash": work.skill.hash,
         "items": {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in trajectories},
         "failed": sorted(t.item_id for t in trajectories if t.score.hard < 1),
         "errors": {error.item_id: error.error for error in failed(work.results)},
-        "patterns": dict(sorted(causes.items(), key=lambda pair: (-pair[1], pair[0]))),
+        "patterns": dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))),
     }
 
 
@@ -90,14 +92,15 @@ def step_record(work: StepWork, state: State, metric: str, telemetry: dict[str, 
     verdict = work.verdict
     kept = work.candidate.skill if verdict.accepted else work.skill
     dropped = Counter(dropped.kind for patch in work.patches for dropped in patch.dropped)
+    asked: list[Patch | Asked] = [*work.patches, *work.pool.asked, *work.asked]
     edits = {
         "proposed": work.pool.proposed + dropped.total(),
         "dropped": dict(sorted(dropped.items())),
-        "lost_replies": [patch.lost for patch in work.patches if patch.lost],
-        "unusable_replies": [problem for patch in work.patches for problem in patch.unusable],
+        "lost_replies": [each.lost for each in asked if each.lost],
+        "unusable_replies": [problem for each in asked for problem in each.unusable],
         "leaks": sum(bool(entry.leak) for entry in work.ranked),
         "merged": work.pool.merged,
-        "conflicting": sum(conflict.edits for conflict in work.pool.conflicts),
+        "conflicting": sum(conflict.held_back for conflict in work.pool.conflicts),
         "selected": sum(entry.selected for entry in work.ranked),
         "applied": len(work.candidate.applied),
         "skipped": dict(sorted(Counter(skip.kind for skip in work.candidate.skipped).items())),
@@ -115,6 +118,7 @@ def step_record(work: StepWork, state: State, metric: str, telemetry: dict[str, 
         "learning_rate": work.rates,
         "edits": edits,
         "review": [decision.model_dump(mode="json") for decision in work.reviewed.used],
+        "race": work.heats,
         "credit": work.credited.tries,
         "applied": [edit.model_dump(mode="json") for edit in work.candidate.applied],
         "version": state.current,

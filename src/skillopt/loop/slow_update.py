@@ -8,19 +8,22 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from skillopt import prompts
-from skillopt.analysts.shown import block, data_line, trim_middle
 from skillopt.core.batches import in_id_order
 from skillopt.core.context import Context
 from skillopt.core.rollout import begin_ahead, require_most, rollout, scored
 from skillopt.edits.risk import new_risk
 from skillopt.envs.base import Item, RolloutError, Trajectory
+from skillopt.letters.case import CaseFile, Pair
+from skillopt.letters.compose import slow_update_letter
+from skillopt.letters.replies import text_of
+from skillopt.letters.schemas import text_schema
 from skillopt.models.call import gather_all
-from skillopt.models.structured import Answer, ask, text_schema
+from skillopt.models.structured import Answer, ask
 from skillopt.skill import Skill
-from skillopt.skill.document import count_tokens
-from skillopt.skill.edit import unsafe
 
 Class = Literal["improved", "regressed", "persistent_fail", "stable_success"]
+_OPEN = ("regressed", "persistent_fail")
+"""What guidance is for: where no item is one of these, none is asked for."""
 LONGEST_GUIDANCE = 600
 """Tokens; longer guidance is refused, like an edit that is too large."""
 
@@ -58,7 +61,7 @@ class Comparison(BaseModel):
 
 
 async def slow_update(
-    before: Skill, after: Skill, versions: tuple[int, int], ctx: Context
+    before: Skill, after: Skill, versions: tuple[int, int], case: CaseFile, ctx: Context
 ) -> tuple[Comparison, list[Trajectory]]:
     """Compare the previous epoch's skill with the current one and ask for guidance."""
     frame: dict[str, Any] = {"epoch": ctx.epoch, "before_version": versions[0], "after_version": versions[1]}
@@ -72,11 +75,12 @@ async def slow_update(
     require_most([*old, *new], "slow update")
     rows = _rows(old, new)
     trajectories = {t.id: t for t in [*scored(old), *scored(new)]}
-    answer = await _guidance(after, rows, trajectories, ctx)
     counts: dict[str, int] = dict(Counter(str(row.class_) for row in rows))
-    told: dict[str, Any] = {"guidance": answer.value or "", "lost": answer.lost, "unusable": answer.unusable}
-    comparison = Comparison(**frame, equal=False, counts=counts, rows=tuple(rows), **told)
-    return comparison, list(trajectories.values())
+    frame |= {"equal": False, "counts": counts, "rows": tuple(rows)}
+    if any(row.class_ in _OPEN for row in rows):
+        answer = await _guidance(before, after, rows, trajectories, case, ctx)
+        frame |= {"guidance": answer.value or "", "lost": answer.lost, "unusable": answer.unusable}
+    return Comparison(**frame), list(trajectories.values())
 
 
 def begin_comparison(before: Skill, ctx: Context) -> None:
@@ -119,43 +123,22 @@ def classify(before: float, after: float) -> Class:
     return "regressed" if before >= 1 else "persistent_fail"
 
 
-async def _guidance(skill: Skill, rows: list[Row], trajectories: dict[str, Trajectory], ctx: Context) -> Answer[str]:
-    lines = []
-    for row in sorted(rows, key=lambda row: (_URGENCY[row.class_], row.item_id)):
-        after = trajectories[row.after_id]
-        shown = {"class": row.class_, "task": trim_middle(after.input, 250), "output": trim_middle(after.output, 250)}
-        lines.append(data_line({**shown, "feedback": trim_middle(after.score.feedback, 250)}))
-    user = "\n\n".join(
-        part
-        for part in (
-            block("skill", skill.text),
-            block("guidance", skill.guidance),
-            block("comparison", "\n".join(lines)),
-        )
-        if part
+async def _guidance(
+    before: Skill, after: Skill, rows: list[Row], trajectories: dict[str, Trajectory], case: CaseFile, ctx: Context
+) -> Answer[str]:
+    pairs = [
+        Pair(change=row.class_, before=trajectories[row.before_id], after=trajectories[row.after_id]) for row in rows
+    ]
+    letter = slow_update_letter(
+        prompts.load("slow_update", ctx.config.gradient.prompts_dir), case, before, after, pairs
     )
-    prompt = prompts.load("slow_update", ctx.config.gradient.prompts_dir)
-    messages = [{"role": "system", "content": prompt}, {"role": "user", "content": user}]
-    label = f"{ctx.config.train.seed}/slow_update/{ctx.epoch}"
+    read = text_of("guidance", LONGEST_GUIDANCE)
 
     def check(value: Any) -> str:
-        guidance = _check(value)
-        if ctx.config.gradient.review_risky and (risk := new_risk(guidance, skill)):
+        guidance = read(value)
+        if ctx.config.gradient.review_risky and (risk := new_risk(guidance, after)):
             raise ValueError(f"guidance holds {risk}")
         return guidance
 
-    return await ask(ctx.optimizer, messages, text_schema("slow_update", "guidance"), check, label=label)
-
-
-_URGENCY: dict[Class, int] = {"regressed": 0, "persistent_fail": 1, "improved": 2, "stable_success": 3}
-
-
-def _check(value: Any) -> str:
-    guidance = value.get("guidance") if isinstance(value, dict) else None
-    if not isinstance(guidance, str) or not guidance.strip():
-        raise ValueError("it is not an object with the text field guidance")
-    if problem := unsafe(guidance):
-        raise ValueError(f"guidance {problem[1]}")
-    if len(guidance) > 20 * LONGEST_GUIDANCE or count_tokens(guidance) > LONGEST_GUIDANCE:
-        raise ValueError(f"guidance is longer than {LONGEST_GUIDANCE} tokens")
-    return guidance.strip()
+    label = f"{ctx.config.train.seed}/slow_update/{ctx.epoch}"
+    return await ask(ctx.optimizer, letter, text_schema("slow_update", "guidance"), check, label=label)

@@ -11,24 +11,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from skillopt.analysts.base import Memory, Patch
+from skillopt.analysts.base import Patch
 from skillopt.config import Config
 from skillopt.core.batches import Step, plan_steps
 from skillopt.core.context import Context
-from skillopt.core.parts import Parts, resolve
 from skillopt.core.rollout import Rollouts, begin, begin_ahead, failed
 from skillopt.core.schedule import decayed_rate, scheduled_rate
 from skillopt.core.split import Measured, measure
-from skillopt.edits.aggregate import Pool, aggregate
-from skillopt.edits.consult import merge, rank
+from skillopt.edits.aggregate import Asked, Pool
+from skillopt.edits.candidates import candidates
+from skillopt.edits.merge import aggregate, rank
 from skillopt.edits.review import Reviewed, file_conflicts, review
 from skillopt.edits.risk import held_back
 from skillopt.edits.select import Ranked, select
-from skillopt.edits.update import update
 from skillopt.envs.base import Env, Item
 from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.gates.credit import credit
-from skillopt.gates.paired import decide
+from skillopt.gates.heats import race
+from skillopt.letters.case import CaseFile
+from skillopt.loop.case_file import case_file, remember
 from skillopt.loop.commit import apply_verdict
 from skillopt.loop.epoch_end import end_epoch, look_ahead
 from skillopt.loop.pulse import pulse
@@ -38,6 +39,7 @@ from skillopt.loop.session import Mode, Session, open_session, pins
 from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
 from skillopt.preflight.doctor import advice
+from skillopt.preflight.parts import Parts, resolve
 from skillopt.preflight.plan import beside, plan_run
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
@@ -74,6 +76,7 @@ class Trainer:
         self._baseline: asyncio.Task[Measured] | None = None
         """The initial skill's validation, while it is under way."""
         self._parts = parts or resolve(config)
+        self._gate = self._parts.gate
         self._shared_journal = shared_journal
         self._read_test = read_test
         self._initial_skill = initial_skill
@@ -87,15 +90,17 @@ class Trainer:
                 for step in self._left(steps):
                     ctx, skill, rates = self.base.at(epoch, step.number), self.skill, self._rates(step)
                     rollouts = self._rollouts(step, skill, ctx)
-                    patches = await reflect(skill, rollouts, self._memory(), ctx)
-                    pool = await self._merged(aggregate(patches), patches, skill, ctx)
+                    case = case_file(self.state, rates["used"], ctx)
+                    patches = await reflect(skill, rollouts, case, ctx)
+                    pool = await aggregate(patches, skill, case, ctx)
                     reviewed = self._reviewed(pool, ctx)
-                    ranked = await self._ranked(reviewed, patches, rates["used"], skill, ctx)
-                    candidate = self._speculate(step, skill, update(skill, ranked, ctx))
-                    verdict = await decide(skill, candidate, await self._val(), ctx)
-                    credited = await credit(skill, candidate, verdict, self.state.val, ctx)
+                    ranked, asked = await self._ranked(reviewed, patches, rates["used"], skill, case, ctx)
+                    winner, heats = await race(candidates(skill, ranked, ctx), await self._val(), ctx)
+                    self._speculate(step, skill, winner.applied)
+                    verdict = await self._gate(skill, winner.applied, self.state.val, ctx)
+                    credited = await credit(skill, winner.applied, verdict, self.state.val, ctx, self._gate)
                     results = self._checked(await rollouts.all())
-                    work = StepWork(step, skill, rates, results, patches, reviewed, ranked, credited)
+                    work = StepWork(step, skill, rates, results, patches, reviewed, ranked, asked, heats, credited)
                     await self._commit(work, ctx)
                 if self.state.epoch < epoch and not self._out_of_patience():
                     await self._end_epoch(epoch)
@@ -106,8 +111,9 @@ class Trainer:
         if not self.started:
             raise KeyboardInterrupt
         self.session.switch.trip(Stopped("interrupted"))
-        in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight
-        self.base.emit("stopping", in_flight=in_flight)
+        letters = len(getattr(self.base.optimizer.model, "waiting", ()))  # they stay open: nobody waits for a reader
+        in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight - letters
+        self.base.emit("stopping", in_flight=in_flight, letters=letters)
 
     # Opening and closing
 
@@ -259,44 +265,36 @@ class Trainer:
             step = self._steps[done]
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number), stage=stage)
 
-    def _speculate(self, step: Step, skill: Skill, candidate: Applied) -> Applied:
+    def _speculate(self, step: Step, skill: Skill, candidate: Applied) -> None:
         """Bet on the gate's verdict while it runs: most verdicts so far, or at first an accepted candidate."""
         if self.config.train.speculate and candidate.applied and not self._ends_epoch(step):
             counts = self.state.counts
             guess = candidate.skill if counts.accepted * 2 >= counts.run else skill
             self._go_ahead(step.number, guess, stage="speculate")
-        return candidate
 
     def _checked(self, results: list[Any]) -> list[Any]:
         refused = {error.item_id: error.error for error in failed(results) if error.refused}
         self.state.set_aside = {**self.state.set_aside, **refused}
         return results
 
-    def _memory(self) -> Memory:
-        return Memory(notes=self.state.memory, rejected=tuple(self.state.rejected))
-
-    async def _merged(self, pool: Pool, patches: list[Patch], skill: Skill, ctx: Context) -> Pool:
-        pool, asked = await merge(pool, skill, ctx)
-        patches += asked
-        return pool
-
     def _reviewed(self, pool: Pool, ctx: Context) -> Reviewed:
         return review(held_back(pool, self.skill, ctx), self.run, ctx.step, self.state.reviewed)
 
     async def _ranked(
-        self, reviewed: Reviewed, patches: list[Patch], rate: float, skill: Skill, ctx: Context
-    ) -> list[Ranked]:
-        order, asked = await rank(reviewed.pool, skill, ctx)
-        patches += asked
-        return select(
+        self, reviewed: Reviewed, patches: list[Patch], rate: float, skill: Skill, case: CaseFile, ctx: Context
+    ) -> tuple[list[Ranked], list[Asked]]:
+        order, asked = await rank(reviewed.pool, skill, case, ctx)
+        ranked = select(
             reviewed.pool,
             rate,
+            skill,
             ctx,
             patches=patches,
             rejected=self.state.rejected,
             order=order,
             turned_down=reviewed.turned_down,
         )
+        return ranked, asked
 
     async def _commit(self, work: StepWork, ctx: Context) -> None:
         """Write the step down; the state comes last, and finishes it."""
@@ -305,6 +303,7 @@ class Trainer:
         state = self.state
         state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
         apply_verdict(state, work.skill, work.candidate, work.verdict, ctx)
+        remember(state, work, ctx)
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
         self.skill = work.candidate.skill if work.verdict.accepted else work.skill
@@ -319,7 +318,7 @@ class Trainer:
 
     async def _end_epoch(self, epoch: int) -> None:
         ctx = self.base.at(epoch, self.state.step)
-        outcome = await end_epoch(self.state, self.history.epoch, ctx, self._go_ahead)
+        outcome = await end_epoch(self.state, ctx, self._gate, self._go_ahead)
         self.history.amend(epoch_end=outcome)
         self.skill = self.run.read_skill(self.state.current)
         self._counted(ctx)
@@ -346,10 +345,12 @@ class Trainer:
 
     async def _evaluate(self, split: str, name: str, skill: Skill, *, later: bool = False) -> Measured:
         """Measure a skill on a split, and leave the items' scores in the run."""
-        items = [item for item in self.base.env.items(split) if item.id not in self.state.set_aside]
+        whole = self.base.env.items(split)
+        items = [item for item in whole if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
         ctx = replace(self.base, later=later)
-        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate")
+        gone = len(whole) - len(items)
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate", set_aside=gone)
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}

@@ -25,8 +25,9 @@ from skillopt.models.simulated_optimizer import (
     optimizer_reply,
     rules_in,
     spelled_out_schema,
+    without_target,
 )
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 _TOPIC_WORDS = """
 maple cedar amber basalt cobalt dahlia ember falcon garnet harbor indigo jasper kestrel lagoon marble nectar onyx pebble
@@ -56,7 +57,7 @@ class SimOptions:
     rate_limit: float = 0.0
     """Share answered 429 with Retry-After."""
     rate_limit_every: int = 0
-    """Each so manieth request is answered 429 with Retry-After; 0 for none."""
+    """Every n-th request is answered 429 with Retry-After; 0 for none."""
     most_in_flight: int = 0
     """More at once are answered 429, without Retry-After; 0 for any number."""
     retry_after: float = 1.0
@@ -82,11 +83,11 @@ class SimOptions:
     """1: requests with a JSON schema are refused. 2: JSON mode as well."""
     opposites: int = 0
     """1: the optimizer proposes two opposite edits beside its others, for a person to decide between."""
-    praise: int = 0
-    """1: the optimizer quotes the rules that passing tasks rely on."""
+    paraphrase: int = 0
+    """1: the optimizer proposes each rule in three wordings."""
 
 
-_WHOLE = {"world", "seed", "rate_limit_every", "most_in_flight", "no_schema", "opposites", "praise"}
+_WHOLE = {"world", "seed", "rate_limit_every", "most_in_flight", "no_schema", "opposites", "paraphrase"}
 
 
 class ConnectionCut(TransientError):  # noqa: N818 - what happens to a request
@@ -172,8 +173,11 @@ class SimulatedModel:
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Any]:
-        """What chance is drawn from. An optimizer's luck does not hang on the wording of its instructions."""
-        return [m for m in request.messages if request.schema is None or m["role"] != "system"]
+        """What chance is drawn from. An optimizer's luck depends on the data that it is shown, and neither on its
+        instructions nor on the name under which the target is served."""
+        if request.schema is None:
+            return list(request.messages)
+        return [{**m, "content": without_target(str(m["content"]))} for m in request.messages if m["role"] != "system"]
 
     async def _weather(self, draw: Draw, latency: float) -> None:
         options = self.options

@@ -1,4 +1,9 @@
-"""The simulated world's optimizer: it reads the prompts as they are and states the rules that were missing."""
+"""The simulated world's optimizer: it reads letters as they are and states the rules that were missing.
+
+It knows nothing but what a letter says. A code comes from an expected answer or from an output that was right before,
+never from the world; edits that the history shows as rejected are not proposed again; notes and guidance are made of the
+fates and outputs that are shown. So a letter that leaves something out teaches it less (tests/test_letters.py).
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,12 @@ SEALED_RULE = "- Close sealed tickets with the word SEALED."
 OPPOSITES = ("- Write the codes in capital letters.", "- Never write the codes in capital letters.")
 _SEALED_PATTERN = "sealed tickets are left open"
 _RULE = re.compile(r"For ([a-z]+), answer ([A-Z]{2}-\d{2})\.")
-_EXPECTED = re.compile(r'expected "([^"]+)"')
 _SPELLED_OUT = re.compile(r'It must fit this JSON schema, "(\w+)":\n(\{.*\})\s*\Z', re.DOTALL)
+_WORDINGS = ("{}", "{} Always.", "{} This holds for every ticket.")
+"""Three ways to put one rule, where the optimizer repeats itself."""
+_TARGET = re.compile(r"The agent's model is \S+")
+_LIMIT = re.compile(r"at most (\d+) edits")
+_CAUSE = f'Cause to look into: "{_SEALED_PATTERN}"'
 _LESSON = "State the code in every rule; general advice was of no use."
 
 
@@ -36,19 +45,23 @@ def rules_in(text: str) -> dict[str, str]:
 
 
 def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> dict[str, Any]:
+    """What a letter leads to. It knows the form of a letter and of a rule; every fact comes from the letter itself."""
     assert request.schema is not None
-    prompt = "\n".join(str(m["content"]) for m in request.messages)
+    prompt = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
     stage = request.schema.name
     if stage == "slow_update":
-        return {"guidance": _guidance(prompt)}
+        return {"reason": "Rules were lost or never stated.", "guidance": _guidance(prompt)}
     if stage == "meta_skill":
-        return {"memory": f"- {_LESSON}\n- Missing rules are the main cause of failure."}
+        return {"reason": "What was accepted states a code.", "memory": _notes(prompt)}
     if stage == "merge":
-        return {"edits": _merge(_rows(prompt, "edits"))}
-    if stage == "rank":
         rows = _rows(prompt, "edits")
-        return {"order": [row["id"] for row in sorted(rows, key=lambda row: (not rules_in(row["text"]), row["id"]))]}
-    if stage == "deep_reflect" and _SEALED_PATTERN in prompt:
+        return {"edits": _merge(rows), "conflicts": _contradictions(rows)}
+    if stage == "rank":
+        rejected = _turned_down(prompt)
+        rows = _rows(prompt, "edits")
+        order = sorted(rows, key=lambda row: (row["text"] in rejected, not rules_in(row["text"]), row["id"]))
+        return {"reason": "Rules come before advice, and both before what failed.", "order": [r["id"] for r in order]}
+    if stage == "deep_reflect" and _CAUSE in prompt:
         return _systemic(prompt)
     return _reflect(prompt, request.schema.body, options, key)
 
@@ -57,12 +70,12 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
     """One edit for each topic whose rule is missing or wrong, most cited first."""
     skill = _block(prompt, "skill")
     rules = rules_in(skill)
-    rejected = _block(prompt, "rejected")
+    rejected = _turned_down(prompt)
     hopeless = options.duds >= 1
-    duds = options.duds / 2 if _LESSON in _block(prompt, "memory") and not hopeless else options.duds
+    duds = options.duds / 2 if _LESSON in _block(prompt, "notes") and not hopeless else options.duds
     cited: dict[str, list[str]] = {}
     wanted: dict[str, str] = {}
-    for row in _rows(prompt, "trajectories"):
+    for row in _rows(prompt, "failures"):
         for topic, code in _lessons(row):
             if rules.get(topic) != code:
                 wanted[topic] = code
@@ -74,39 +87,32 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
             dud = _dud(topic, rules, chance("dud kind", options.seed, key, topic))
             edit = edit if dud["text"] in rejected and not hopeless else dud
         pattern = f"no rule for {topic}"
-        extra = {"rationale": f"The tasks ask for {topic}.", "pattern": pattern, "impact": 0.5}
-        edits.append({**edit, **extra, "trajectory_ids": cited[topic]})
-    most = schema["properties"]["edits"].get("maxItems", 4)
+        extra = {"rationale": f"The tasks ask for {topic}.", "pattern": pattern, "trajectory_ids": cited[topic]}
+        wordings = _WORDINGS if options.paraphrase else ("{}",)
+        edits += [{**extra, **edit, "text": wording.format(edit["text"])} for wording in wordings]
     patterns = [{"name": e["pattern"], "cause": "not stated", "trajectory_ids": e["trajectory_ids"]} for e in edits]
     if options.opposites:
         edits = [*_opposites(prompt, skill), *edits]
-    if options.praise:
-        patterns += _praise(prompt, skill)
-    return {"patterns": [*patterns, *_left_open(prompt)], "edits": edits[:most]}
+    most: int = schema["properties"]["edits"]["maxItems"]
+    if not options.paraphrase:  # who says everything three times does not keep to limits, either
+        most = min(most, _allowed(prompt))
+    job = f"Give the code of each topic: {', '.join(sorted(wanted))}."
+    return {"job": job, "patterns": [*patterns, *_left_open(prompt)], "edits": edits[:most]}
+
+
+def _allowed(prompt: str) -> int:
+    """How many edits the letter asks for; an optimizer that is not told dares a single one."""
+    found = _LIMIT.search(_block(prompt, "limits"))
+    return int(found[1]) if found else 1
 
 
 def _opposites(prompt: str, skill: str) -> list[dict[str, Any]]:
     """Both sides of a question that only a person can settle, as long as the skill settles it neither way."""
-    cited = [row["id"] for row in _rows(prompt, "trajectories") if row["score"] != 1]
+    cited = [row["id"] for row in _rows(prompt, "failures")]
     if not cited or any(side in skill for side in OPPOSITES):
         return []
-    shared = {"op": "add", "section": "Form", "anchor": "", "pattern": "form of the codes", "impact": 0.5}
+    shared = {"op": "add", "section": "Form", "anchor": "", "pattern": "form of the codes"}
     return [{**shared, "text": side, "rationale": "How codes look.", "trajectory_ids": cited} for side in OPPOSITES]
-
-
-def _praise(prompt: str, skill: str) -> list[dict[str, Any]]:
-    """The rules that passing tasks rely on, quoted."""
-    used: dict[str, list[str]] = {}
-    for row in _rows(prompt, "trajectories"):
-        asked = ASKED.search(row["task"]) if row["score"] == 1 else None
-        for topic in asked[1].split(", ") if asked else ():
-            used.setdefault(topic, []).append(row["id"])
-    rules = rules_in(skill)
-    return [
-        {"name": f"rule for {topic}", "cause": f"- For {topic}, answer {rules[topic]}.", "trajectory_ids": ids}
-        for topic, ids in sorted(used.items())
-        if topic in rules
-    ]
 
 
 def _left_open(prompt: str) -> list[dict[str, Any]]:
@@ -117,17 +123,22 @@ def _left_open(prompt: str) -> list[dict[str, Any]]:
 
 
 def _open_ids(prompt: str) -> list[str]:
-    rows = [row for row in _rows(prompt, "trajectories") if SEALED in row["task"] and row["score"] != 1]
+    rows = [row for row in _rows(prompt, "failures") if SEALED in row["task"]]
     return [row["id"] for row in rows if "SEALED" not in row["output"]]
 
 
 def _systemic(prompt: str) -> dict[str, Any]:
-    """One fix for all sealed tickets, with all that speaks for it."""
+    """One fix for all sealed tickets: the word that all of their expected answers end with, and no passing reply."""
     ids = _open_ids(prompt)
-    edit = {"op": "add", "section": "Form", "anchor": "", "text": SEALED_RULE, "pattern": _SEALED_PATTERN}
-    extra = {"rationale": "All sealed tickets lack it, no other does.", "impact": 1.0, "trajectory_ids": ids}
-    pattern = {"name": _SEALED_PATTERN, "cause": "they must end with SEALED", "trajectory_ids": ids}
-    return {"patterns": [pattern], "edits": [edit | extra]}
+    last = {(row.get("expected", "").split() or [""])[-1] for row in _rows(prompt, "failures") if row["id"] in ids}
+    others = {word for row in _rows(prompt, "passes") if SEALED not in row["task"] for word in row["output"].split()}
+    word = last.pop() if len(last) == 1 else ""
+    pattern = {"name": _SEALED_PATTERN, "cause": f"they must end with {word or '?'}", "trajectory_ids": ids}
+    text = SEALED_RULE.replace("SEALED", word)
+    extra = {"rationale": "All sealed tickets lack it, no other does.", "pattern": _SEALED_PATTERN}
+    edit = {**extra, "trajectory_ids": ids, "op": "add", "section": "Form", "anchor": "", "text": text}
+    edits = [edit] if word and word not in others else []
+    return {"job": "Sealed tickets end with a word.", "patterns": [pattern], "edits": edits}
 
 
 def _merge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -136,13 +147,19 @@ def _merge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         if rules := rules_in(row["text"]):
             groups.setdefault(json.dumps([rules, row["anchor"]], sort_keys=True), []).append(row)
-    merged = []
-    for group in groups.values():
-        cited = sorted({tid for row in group for tid in row["trajectory_ids"]})
-        fields = {**group[0], "ids": [row["id"] for row in group], "trajectory_ids": cited, "impact": 0.5}
-        if len(group) > 1:
-            merged.append(fields)
-    return merged
+    return [{**group[0], "ids": [row["id"] for row in group]} for group in groups.values() if len(group) > 1]
+
+
+def _contradictions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Edits that state another code for one topic, pair by pair."""
+    stated = [(row, rules_in(row["text"])) for row in rows]
+    return [
+        {"reason": f"two codes for {topic}", "a": a["id"], "b": b["id"]}
+        for at, (a, left) in enumerate(stated)
+        for b, right in stated[at + 1 :]
+        for topic in sorted(left.keys() & right.keys())
+        if left[topic] != right[topic] and a["anchor"] == b["anchor"]
+    ]
 
 
 def spelled_out_schema(request: ChatRequest) -> Schema | None:
@@ -151,6 +168,10 @@ def spelled_out_schema(request: ChatRequest) -> Schema | None:
     earlier = _SPELLED_OUT.search(str(request.messages[-2]["content"])) if len(request.messages) > 1 else None
     match = found or earlier
     return Schema(name=match[1], body=json.loads(match[2]), form="text") if match else None
+
+
+def without_target(letter: str) -> str:
+    return _TARGET.sub("", letter)
 
 
 def _edit(topic: str, code: str, rules: dict[str, str]) -> dict[str, Any]:
@@ -171,22 +192,52 @@ def _dud(topic: str, rules: dict[str, str], kind: float) -> dict[str, Any]:
 
 
 def _guidance(prompt: str) -> str:
-    """What was won must stay: the rules behind items that fell back or never worked, three at most."""
+    """The rules that were lost or never stated, three at most; nothing where the letter shows none.
+
+    What fell back worked before: its code is the old output's, where the difference shows that the rule went. What
+    never worked needs the expected answer, where the output now is another.
+    """
     rules = rules_in(_block(prompt, "skill"))
-    lines = ["Give codes exactly as the rules state them."]
+    removed = [line[1:] for line in _block(prompt, "difference").splitlines() if re.match(r"-(?!--)", line)]
+    lost = rules_in("\n".join(removed))
+    found: dict[str, str] = {}
     for row in _rows(prompt, "comparison"):
-        if row.get("class") in {"regressed", "persistent_fail"}:
-            lines += [f"- For {t}, answer {c}." for t, c in _lessons(row) if rules.get(t) != c]
-    return "\n".join(dict.fromkeys(lines[:4]))
+        now = row.get("output_now", "").split()
+        shown = row.get("output_before", "") if row["change"] == "regressed" else row.get("expected", "")
+        for (topic, code), said in zip(_codes(row, shown), now, strict=False):
+            won = row["change"] == "persistent_fail" or lost.get(topic) == code
+            if said != code and won and rules.get(topic) != code:
+                found.setdefault(topic, code)
+    return "\n".join(f"- For {topic}, answer {code}." for topic, code in list(found.items())[:3])
+
+
+def _notes(prompt: str) -> str:
+    """What the epoch's edits and their fates teach, after the notes so far."""
+    steps = _rows(prompt, "epoch")
+    applied = [(row["verdict"], edit) for row in steps for edit in row["edits"] if edit["fate"] == "applied"]
+    kept = sum(verdict == "accept" and bool(rules_in(edit["text"])) for verdict, edit in applied)
+    useless = sum(verdict == "reject" and edit["section"] == "Advice" for verdict, edit in applied)
+    lines = [line for line in _block(prompt, "notes").splitlines() if not line.startswith("- Last epoch: ")]
+    lines += [f"- {_LESSON}"] if useless and f"- {_LESSON}" not in lines else []
+    counts = f"- Last epoch: {kept} edits that state a code were accepted, {useless} with advice were rejected."
+    return "\n".join([*lines, *([counts] if applied else [])])
+
+
+def _turned_down(prompt: str) -> set[str]:
+    """The texts of edits that the history shows as rejected."""
+    steps = [row for row in _rows(prompt, "history") if row["verdict"] == "reject"]
+    return {edit["text"] for row in steps for edit in row["edits"] if edit["fate"] == "applied"}
 
 
 def _lessons(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a failed row tells: topic and code, pair by pair."""
-    asked, expected = ASKED.search(row.get("task", "")), _EXPECTED.search(row.get("feedback", ""))
-    if not asked or not expected:
-        return []
-    topics = [topic.strip() for topic in asked[1].split(",")]
-    return list(zip(topics, expected[1].split(), strict=False))
+    """What a failed row shows: topic and expected code, pair by pair."""
+    return _codes(row, row.get("expected", ""))
+
+
+def _codes(row: dict[str, Any], answer: str) -> list[tuple[str, str]]:
+    asked = ASKED.search(row.get("task", ""))
+    topics = [topic.strip() for topic in asked[1].split(",")] if asked else []
+    return list(zip(topics, answer.split(), strict=False))
 
 
 def _block(prompt: str, tag: str) -> str:

@@ -14,15 +14,16 @@ from typing import Any
 from skillopt import prompts
 from skillopt.config import Config
 from skillopt.core.batches import plan_steps
-from skillopt.core.parts import Parts, resolve
 from skillopt.core.schedule import scheduled_rate
 from skillopt.envs.base import SPLITS, Env
+from skillopt.gates import heats
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
+from skillopt.preflight.parts import Parts, resolve
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 Range = tuple[float, float]
 
@@ -34,6 +35,8 @@ TURN_TOKENS = 60
 """What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
 """What one call takes where nobody says better."""
+LETTER_SECONDS: Range = (30.0, 600.0)
+"""What a reader takes for one letter."""
 _SAMPLE = 100
 """Items of a split whose length is looked at."""
 
@@ -89,8 +92,9 @@ def plan_run(
     skill_tokens = (skill.tokens, _usual_skill(config, parts, skill, len(steps)))
     task = _mean(_item_tokens(env))
     batches = [step.size for step in steps]
+    prompt = (task + skill_tokens[0], task + skill_tokens[1] + 20)
     lines = (
-        *_over_turns(_target_lines(config, sizes, batches, (task + skill_tokens[0], task + skill_tokens[1] + 20)), env),
+        *_over_turns(_target_lines(config, parts, sizes, batches, prompt), env),
         *_optimizer_lines(config, parts, batches, task, skill_tokens),
     )
     lines = (*lines, *_judge_lines(config, lines, task))
@@ -110,7 +114,9 @@ def plan_run(
     )
 
 
-def _target_lines(config: Config, sizes: dict[str, int], batches: list[int], prompt: Range) -> Iterable[Line]:
+def _target_lines(
+    config: Config, parts: Parts, sizes: dict[str, int], batches: list[int], prompt: Range
+) -> Iterable[Line]:
     """A deterministic target is never asked the same twice, so that a skill that does not change costs nothing."""
     known = is_deterministic(config, "target")
     patience = config.train.patience
@@ -128,10 +134,21 @@ def _target_lines(config: Config, sizes: dict[str, int], batches: list[int], pro
         ("evaluate", measured, 3 + 2 * bool(baseline)),
         ("rollout", (least, sum(batches)), len(batches)),
         ("gate", (0, gates * _gate_calls(config, sizes["val"], known)), gates),
+        ("race", (0, _race_calls(config, parts, sizes["val"]) * len(batches)), len(batches)),
         ("slow_update", (0, later * compared), later),
         ("speculate", (0, guessed), len(batches)),
     ):
         yield Line(role="target", stage=stage, calls=calls, phases=phases, prompt=prompt)
+
+
+def _race_calls(config: Config, parts: Parts, items: int) -> int:
+    """What the candidates of a step may cost before the gate: heats of a share of the split, two at most while all are
+    level, and the field halves each time."""
+    most = config.gradient.candidates
+    if most < 2 or (most == 2 and len(parts.analysts) < 2):
+        return 0
+    heat = max(heats.LEAST, math.ceil(heats.SHARE * items))
+    return min(items, 2 * heat) * most + heat * 2
 
 
 def _over_turns(lines: Iterable[Line], env: Env) -> Iterable[Line]:
@@ -157,26 +174,42 @@ def _optimizer_lines(
     gradient, optimizer, epochs = config.gradient, config.optimizer, config.train.num_epochs
     analysts = sum(analyst.needs_optimizer for analyst in parts.analysts)
     steps = len(batches)
-    least = min(steps, config.train.patience) if config.train.patience else steps
-    least = 1 if is_deterministic(config, "optimizer") else least
-    minibatches = sum(gradient.samples * math.ceil(size / gradient.minibatch_size) + 1 for size in batches)
-    causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
     output = min(config.models.target_max_tokens, REPLY_TOKENS["target"])
-    shown = gradient.minibatch_size * (task + output + 60)
-    read = (task + skill[0], min(shown, gradient.prompt_tokens) + skill[1] + 2000)
+    each = task + output + 60
+    letters = [_letters(config, size, each) for size in batches]
+    causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
+    merges = sum(_merges(count, gradient.merge_fan_in) for count in letters) if gradient.merge == "llm" else 0
+    shown = (gradient.minibatch_size or max(batches, default=0)) * each
+    read = (task + skill[0], min(shown, gradient.prompt_tokens) + skill[1] + 4000)
     later = epochs - 1 if optimizer.use_slow_update else 0
     notes = epochs if optimizer.use_meta_skill else 0
     for stage, calls, phases, prompt in (
-        ("reflect", (least * analysts, 2 * minibatches * analysts), steps, read),
+        ("reflect", (0, 2 * sum(letters) * analysts), steps, read),  # a batch without a failure needs no letter
         ("deep_reflect", (0, 2 * causes * steps * analysts), steps, read),
-        ("merge", (0, 2 * steps * (gradient.merge == "llm")), steps, (100, 4000)),
-        ("rank", (0, 2 * steps * (gradient.rank == "llm")), steps, (100, 4000)),
+        ("merge", (0, 2 * merges), steps, (100, skill[1] + 4000)),
+        ("rank", (0, 2 * steps * (gradient.rank == "llm")), steps, (100, skill[1] + 4000)),
         ("slow_update", (0, 2 * later), later, (skill[0], skill[1] + optimizer.slow_update_samples * 750)),
         ("meta_skill", (0 if config.train.patience else min(1, notes), 2 * notes), notes, (100, 4000)),
     ):
         asked = count_tokens(prompts.load(stage)) if stage in prompts.STAGES else 300
         whole = (prompt[0] + asked, prompt[1] + asked)
         yield Line(role="optimizer", stage=stage, calls=calls, phases=phases, prompt=whole)
+
+
+def _letters(config: Config, items: int, each: float) -> int:
+    """How many letters a batch takes at most: what fits into one, or the minibatches that the config asks for."""
+    gradient = config.gradient
+    size = gradient.minibatch_size or max(1, int(gradient.prompt_tokens / each))
+    return gradient.samples * math.ceil(items / size)
+
+
+def _merges(lists: int, fan_in: int) -> int:
+    """Requests until one list of proposals is left."""
+    count = 0
+    while lists > 1:
+        lists = math.ceil(lists / fan_in)
+        count += lists
+    return count
 
 
 def _judge_lines(config: Config, lines: Sequence[Line], task: float) -> Iterable[Line]:
@@ -222,6 +255,8 @@ def is_deterministic(config: Config, role: str) -> bool:
 
 def _call_seconds(config: Config, role: str) -> Range:
     name: str = getattr(config.models, f"{role}_model")
+    if name.startswith("handoff"):
+        return LETTER_SECONDS
     if not name.startswith("sim:"):
         return SECONDS[role]
     options = SimulatedModel(name).options

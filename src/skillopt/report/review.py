@@ -94,7 +94,7 @@ def status(run: RunDirectory, conflict: Filed) -> str:
 def conflict_text(run: RunDirectory, conflict: Filed) -> str:
     rows = {row["id"]: row for row in read_jsonl(run.step(conflict.step) / "trajectories.jsonl")}
     head = f"Conflict {conflict.id} (step {conflict.step}, {status(run, conflict)}): {conflict.reason}"
-    sides = [_side(name, edit, rows) for name, edit in (("A", conflict.a), ("B", conflict.b))]
+    sides = [_side(name.upper(), edit, rows) for name, edit in conflict.sides.items()]
     return "\n".join([head, *sides])
 
 

@@ -27,6 +27,35 @@ class Rejected(BaseModel):
     step: int
     edit: Edit
     verdict: str
+    group: int = 1
+    """How many edits were rejected together."""
+
+
+class TriedEdit(BaseModel):
+    """An edit of an earlier step, and what became of it."""
+
+    op: str
+    section: str = ""
+    anchor: str = ""
+    text: str = ""
+    fate: str
+    """applied, or why not: not selected, in conflict, dropped, and the reason."""
+
+
+class Tried(BaseModel):
+    """An earlier step as the optimizer is shown it."""
+
+    step: int
+    epoch: int = 0
+    verdict: str
+    before: float
+    after: float | None = None
+    at_most: float = 1.0
+    edits: tuple[TriedEdit, ...] = ()
+    helped: tuple[str, ...] = ()
+    """Task types whose validation score rose."""
+    broke: tuple[str, ...] = ()
+    """Task types whose validation score fell."""
 
 
 class Counts(BaseModel):
@@ -90,6 +119,8 @@ class State(BaseModel):
     stale_steps: int = 0
     """Steps since the last improvement, for patience."""
     rejected: list[Rejected] = []
+    tried: list[Tried] = []
+    """The last steps with their edits' fates, for the optimizer."""
     reviewed: dict[str, int] = {}
     """Conflicts that a person decided, and the step that used each decision."""
     memory: str = ""

@@ -57,6 +57,10 @@ class GameEnv:
     """Of worker.py."""
     suffix: str
     """Of game files."""
+    task = (
+        "Each task is a text game of several turns: the agent replies with one action a turn until the goal is reached."
+    )
+    scoring = "A task is solved when the game is won within the allowed turns."
     package: str
     """What must be installed, as an extra of the same name."""
 

@@ -62,6 +62,11 @@ class SpreadsheetEnv(QAEnv):
     hard: every workbook comes out right; soft: the share that does. Who does nothing leaves the input as it is.
     """
 
+    task = "Each task asks for a Python program that changes a workbook; it is run, and some cells are compared."
+    scoring = (
+        "The program is run on several workbooks; the cells that count must hold the expected values in all of them."
+    )
+
     patterns = {  # noqa: RUF012 - part of the Env contract
         "program fails": "the program raises, or does not save output.xlsx",
         "wrong cells": "the program runs, and the cells that count hold other values",

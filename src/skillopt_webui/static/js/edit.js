@@ -1,7 +1,7 @@
 // An edit: what it does, why, and the trajectories that speak for it.
 import { h, tag, longText } from "./dom.js";
 
-export function editCard(edit, { state, reason, parts, support, leak, merged, open } = {}) {
+export function editCard(edit, { state, reason, support, leak, merged, open } = {}) {
   const [kind, word] = state || ["", ""];
   const cited = edit.trajectory_ids || [];
   return h(
@@ -28,8 +28,6 @@ export function editCard(edit, { state, reason, parts, support, leak, merged, op
         "p",
         { class: "small dim" },
         reason,
-        parts &&
-          ` · support ${parts.support.toFixed(2)}, impact ${parts.impact.toFixed(2)}, frequency ${parts.frequency.toFixed(2)}, novelty ${parts.novelty.toFixed(2)}`,
       ),
     cited.length && open
       ? h(

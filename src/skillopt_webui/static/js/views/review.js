@@ -148,7 +148,7 @@ function card(run, conflict, draw) {
       ),
       h("span", { class: "dim small" }, `step ${conflict.step}: ${conflict.reason}`),
     ),
-    h("div", { class: "sides" }, side("A", conflict.a), side("B", conflict.b)),
+    h("div", { class: "sides" }, side("A", conflict.a), conflict.b && side("B", conflict.b)),
     !closed &&
       h(
         "div",

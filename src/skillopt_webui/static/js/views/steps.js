@@ -166,7 +166,6 @@ function stepDetail(run, step, number) {
                     ? ["out", "selected, not applied"]
                     : ["out", "left out"],
               reason: r.reason,
-              parts: r.parts,
               support: r.support,
               leak: r.leak,
               merged: aggregate.edits.find((p) => p.edit.id === r.edit.id)?.merged,
@@ -189,7 +188,7 @@ function stepDetail(run, step, number) {
             h(
               "div",
               { class: "sides" },
-              [c.a, c.b].map((e) => editCard(e, { state: ["torn", c.reason], open: cite(e.trajectory_ids) })),
+              [c.a, c.b].filter(Boolean).map((e) => editCard(e, { state: ["torn", c.reason], open: cite(e.trajectory_ids) })),
             ),
           ),
         )

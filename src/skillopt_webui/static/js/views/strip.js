@@ -14,7 +14,7 @@ const AT = {
   slow_update_finished: 6,
   meta_skill_finished: 6,
 };
-const QUIET = new Set(["retrying", "advice", "unverified", "stopping", "progress"]);
+const QUIET = new Set(["retrying", "advice", "unmeasured", "stopping", "progress"]);
 
 export function strip(run) {
   const { data, pulse, events } = run;

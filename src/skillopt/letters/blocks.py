@@ -1,4 +1,4 @@
-"""How trajectories stand in a prompt: one line of JSON each, long ones trimmed in the middle, and saying so."""
+"""How data is shown in a letter: between tags, a line of JSON for each trajectory, long texts trimmed in the middle."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from skillopt.envs.base import Trajectory
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 LEAST = 60
 """Tokens that every trajectory gets, however many there are."""
+MOST_ANSWERS = 3
+"""Expected answers that are shown of one task."""
 
 
 def block(tag: str, text: str) -> str:
@@ -26,7 +28,7 @@ def data_line(row: dict[str, Any] | str) -> str:
 
 
 def trajectory_lines(trajectories: Sequence[Trajectory], budget: int) -> str:
-    """All trajectories within so many tokens: short ones stand whole, the longest give up most."""
+    """All trajectories within a budget of tokens: short ones are whole, the longest give up most."""
     texts = [_texts(trajectory) for trajectory in trajectories]
     sizes = [sum(count_tokens(text) for text in parts.values()) for parts in texts]
     shares = fair_shares(sizes, max(budget, LEAST * len(texts)))
@@ -35,12 +37,20 @@ def trajectory_lines(trajectories: Sequence[Trajectory], budget: int) -> str:
     )
 
 
+def shown_tokens(trajectory: Trajectory) -> int:
+    """How much of a letter a trajectory takes when nothing is left out."""
+    return LEAST + sum(count_tokens(text) for text in _texts(trajectory).values())
+
+
 def _texts(trajectory: Trajectory) -> dict[str, str]:
     turns = [message for message in trajectory.messages if message.get("role") != "system"]
     texts = {"task": trajectory.input}
     if len(turns) > 2:
         texts["transcript"] = "\n".join(f"{m.get('role')}: {_said(m)}" for m in turns[1:])
-    return texts | {"output": trajectory.output, "feedback": trajectory.score.feedback}
+    texts["output"] = trajectory.output
+    if trajectory.answers:
+        texts["expected"] = " | ".join(trajectory.answers[:MOST_ANSWERS])
+    return texts | {"feedback": trajectory.score.feedback}
 
 
 def _said(message: dict[str, Any]) -> str:
@@ -55,9 +65,10 @@ def _said(message: dict[str, Any]) -> str:
 def _line(trajectory: Trajectory, texts: dict[str, str], share: int) -> str:
     shares = fair_shares([count_tokens(text) for text in texts.values()], share)
     shown = {name: trim_middle(text, most) for (name, text), most in zip(texts.items(), shares, strict=True)}
-    score = round(trajectory.score.soft, 3) if trajectory.score.hard < 1 else 1
     feedback = shown.pop("feedback")
-    return data_line({"id": trajectory.id, **shown, "score": score, "feedback": feedback})
+    score = round(trajectory.score.soft, 3) if trajectory.score.hard < 1 else 1
+    kind = {"type": trajectory.type} if trajectory.type else {}
+    return data_line({"id": trajectory.id, **kind, **shown, "score": score, "feedback": feedback})
 
 
 def fair_shares(sizes: Sequence[int], total: int) -> list[int]:

@@ -1,0 +1,60 @@
+"""The case file: everything that the optimizer may know when it is asked, as typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from skillopt.envs.base import Trajectory
+from skillopt.run.state import Rejected, Tried
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What does not change over a run."""
+
+    task: str = ""
+    """What the tasks are: `env.task`, else the env's own description."""
+    scoring: str = ""
+    """How an output becomes a score, in a sentence."""
+    target: str = ""
+    """The model that does the tasks."""
+    reply_tokens: int = 0
+    """Where the target's reply is cut off; 0 where nothing is known."""
+    known_patterns: Mapping[str, str] = field(default_factory=dict)
+    """The env author's names for causes of failure, and what they mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """How much a step may change."""
+
+    edits: int = 4
+    edit_tokens: int = 2000
+    skill_tokens: int = 8000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseFile:
+    """What reflection knows besides the skill and the trajectories."""
+
+    job: Job = Job()
+    room: Room = Room()
+    validation: float | None = None
+    """The current skill's score on the selection split."""
+    tried: Sequence[Tried] = ()
+    """Earlier steps: their edits and what became of them."""
+    rejected: Sequence[Rejected] = ()
+    """Edits that gates rejected, each by itself; for analysts that must not repeat them."""
+    notes: str = ""
+    """The meta skill."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One task under two skills."""
+
+    change: str
+    """improved, regressed, persistent_fail or stable_success."""
+    before: Trajectory
+    after: Trajectory

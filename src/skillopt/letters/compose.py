@@ -1,0 +1,198 @@
+"""One letter for each stage. What does not change over a run comes first, so that prompt caches can hold it."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from skillopt.envs.base import Trajectory
+from skillopt.letters.blocks import block, data_line, fair_shares, shown_tokens, trajectory_lines, trim_middle
+from skillopt.letters.case import CaseFile, Job, Pair
+from skillopt.models.base import Message
+from skillopt.run.state import Tried
+from skillopt.skill import Edit, Skill
+from skillopt.skill.document import OPEN_MARKER
+
+MOST_PASSES = 6
+"""Passing trajectories that are shown for contrast, spread over the task types."""
+MOST_STEPS = 8
+"""Earlier steps whose fate is shown."""
+LONGEST_TRIED = 150
+"""Tokens of an edit of an earlier step that are shown; of one that is in the skill, only its beginning."""
+
+
+def reflect_letter(
+    prompt: str, skill: Skill, case: CaseFile, trajectories: Sequence[Trajectory], budget: int, cause: str = ""
+) -> list[Message]:
+    """Failures with a few passes, and all else that is known. `cause` is the one that a deep reflection looks into."""
+    failures = [t for t in trajectories if t.score.hard < 1]
+    passes = contrast([t for t in trajectories if t.score.hard >= 1])
+    for_failures, for_passes = fair_shares([_size(failures), min(_size(passes), budget // 3)], budget)
+    return _letter(
+        prompt,
+        *_job(case.job),
+        block("limits", _limits(skill, case)),
+        *_skill(skill),
+        block("scores", _scores(trajectories, case.validation)),
+        block("history", "\n".join(_tried_line(tried) for tried in case.tried[-MOST_STEPS:])),
+        block("notes", case.notes),
+        f"Cause to look into: {data_line(cause)}" if cause else "",
+        block("failures", trajectory_lines(failures, for_failures)),
+        block("passes", trajectory_lines(passes, for_passes)),
+        _left_out(trajectories, [*failures, *passes]),
+    )
+
+
+def merge_letter(prompt: str, skill: Skill, case: CaseFile, edits: Sequence[tuple[Edit, int]]) -> list[Message]:
+    """The proposed edits, each with the number of trajectories that support it."""
+    room = f"This step takes at most {case.room.edits} edits. An edit may have at most {case.room.edit_tokens} tokens."
+    return _letter(
+        prompt,
+        *_job(case.job),
+        block("limits", room),
+        *_skill(skill),
+        block("edits", "\n".join(_edit_line(edit, support) for edit, support in edits)),
+    )
+
+
+def rank_letter(prompt: str, skill: Skill, case: CaseFile, edits: Sequence[tuple[Edit, int]]) -> list[Message]:
+    room = f"Only the first {case.room.edits} of your order will be tried, together."
+    tried = "\n".join(_tried_line(tried) for tried in case.tried[-MOST_STEPS:])
+    lines = "\n".join(_edit_line(edit, support) for edit, support in edits)
+    parts = (block("limits", room), *_skill(skill), block("history", tried), block("edits", lines))
+    return _letter(prompt, *_job(case.job), *parts)
+
+
+def slow_update_letter(
+    prompt: str, case: CaseFile, before: Skill, after: Skill, pairs: Sequence[Pair]
+) -> list[Message]:
+    """Both skills' difference, and both outputs for every item that improved or regressed."""
+    urgency = ("regressed", "persistent_fail", "improved", "stable_success")
+    ordered = sorted(pairs, key=lambda pair: (urgency.index(pair.change), pair.after.item_id))
+    counts = Counter(pair.change for pair in pairs)
+    return _letter(
+        prompt,
+        *_job(case.job),
+        *_skill(after),
+        block("guidance", after.guidance),
+        block("difference", _difference(before, after)),
+        block("counts", ", ".join(f"{name} {counts[name]}" for name in urgency)),
+        block("comparison", "\n".join(_pair_line(pair) for pair in ordered if pair.change != "stable_success")),
+    )
+
+
+def meta_skill_letter(prompt: str, case: CaseFile, skill: Skill, epoch: Sequence[Tried]) -> list[Message]:
+    """The epoch's edits and their fates, and the notes so far."""
+    steps = "\n".join(_tried_line(tried) for tried in epoch)
+    return _letter(prompt, *_job(case.job), *_skill(skill), block("notes", case.notes), block("epoch", steps))
+
+
+def contrast(passes: Sequence[Trajectory]) -> list[Trajectory]:
+    """A few passes, as many of each task type as possible, in their old order."""
+    seen: Counter[str] = Counter()
+    rounds = []
+    for place, trajectory in enumerate(passes):
+        seen[trajectory.type] += 1
+        rounds.append((seen[trajectory.type], place))
+    return [passes[place] for place in sorted(place for _, place in sorted(rounds)[:MOST_PASSES])]
+
+
+def _letter(prompt: str, *parts: str) -> list[Message]:
+    user = "\n\n".join(part for part in parts if part)
+    return [{"role": "system", "content": prompt}, {"role": "user", "content": user or "(nothing)"}]
+
+
+def _job(job: Job) -> Iterable[str]:
+    agent = f" The agent's model is {job.target}." if job.target else ""
+    cut = f" A reply is cut off after {job.reply_tokens} tokens." if job.reply_tokens else ""
+    yield block("task", f"{job.task}{agent}{cut}".strip())
+    yield block("scoring", job.scoring)
+    yield block("known_patterns", "\n".join(f"- {name}: {what}" for name, what in job.known_patterns.items()))
+
+
+def _skill(skill: Skill) -> Iterable[str]:
+    """The skill in force; an empty one says so, and what is protected is named."""
+    if not skill.text.strip():
+        yield "The skill is empty: the agent gets no instructions yet. Every edit must be an `add`."
+        return
+    yield block("skill", skill.text)
+    if skill.protected:
+        yield f"The text from `{OPEN_MARKER}` to its closing marker is protected: no edit may touch it."
+
+
+def _limits(skill: Skill, case: CaseFile) -> str:
+    room = case.room
+    left = max(0, room.skill_tokens - skill.tokens)
+    return (
+        f"This step takes at most {room.edits} edits; they are applied together. An edit may have at most "
+        f"{room.edit_tokens} tokens. The skill has {skill.tokens} tokens and may grow by {left}."
+    )
+
+
+def _scores(trajectories: Sequence[Trajectory], validation: float | None) -> str:
+    lines = [f"This batch: {_solved(trajectories)}."]
+    types = sorted({t.type for t in trajectories if t.type})
+    if len(types) > 1:
+        by_type = (f"{name} {_solved([t for t in trajectories if t.type == name])}" for name in types)
+        lines.append(f"By type: {'; '.join(by_type)}.")
+    if validation is not None:
+        lines.append(f"The current skill's score on the validation tasks, which you never see: {validation:.2f}.")
+    return "\n".join(lines)
+
+
+def _solved(trajectories: Sequence[Trajectory]) -> str:
+    return f"{sum(t.score.hard >= 1 for t in trajectories)} of {len(trajectories)} solved"
+
+
+def _tried_line(tried: Tried) -> str:
+    rows = []
+    for edit in tried.edits:
+        in_skill = tried.verdict == "accept" and edit.fate == "applied"
+        shown = {"op": edit.op, "section": edit.section, "anchor": trim_middle(edit.anchor, 40)}
+        rows.append({**shown, "text": trim_middle(edit.text, 40 if in_skill else LONGEST_TRIED), "fate": edit.fate})
+    known: dict[str, object] = {"step": tried.step, "verdict": tried.verdict}
+    if tried.after is not None:
+        known["validation"] = f"{tried.before:.2f} → {tried.after:.2f}"
+    elif tried.verdict == "reject":
+        known["validation"] = f"{tried.before:.2f} → at most {tried.at_most:.2f}"
+    types = {"task_types_helped": list(tried.helped), "task_types_broken": list(tried.broke)}
+    return data_line({**known, **{name: of for name, of in types.items() if of}, "edits": rows})
+
+
+def _edit_line(edit: Edit, support: int) -> str:
+    fields = {"op", "section", "anchor", "text", "rationale", "pattern"}
+    shown = edit.model_dump(mode="json", include=fields)
+    return data_line({"id": edit.id, **shown, "support": support, "trajectory_ids": list(edit.trajectory_ids)})
+
+
+def _pair_line(pair: Pair) -> str:
+    after = pair.after
+    shown = {"change": pair.change, "task": trim_middle(after.input, 250)}
+    if pair.change != "persistent_fail":
+        shown["output_before"] = trim_middle(pair.before.output, 200)
+    shown["output_now"] = trim_middle(after.output, 200)
+    if after.answers:
+        shown["expected"] = " | ".join(after.answers[:3])
+    return data_line({**shown, "feedback": trim_middle(after.score.feedback, 150)})
+
+
+def _difference(before: Skill, after: Skill) -> str:
+    lines = difflib.unified_diff(
+        before.text.splitlines(),
+        after.text.splitlines(),
+        "skill of the previous epoch",
+        "current skill",
+        lineterm="",
+        n=1,
+    )
+    return trim_middle("\n".join(lines), 3000)
+
+
+def _size(trajectories: Sequence[Trajectory]) -> int:
+    return sum(shown_tokens(trajectory) for trajectory in trajectories)
+
+
+def _left_out(trajectories: Sequence[Trajectory], shown: Sequence[Trajectory]) -> str:
+    missing = len(trajectories) - len(shown)
+    return f"({missing} more passing tasks of this batch are not shown.)" if missing else ""

@@ -1,0 +1,108 @@
+"""What the loop knows, put into the case file that letters are composed from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from skillopt.core.context import Context
+from skillopt.core.schedule import edits_for
+from skillopt.gates.base import Verdict
+from skillopt.letters.case import CaseFile, Job, Room
+from skillopt.loop.record import StepWork
+from skillopt.run.state import State, Tried, TriedEdit
+from skillopt.skill import Edit
+
+MOST_STEPS = 12
+"""Steps that a run remembers for the optimizer."""
+MOST_EDITS = 12
+"""Edits of one step that are remembered, applied ones first."""
+LONGEST = 2000
+"""Characters of an edit that are remembered."""
+
+
+def job_of(ctx: Context) -> Job:
+    """The task, how it is scored, who does it: the same in every letter of a run."""
+    env = ctx.env
+    return Job(
+        task=ctx.config.env.task or getattr(env, "task", ""),
+        scoring=getattr(env, "scoring", ""),
+        target=ctx.target.model.name,
+        reply_tokens=ctx.config.models.target_max_tokens,
+        known_patterns=getattr(env, "patterns", {}),
+    )
+
+
+def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
+    """The case file of a step. In step 1 the validation score is still being measured, so that no letter has it."""
+    optimizer = ctx.config.optimizer
+    edits = edits_for(rate)
+    if edits > 2 and "exemplar" in ctx.config.gradient.analysts:
+        edits -= 1  # one place is for examples that are read off the data
+    known = ctx.step > 1 and state.val
+    return CaseFile(
+        job=job_of(ctx),
+        room=Room(edits=edits, edit_tokens=optimizer.max_edit_tokens, skill_tokens=optimizer.max_skill_tokens),
+        validation=math.fsum(state.val.values()) / len(state.val) if known else None,
+        tried=tuple(state.tried),
+        rejected=tuple(state.rejected),
+        notes=state.memory,
+    )
+
+
+def remember(state: State, work: StepWork, ctx: Context) -> None:
+    """Add a step to what the next letters show."""
+    verdict = work.verdict
+    helped, broke = changed_types(verdict, ctx)
+    tried = Tried(
+        step=ctx.step,
+        epoch=ctx.epoch,
+        verdict=verdict.decision,
+        before=verdict.before,
+        after=verdict.after,
+        at_most=verdict.at_most,
+        edits=tuple(_fates(work))[:MOST_EDITS],
+        helped=helped,
+        broke=broke,
+    )
+    state.tried = [*state.tried, tried][-MOST_STEPS:]
+
+
+def changed_types(verdict: Verdict, ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The task types whose validation score rose, and those whose score fell, among the items that were measured."""
+    types = {item.id: item.type for item in ctx.env.items("val")}
+    sums: dict[str, float] = {}
+    for row in verdict.evidence:
+        name = types.get(row.item_id, "")
+        sums[name] = sums.get(name, 0.0) + row.after - row.before
+    named = {name: value for name, value in sorted(sums.items()) if name}
+    risen = tuple(name for name, value in named.items() if value > 1e-9)
+    return risen, tuple(name for name, value in named.items() if value < -1e-9)
+
+
+def _fates(work: StepWork) -> Iterator[TriedEdit]:
+    applied = {edit.id for edit in work.candidate.applied}
+    taken_out = {skip.edit_id: skip.reason for skip in work.candidate.skipped}
+    for edit in work.candidate.applied:
+        yield _fate(edit, "applied")
+    for row in work.ranked:
+        if row.edit.id not in applied:
+            reason = taken_out.get(row.edit.id) or ("left out of the best candidate" if row.selected else row.reason)
+            yield _fate(row.edit, f"not tried: {reason}")
+    for conflict in work.pool.conflicts:
+        for side, edit in conflict.sides.items():
+            if side != conflict.applied:
+                yield _fate(edit, f"in conflict: {conflict.reason}")
+    for patch in work.patches:
+        for dropped in patch.dropped:
+            known = {name: str(dropped.edit.get(name) or "") for name in ("op", "section", "anchor", "text")}
+            if known["text"]:
+                yield _trimmed(known, f"dropped: {dropped.reason}")
+
+
+def _fate(edit: Edit, fate: str) -> TriedEdit:
+    return _trimmed({"op": edit.op, "section": edit.section, "anchor": edit.anchor, "text": edit.text}, fate)
+
+
+def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:
+    return TriedEdit(**{name: text[:LONGEST] for name, text in fields.items()}, fate=fate[:300])
