@@ -136,6 +136,8 @@ SETS: dict[str, tuple[Callable[[random.Random], Fields], Callable[[Fields], str]
 }
 
 
+SEEDS = {"expenses": "expenses 311"}
+"""Another draw where the first one left something out of train."""
 RULES = {"expenses": ("what", "city"), "cards": ("line",), "procedure": ("zone", "express")}
 """Fields whose values must all occur in train."""
 
@@ -143,7 +145,7 @@ RULES = {"expenses": ("what", "city"), "cards": ("line",), "procedure": ("zone",
 def make(name: str) -> dict[str, list[Fields]]:
     """The items of one set by split. Every question occurs once; `fields` says what it was made from."""
     draw, ask, answer = SETS[name]
-    rng = random.Random(f"learning bench: {name}")
+    rng = random.Random(f"learning bench: {SEEDS.get(name, name)}")
     found: dict[str, Fields] = {}
     while len(found) < sum(SIZES.values()):
         fields = draw(rng)
