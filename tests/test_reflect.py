@@ -355,9 +355,7 @@ def test_candidates_differ_and_the_first_has_every_selected_edit() -> None:
     with_and_without = [("all edits", ["e1", "e2"]), ("without examples from the data", ["e1"])]
     assert built(2, written, counted) == with_and_without
     assert built(3, written, counted) == [*with_and_without, ("only examples from the data", ["e2"])]
-    assert built(2, written, cut) == [("all edits", ["e1", "e3"])], (
-        "two candidates never differ by one risky edit alone"
-    )
+    assert built(2, written, cut) == [("all edits", ["e1", "e3"])], "two never differ by one risky edit alone"
     assert built(3, written, cut) == [("all edits", ["e1", "e3"]), ("without the riskiest edit", ["e1"])]
     assert built(4, written) == [("all edits", ["e1"])]
 
