@@ -438,9 +438,11 @@ def test_what_only_resembles_a_key_is_let_through() -> None:
         ({"target_model": "openai:x", "target_key_name": "NOT_THERE"}, {}, "set NOT_THERE in the environment"),
         pytest.param({"target_model": "anthropic:x"}, {}, "ANTHROPIC_API_KEY", marks=pytest.mark.extras),
         pytest.param(
-            {"target_model": "anthropic:x", "target_key_name": "NOT_THERE"}, {}, "set NOT_THERE in the environment",
+            {"target_model": "anthropic:x", "target_key_name": "NOT_THERE"},
+            {},
+            "set NOT_THERE in the environment",
             marks=pytest.mark.extras,
-        ),  # fmt: skip
+        ),
         ({"target_model": "antropic:x"}, {}, "is not provider:model; the providers are: agent, anthropic"),
     ],
 )
