@@ -19,8 +19,7 @@ from skillopt.core.context import Context
 from skillopt.core.split import measure
 from skillopt.envs.base import Chat, Episode, Item, Score
 from skillopt.errors import Stopped
-from skillopt.gates.base import Verdict
-from skillopt.gates.strict import Rule, gate
+from skillopt.gates import Rule, Verdict, strict_gate
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, ModelError, RefusedError, TransientError
 from skillopt.models.call import Budget, Caller, Limiter, Switch
 from skillopt.run.directory import RunDirectory
@@ -109,7 +108,7 @@ def decide(target: TableTarget, current: Mapping[str, Fraction], metric: str, ru
         values = {item_id: float(value) for item_id, value in current.items()}
         ctx = context(target, metric, workers)
         with ctx.target.journal:
-            return await gate(CANDIDATE, values, ctx, rule=rule)
+            return await strict_gate(Skill(""), CANDIDATE, values, ctx, rule=rule)
 
     return asyncio.run(work())
 
@@ -272,7 +271,8 @@ def test_without_an_applied_edit_there_is_nothing_to_decide() -> None:
     target = TableTarget({"a": (1, 30)})
 
     async def work() -> Verdict:
-        return await gate(Applied(skill=Skill("Same.")), {"a": 0.0}, context(target))
+        same = Skill("Same.")
+        return await strict_gate(same, Applied(skill=same), {"a": 0.0}, context(target))
 
     verdict = asyncio.run(work())
     assert (verdict.decision, verdict.accepted, target.asked) == ("skipped", False, [])

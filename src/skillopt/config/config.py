@@ -88,6 +88,8 @@ class Config(Section):
         # Another folder is no other run; the text of the user's own files stands in the env's fingerprint.
         for key in ("env.name", "env.scoring", "env.agent"):
             found[key] = Path(found[key]).name
+        if found["models.optimizer_model"].startswith("handoff:"):
+            found["models.optimizer_model"] = "handoff"
         if found["env.command"]:
             words = found["env.command"]
             words = words.split() if isinstance(words, str) else words
@@ -123,7 +125,7 @@ class Config(Section):
         )
         noisy = self.env.scoring == "judge" or bool(self.env.scoring_options.get("noisy"))
         yield (
-            noisy and self.evaluation.gate != "paired",
+            noisy and self.evaluation.gate == "strict",
             f"env.scoring: {self.env.scoring} may score the same output differently another time, and a strict gate "
             "takes luck for progress; set evaluation.gate to paired",
         )

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from skillopt.config import Config
-from skillopt.core.parts import Parts, resolve
 from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, close_env
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
+from skillopt.run.directory import RunDirectory
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
 
@@ -31,7 +31,10 @@ async def opened_env(config: Config, given: Env | None = None) -> AsyncIterator[
 
 @asynccontextmanager
 async def opened_models(
-    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES
+    config: Config,
+    given: dict[str, ChatModel] | None = None,
+    roles: Sequence[str] = ROLES,
+    run: RunDirectory | None = None,
 ) -> AsyncIterator[dict[str, ChatModel]]:
     """A model for every role, closed at the end; a role that is not among `roles` has one that refuses every call.
 
@@ -40,7 +43,7 @@ async def opened_models(
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
         for role in ROLES:
-            own: ChatModel = (given or {}).get(role) or open_model(role, config) if role in roles else NoModel()
+            own: ChatModel = (given or {}).get(role) or open_model(role, config, run) if role in roles else NoModel()
             models[role] = own
             stack.push_async_callback(models[role].close)
         yield models
@@ -79,16 +82,3 @@ def make_callers(
             effort=getattr(config.models, f"{role}_reasoning_effort"),
         )
     return callers, budget, switch
-
-
-def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
-    """Analysts may do without an LLM; notes and guidance are always written by one."""
-    slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
-    analysts = (parts or resolve(config)).analysts
-    consulted = "llm" in {config.gradient.merge, config.gradient.rank} or config.optimizer.use_meta_skill
-    return slow_update or consulted or judged(config) or any(analyst.needs_optimizer for analyst in analysts)
-
-
-def judged(config: Config) -> bool:
-    """Is the optimizer model asked for scores?"""
-    return config.env.scoring == "judge"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from skillopt import prompts
 from skillopt.config import Config
-from skillopt.core.parts import Parts
 from skillopt.envs.base import Env, data_hash
 from skillopt.errors import UserError
 from skillopt.keys import refuse_secrets
@@ -53,14 +54,15 @@ def initial_kind(path: str, skill: Skill) -> str:
 
 
 def run_of(
-    config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, parts: Parts | None = None
+    config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, passed_in: Mapping[str, Any] | None = None
 ) -> RunDirectory:
-    """The run that this config, data and initial skill make; there may be nothing in it yet."""
+    """The run that this config, data and initial skill make, with the fingerprints of parts that were passed in; there
+    may be nothing in it yet."""
     identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": initial_skill.hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
-    if parts and parts.passed_in:
-        identity["parts"] = dict(parts.passed_in)
+    if passed_in:
+        identity["parts"] = dict(passed_in)
     if package := package_hash(config.train.init_skill):
         identity["package"] = package
     return find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=fresh)

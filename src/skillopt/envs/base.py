@@ -130,7 +130,7 @@ class Env(Protocol):
     - `baseline(item) -> str`: the output of doing nothing, where that is not the empty text (a file left as it was);
     - `warnings`, texts: what it finds suspicious in its data, for `skillopt doctor`;
     - `turns`: the most model calls that one task may take, for `skillopt plan`;
-    - `noisy = True`: the same output may get another score (a judge); such runs need the paired gate;
+    - `noisy = True`: the same output may get another score (a judge); the strict gate is refused then;
     - `judge(item, output, ask) -> Score` (async) in place of `score`: `ask` is the optimizer model, journalled;
     - `fingerprint`: what besides items and config changes results (the text of a scorer's file);
     - `close()`: called at the end.

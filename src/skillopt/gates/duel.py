@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
+from skillopt.gates.base import Rule
 from skillopt.statistics import permutation_p
 
-Rule = Literal["strict", "keep"]
 Outcome = Literal["accept", "reject", "indecisive"]
 T = TypeVar("T")
 

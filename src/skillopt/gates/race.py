@@ -12,8 +12,7 @@ from skillopt.core.context import Context
 from skillopt.core.retry import wait_or_stop
 from skillopt.core.rollout import roll_out_one
 from skillopt.envs.base import Item, RolloutError, Trajectory
-from skillopt.gates.base import EPSILON
-from skillopt.gates.duel import Rule
+from skillopt.gates.base import EPSILON, Rule
 from skillopt.skill import Edit, Skill
 
 

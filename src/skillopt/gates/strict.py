@@ -12,14 +12,19 @@ from collections.abc import Mapping
 
 from skillopt.core.context import Context
 from skillopt.core.rollout import require_few
-from skillopt.gates.base import ItemEvidence, Verdict, fallen_type, nothing
-from skillopt.gates.duel import Rule
+from skillopt.gates.base import ItemEvidence, Rule, Verdict, fallen_type, nothing
 from skillopt.gates.race import Race, run_race, settling_order
-from skillopt.skill import Applied
+from skillopt.skill import Applied, Skill
 
 
-async def gate(
-    candidate: Applied, current: Mapping[str, float], ctx: Context, *, tag: str = "", rule: Rule = "strict"
+async def strict_gate(
+    skill: Skill,
+    candidate: Applied,
+    current: Mapping[str, float],
+    ctx: Context,
+    *,
+    tag: str = "",
+    rule: Rule = "strict",
 ) -> Verdict:
     """Decide between the candidate and the current skill, whose score on each selection item is `current`."""
     if not candidate.applied:

@@ -19,15 +19,14 @@ MOST_PASSES = 6
 MOST_STEPS = 8
 """Earlier steps whose fate is shown."""
 LONGEST_TRIED = 150
-"""Tokens of an edit of an earlier step that are shown."""
+"""Tokens of an edit of an earlier step that are shown; of one that is in the skill, only its beginning."""
 
 
 def reflect_letter(
     prompt: str, skill: Skill, case: CaseFile, trajectories: Sequence[Trajectory], budget: int, cause: str = ""
 ) -> list[Message]:
     """Failures with a few passes, and all else that is known. `cause` is the one that a deep reflection looks into."""
-    failures = [t for t in trajectories if t.score.hard < 1]
-    passes = contrast([t for t in trajectories if t.score.hard >= 1])
+    failures, passes = in_letter(trajectories)
     for_failures, for_passes = fair_shares([_size(failures), min(_size(passes), budget // 3)], budget)
     return _letter(
         prompt,
@@ -86,6 +85,12 @@ def meta_skill_letter(prompt: str, case: CaseFile, skill: Skill, epoch: Sequence
     """The epoch's edits and their fates, and the notes so far."""
     steps = "\n".join(_tried_line(tried) for tried in epoch)
     return _letter(prompt, *_job(case.job), *_skill(skill), block("notes", case.notes), block("epoch", steps))
+
+
+def in_letter(trajectories: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Of a batch, what one letter shows: all failures, and some passes."""
+    passes = [t for t in trajectories if t.score.hard >= 1]
+    return [t for t in trajectories if t.score.hard < 1], contrast(passes)
 
 
 def contrast(passes: Sequence[Trajectory]) -> list[Trajectory]:
@@ -148,8 +153,9 @@ def _solved(trajectories: Sequence[Trajectory]) -> str:
 def _tried_line(tried: Tried) -> str:
     rows = []
     for edit in tried.edits:
+        in_skill = tried.verdict == "accept" and edit.fate == "applied"
         shown = {"op": edit.op, "section": edit.section, "anchor": trim_middle(edit.anchor, 40)}
-        rows.append({**shown, "text": trim_middle(edit.text, LONGEST_TRIED), "fate": edit.fate})
+        rows.append({**shown, "text": trim_middle(edit.text, 40 if in_skill else LONGEST_TRIED), "fate": edit.fate})
     known: dict[str, object] = {"step": tried.step, "verdict": tried.verdict}
     if tried.after is not None:
         known["validation"] = f"{tried.before:.2f} → {tried.after:.2f}"

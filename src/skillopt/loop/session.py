@@ -9,25 +9,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from skillopt import prompts
 from skillopt.config import Config
-from skillopt.core.callers import make_callers, needs_optimizer, opened_env, opened_models
+from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
 from skillopt.core.initial import initial_of, run_of
-from skillopt.core.parts import Parts, resolve
 from skillopt.envs.base import Env, is_noisy
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget, Switch
 from skillopt.models.prices import price_of
-from skillopt.run.damage import config_text
+from skillopt.preflight.parts import Parts, needs_optimizer, resolve
 from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import write_atomic, write_json
 from skillopt.run.journal import Journal
-from skillopt.run.mend import mend
 from skillopt.run.package import keep_package
+from skillopt.run.repair import rebuild
 from skillopt.run.state import State
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
@@ -77,15 +78,15 @@ async def open_session(
         skill = initial_skill or initial_of(config)
         run = _find(config, env, skill, parts, mode)
         roles = ROLES if needs_optimizer(config, parts) else ("target",)
-        opened = await stack.enter_async_context(opened_models(config, models, roles))
+        opened = await stack.enter_async_context(opened_models(config, models, roles, run))
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
-        mended = mend(run)
+        rebuilt = rebuild(run)
         journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
         events = stack.enter_context(Events(run.events, tuple(listeners)))
         state = _read_state(run, config)
-        if mended:
-            events.emit("mended", files=mended)
+        if rebuilt:
+            events.emit("rebuilt", files=rebuilt)
         _write_config(run, config)
         keep_package(config.train.init_skill, run)
         callers, budget, switch = make_callers(config, journal, opened)
@@ -96,7 +97,7 @@ async def open_session(
             optimizer=callers["optimizer"],
             run=run,
             events=events,
-            parts=parts,
+            analysts=parts.analysts,
             executor=executor,
         )
         yield Session(
@@ -106,7 +107,7 @@ async def open_session(
 
 def _check(config: Config, env: Env) -> None:
     """What can be refused before anything is opened."""
-    if is_noisy(env) and config.evaluation.gate != "paired":
+    if is_noisy(env) and config.evaluation.gate == "strict":
         raise UserError(
             f"env '{env.name}': its scores are noisy, and a strict gate takes luck for progress; "
             "set evaluation.gate to paired"
@@ -116,7 +117,7 @@ def _check(config: Config, env: Env) -> None:
 
 
 def _find(config: Config, env: Env, skill: Skill, parts: Parts, mode: Mode) -> RunDirectory:
-    run = run_of(config, env, skill, fresh=mode == "fresh", parts=parts)
+    run = run_of(config, env, skill, fresh=mode == "fresh", passed_in=parts.passed_in)
     if mode == "resume" and not run.state.exists():
         raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
     return run
@@ -156,5 +157,5 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
 
 def _write_config(run: RunDirectory, config: Config) -> None:
     tree: dict[str, Any] = config.model_dump(mode="json")
-    write_atomic(run.config_yaml, config_text(tree))
+    write_atomic(run.config_yaml, yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
     write_json(run.config_json, config.flat())

@@ -59,7 +59,7 @@ async def measuring_session(
         env = await stack.enter_async_context(opened_env(config, env))
         run = RunDirectory(folder if isinstance(folder, Path) else folder(env))
         roles = ROLES if is_judged(env) else ("target",)
-        opened = await stack.enter_async_context(opened_models(config, models, roles))
+        opened = await stack.enter_async_context(opened_models(config, models, roles, run))
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
         journal = stack.enter_context(Journal(run.journal, shared=shared_journal))

@@ -85,10 +85,18 @@ class Budget:
         """Count a call before it is sent; raises Stopped where a limit is reached."""
         for name, used, limit in self._limits(role):
             if used >= limit:
-                raise Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to go on")
+                raise _reached(name, limit)
         reserved = Reserved(role, model, self._amount(model, estimate))
         self._account(role).in_flight += reserved.amount
         return reserved
+
+    def time_left(self) -> float | None:
+        """Seconds of this session that are left; None without a limit."""
+        most = self._config.max_minutes
+        return None if most is None else max(0.0, self._started + 60 * most - time.monotonic())
+
+    def out_of_time(self) -> Stopped:
+        return _reached("max_minutes", self._config.max_minutes or 0)
 
     def give_back(self, reserved: Reserved) -> None:
         """A call that got no reply was not paid for."""
@@ -127,3 +135,7 @@ class Budget:
             self._prices[model] = price_of(model, self._config.prices)
         usd = cost_of(usage, self._prices[model]) or 0.0
         return Amount(1, usage.prompt + usage.completion, usd)
+
+
+def _reached(name: str, limit: float) -> Stopped:
+    return Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to go on")

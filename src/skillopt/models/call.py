@@ -214,23 +214,37 @@ class Caller:
     async def _once(self, asked: _Asked, estimate: Usage, slot: Slot) -> ChatReply:
         reserved = self.budget.reserve(self.role, self.model.name, estimate)
         try:
-            async with asyncio.timeout(self.hardware.call_timeout):
-                reply = await self.model.chat(asked.request)
+            reply = await self._answer(asked.request)
         except TimeoutError:
             self.budget.give_back(reserved)
             slot.turned_down(None)
             raise TransientError(f"no answer within {self.hardware.call_timeout:g} s") from None
-        except (TransientError, FatalError, RefusedError) as error:
+        except (TransientError, FatalError, RefusedError, Stopped) as error:
             self.budget.give_back(reserved)
             if isinstance(error, TransientError) and error.overloaded:
                 slot.turned_down(error.retry_after)
             raise
-        slot.went_through(asked.stage)
+        if not self._patient:  # how long a reader takes says nothing of how many letters may wait
+            slot.went_through(asked.stage)
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
         text, calls = self.clean(reply.text), self.clean(reply.tool_calls)
         honest = text == reply.text and calls == reply.tool_calls
         return reply if honest else replace(reply, text=text, tool_calls=calls)
+
+    async def _answer(self, request: ChatRequest) -> ChatReply:
+        """A reader's reply may take hours: only the end of the run, or of its time, ends that wait."""
+        if not self._patient:
+            async with asyncio.timeout(self.hardware.call_timeout):
+                return await self.model.chat(request)
+        try:
+            return await self.switch.until(self.model.chat(request), self.budget.time_left())
+        except TimeoutError:
+            raise self.budget.out_of_time() from None
+
+    @property
+    def _patient(self) -> bool:
+        return bool(getattr(self.model, "patient", False))  # only letters are
 
     def _estimate(self, request: ChatRequest) -> Usage:
         """About what a call will take: four characters a token, and a reply like the ones before."""

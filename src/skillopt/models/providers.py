@@ -8,7 +8,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
@@ -105,9 +105,8 @@ class ProviderChat:
             "seed": request.seed,
             "thinking": False if request.effort == "none" else request.effort or None,
         }
-        kept: Any = {k: v for k, v in settings.items() if v is not None and k not in self._left_out}
-        kept["max_retries"] = 0
-        return kept  # type: ignore[no-any-return]
+        kept = {k: v for k, v in settings.items() if v is not None and k not in self._left_out}
+        return cast("ModelSettings", kept | {"max_retries": 0})
 
     def _reply(self, response: ModelResponse, *, tools: bool = False) -> ChatReply:
         from pydantic_ai.messages import TextPart, ToolCallPart

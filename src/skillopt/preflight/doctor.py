@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skillopt.config import Config
-from skillopt.core.callers import make_callers, needs_optimizer, opened_models
+from skillopt.core.callers import make_callers, opened_models
 from skillopt.core.initial import initial_kind, initial_of
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
@@ -23,6 +23,7 @@ from skillopt.models.base import TransientError
 from skillopt.models.call import Caller
 from skillopt.models.prices import FREE, price_of
 from skillopt.models.structured import ask
+from skillopt.preflight.parts import needs_optimizer
 from skillopt.preflight.plan import Plan, is_deterministic, plan_run
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
@@ -32,8 +33,8 @@ from skillopt.statistics import smallest_detectable
 Status = Literal["pass", "warn", "fail"]
 NOISE = 0.1
 """The share of flipped outcomes for which the smallest improvement that a gate can see is told."""
-_NOT_ASKED = ("local:", "command:", "agent:")
-"""A local model would have to be fetched and loaded first; an agent's own model is not ours to ask."""
+_NOT_ASKED = ("local:", "command:", "agent:", "handoff")
+"""A local model would have to be fetched and loaded first; an agent's own model is not ours to ask, nor is a reader."""
 _SCORED = 10
 """Items of each split that the scorer is tried on."""
 

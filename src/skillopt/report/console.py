@@ -79,8 +79,17 @@ class Lines:
             how = "already finished" if data["finished"] else f"resumed after step {data['done']} of {data['steps']}"
         return f"Run: {data['path']} ({how})\nItems: {splits}; target {data['target']}, optimizer {data['optimizer']}"
 
+    def _letters_opened(self, data: dict[str, Any], event: Event) -> str:
+        numbers = ", ".join(map(str, data["numbers"]))
+        return (
+            f"Letters: {data['waiting']} wait for a reply, new: {numbers} (skillopt letters {data['folder']}, then "
+            "skillopt answer)"
+        )
+
     def _stopping(self, data: dict[str, Any], event: Event) -> str:
-        return f"Stopping: {data['in_flight']} calls are in flight and will be kept; Ctrl-C again leaves at once"
+        letters = f"; {data['letters']} letters stay open" if data.get("letters") else ""
+        kept = f"{data['in_flight']} calls are in flight and will be kept{letters}"
+        return f"Stopping: {kept}; Ctrl-C again leaves at once"
 
     def _advice(self, data: dict[str, Any], event: Event) -> str | None:
         return "\n".join(check_line(check) for check in data["checks"]) or None
@@ -206,11 +215,15 @@ def result_lines(summary: dict[str, Any]) -> list[str]:
         f"Edit acceptance: {edits['accepted']} of {edits['proposed']}" + (f" ({rate:.0%})" if rate is not None else ""),
         f"Calls: {calls['target']} target, {calls['optimizer']} optimizer, {calls['from_journal']} from the journal; "
         f"the gate saved {summary['gate']['calls_saved']}",
-        f"Tokens: {tokens['target']:,} target, {tokens['optimizer']:,} optimizer; "
+        f"Tokens: {tokens['target']:,} target, {tokens['optimizer']:,} optimizer{_estimated(summary)}; "
         f"cost: {dollars(costs['target'])} target, {dollars(costs['optimizer'])} optimizer; {summary['seconds']:.1f} s",
         *beside_lines(summary["plan"]),
         f"Persistent failures: {len(stuck)}" + (f" ({shown})" if stuck else ""),
     ]
+
+
+def _estimated(summary: dict[str, Any]) -> str:
+    return " (estimated)" if "optimizer" in summary.get("tokens_estimated", ()) else ""
 
 
 def _winner(best: dict[str, Any]) -> list[str]:
