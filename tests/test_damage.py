@@ -79,6 +79,7 @@ def go_back(run: RunDirectory) -> list[str]:
     return told
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("name", ["finished", "stopped"])
 def test_no_flipped_bit_and_no_cut_file_is_trained_on_unseen(
     name: str, runs: dict[str, RunDirectory], tmp_path: Path

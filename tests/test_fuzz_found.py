@@ -140,6 +140,7 @@ def test_rate_limits_that_make_no_sense_are_none(field: str, value: str) -> None
     assert limits is None or (field, value) == ("reset", "-1")
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("body", ["null", "{}", '{"content": [null]}', '{"content": [{"type": "text", "text": null}]}'])
 def test_a_reply_that_a_provider_s_library_cannot_read_is_worth_another_try(
     body: str, monkeypatch: pytest.MonkeyPatch

@@ -34,7 +34,7 @@ from skillopt.statistics import (
 from support import Spy, differing, essence, train_sim
 from test_gate import CANDIDATE, Outcome, TableTarget, context
 
-NOISY = ("evaluation.gate=paired", "models.target_model=sim:world?noise=0.1", "evaluation.baselines=false")
+NOISY = ("models.target_model=sim:world?noise=0.1", "evaluation.baselines=false")
 SMALL = ("train.num_epochs=2", "train.batch_size=24", "optimizer.learning_rate=10", "env.options={rules: 8}")
 
 Values = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=8)
@@ -236,8 +236,8 @@ def test_both_skills_are_sampled_afresh_on_the_items_that_differ(tmp_path: Path)
 
 
 def test_for_a_deterministic_target_paired_is_strict(tmp_path: Path) -> None:
-    strict = train_sim(tmp_path / "strict", "train.num_epochs=2")
-    paired = train_sim(tmp_path / "paired", "train.num_epochs=2", "evaluation.gate=paired")
+    strict = train_sim(tmp_path / "strict", "train.num_epochs=2", "evaluation.gate=strict")
+    paired = train_sim(tmp_path / "paired", "train.num_epochs=2")
     assert differing(essence(RunDirectory(strict.path)), essence(RunDirectory(paired.path))) == []
     assert paired.summary["best"]["val_remeasured"] is None
 

@@ -25,7 +25,7 @@ from skillopt.models.providers import ProviderChat
 from skillopt.run.files import plain
 from skillopt.run.journal import Journal, Record
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # libraries warn of what they cannot read
+pytestmark = [pytest.mark.fuzz, pytest.mark.filterwarnings("ignore")]  # libraries warn of what they cannot read
 WHOLE = {
     "id": "c1",
     "choices": [

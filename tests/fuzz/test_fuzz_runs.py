@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 import hostile
@@ -28,6 +29,8 @@ from skillopt.run.journal_check import journal_problem, salvage
 from skillopt.run.repair import find_damage, rebuild, repair
 from skillopt.run.seals import Seals
 from skillopt.run.state import State
+
+pytestmark = pytest.mark.fuzz
 
 Change = tuple[str, bytes | None]
 
