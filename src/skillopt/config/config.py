@@ -88,6 +88,8 @@ class Config(Section):
         # Another folder is no other run; the text of the user's own files stands in the env's fingerprint.
         for key in ("env.name", "env.scoring", "env.agent"):
             found[key] = Path(found[key]).name
+        if options := found.pop("models.optimizer_options"):
+            found |= {"models.optimizer_args": options["args"]} if options.get("args") else {}
         if found["models.optimizer_model"].startswith("handoff:"):
             found["models.optimizer_model"] = "handoff"
         if found["env.command"]:

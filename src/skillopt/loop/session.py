@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skillopt import prompts
+from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
 from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
@@ -133,7 +134,8 @@ def check_prices(config: Config) -> None:
     for role, name in (("target", config.models.target_model), ("optimizer", config.models.optimizer_model)):
         limits = {"max_usd": budget.max_usd, f"{role}.max_usd": getattr(budget, role).max_usd}
         limit = next((key for key, value in limits.items() if value is not None), None)
-        if limit and price_of(name, budget.prices) is None:
+        told = (preset := PRESETS.get(name.partition(":")[0])) is not None and preset.reports_cost
+        if limit and not told and price_of(name, budget.prices) is None:
             raise UserError(
                 f"budget.{limit}: the price of '{name}' is unknown, so the limit could not hold; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
