@@ -11,11 +11,21 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-Answer = Callable[[list[str]], str]
+
+@dataclass(frozen=True)
+class Call:
+    """A tool that the model wants called (Anthropic Messages alone)."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+Answer = Callable[[list[str]], str | Call]
 """All texts of a request, in order, to the reply."""
 USED = (1200, 34)
 """Tokens that every reply claims to have taken."""
@@ -83,6 +93,8 @@ class CliEndpoint:
         except Refused as no:
             error = {"type": "error", "message": no.message, "code": no.status, "status": "RESOURCE_EXHAUSTED"}
             return web.json_response({"type": "error", "error": error}, status=no.status, headers=no.headers)
+        if isinstance(text, Call):
+            return await _events(http, _anthropic_call(text))
         if path.endswith("/chat/completions"):
             return await _events(http, _chat_chunks(text)) if body.get("stream") else web.json_response(_chat(text))
         if path.endswith("/responses"):
@@ -160,6 +172,21 @@ def _anthropic(text: str) -> list[dict[str, Any]]:
             "usage": {"output_tokens": USED[1]},
         },
         {"type": "message_stop"},
+    ]
+
+
+def _anthropic_call(call: Call) -> list[dict[str, Any]]:
+    first, *_, last = _anthropic("")
+    tool = {"type": "tool_use", "id": "t1", "name": call.name, "input": {}}
+    given = {"type": "input_json_delta", "partial_json": json.dumps(call.arguments)}
+    ended = {"stop_reason": "tool_use", "stop_sequence": None}
+    return [
+        first,
+        {"type": "content_block_start", "index": 0, "content_block": tool},
+        {"type": "content_block_delta", "index": 0, "delta": given},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": ended, "usage": {"output_tokens": USED[1]}},
+        last,
     ]
 
 

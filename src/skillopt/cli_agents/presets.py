@@ -12,6 +12,7 @@ from skillopt.cli_agents.output import Heard, hear_claude, hear_codex, hear_copi
 PLACES = ("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 """Where a command line finds its own login; none of them holds a secret."""
 _ROLE = "You answer one request with text and nothing else. You have no tools and no files."
+_QUIET_CLAUDE = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
 _OPENCODE = {
     "autoupdate": False,
     "share": "disabled",
@@ -41,6 +42,8 @@ class Preset:
     """Arguments at the very end."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files of the folder in which it answers a request."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that keep it to the request alone: no updates, no titles."""
     pass_env: tuple[str, ...]
     """Variables that it gets without being named by the user: its own keys and URLs."""
     install: str
@@ -63,6 +66,7 @@ PRESETS: dict[str, Preset] = {
             *("-p", "--output-format", "json", "--tools", "", "--safe-mode", "--strict-mcp-config"),
             *("--no-session-persistence", "--system-prompt", _ROLE),
         ),
+        env=_QUIET_CLAUDE,
         pass_env=("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR"),
         install="install Claude Code (npm install -g @anthropic-ai/claude-code)",
         login="start claude once and use /login",
@@ -73,11 +77,7 @@ PRESETS: dict[str, Preset] = {
                 *("-p", "--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits"),
                 *("--allowedTools", "Skill,Read,Glob,Grep,Edit,Write"),
             ),
-            env=lambda home: {
-                "CLAUDE_CONFIG_DIR": str(home / ".claude"),
-                "DISABLE_AUTOUPDATER": "1",
-                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            },
+            env=lambda home: {"CLAUDE_CONFIG_DIR": str(home / ".claude"), **_QUIET_CLAUDE},
             skill_folders=lambda home: [home / ".claude" / "skills"],
             use=lambda name: f"Use the skill {name} for this task.",
         ),
@@ -97,7 +97,9 @@ PRESETS: dict[str, Preset] = {
         doing=Doing(
             argv=("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write"),
             env=lambda home: {"CODEX_HOME": str(home / ".codex")},
-            skill_folders=lambda home: [home / ".agents" / "skills", home / ".codex" / "skills"],
+            skill_folders=lambda home: [
+                home / ".codex" / "skills"
+            ],  # in two places it would be ambiguous, and not read
             use=lambda name: f"Use the skill ${name} for this task.",
         ),
     ),

@@ -108,11 +108,13 @@ class CommandAgent:
             return argv, env | ({"SKILLOPT_MODEL": options.model} if options.model else {}), task
         argv = [*self._argv, *preset.model_argv(options.model), *options.args, *preset.last]
         env |= doing.env(place.home)
+        for folder in doing.skill_folders(place.home):  # also without a skill: an agent's own folder must be there
+            folder.mkdir(parents=True)
         if not skill.text.strip():
             return argv, env, task
         for folder in doing.skill_folders(place.home):
             file = folder / options.skill_name / "SKILL.md"
-            file.parent.mkdir(parents=True)
+            file.parent.mkdir()
             file.write_text(skill_file(skill, options.skill_name, options.description), encoding="utf-8")
         return argv, env, f"{doing.use(options.skill_name)}\n\n{task}"
 
@@ -128,7 +130,7 @@ class CommandAgent:
             raise TransientError("env.command: printed more than 8 MB; it was ended")
         heard = (self._preset.heard if self._preset else hear_text)(done.stdout)
         if done.code or heard.error:
-            said = heard.error or last_line(done.stderr) or last_line(done.stdout)
+            said = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)
             raise TransientError(f"env.command: ended with exit code {done.code}: {redact(said)[:500]}")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
         usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens}

@@ -86,7 +86,7 @@ class CommandModel:
         for name, text in (preset.files if preset else {}).items():
             (folder / name).write_text(text, encoding="utf-8")
         env = few_variables([*PLACES, *options.pass_env, *(preset.pass_env if preset else ())])
-        env |= {"NO_COLOR": "1", "TERM": "dumb"}
+        env |= {"NO_COLOR": "1", "TERM": "dumb", **(preset.env if preset else {})}
         try:
             return await run_command(self._argv, cwd=folder, env=env, stdin=prompt, timeout=options.timeout)
         except OSError as error:
@@ -101,7 +101,8 @@ class CommandModel:
         if done.timed_out:
             self._complain(f"{done.stdout}\n{done.stderr}", f"no answer within {self._options.timeout:g} s")
         if done.code or heard.error:
-            said = plain_text(heard.error or last_line(done.stderr) or last_line(done.stdout))
+            told = "; ".join(filter(None, (heard.error, last_line(done.stderr))))
+            said = plain_text(told or last_line(done.stdout))
             self._complain(f"{heard.error}\n{done.stderr}\n{short}", f"ended with exit code {done.code}: {said[:500]}")
         if short and trouble_in(short).kind == "login":
             self._complain(short, short)
