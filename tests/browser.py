@@ -4,7 +4,7 @@
         assert page.title()
 
 A console error, an uncaught exception or a failed request inside the block fails the test at its end. Where there is
-no Chromium or no playwright the test is skipped; `make test` installs both where it can.
+no Chromium or no playwright the test is skipped; `make test-all` installs both where it can.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def chromium() -> str:
     names = ("chromium", "chromium-browser", "google-chrome")
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
-        pytest.skip("no chromium on this machine; scripts/install_chromium.sh installs it")
+        pytest.skip("no chromium on this machine; install its package (Debian: sudo scripts/install_chromium.sh)")
     return found
 
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from skillopt.models.sim_server import SimServer
 from skillopt.models.simulated import SimOptions
-from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
+from skillopt.run.repair import find_damage
 from support import REPO, differing, essence, only_run, over_http, sim_server, train_sim
 
 SHORT = ("train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6")

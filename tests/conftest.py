@@ -1,4 +1,4 @@
-"""What is quick, a virtual clock, and property tests that draw the same examples in every run.
+"""What is quick, a virtual clock, temporary files in memory, property tests that draw the same examples in every run.
 
 `pytest -m quick` is `make test`: every test without one of the markers of pyproject.toml. It runs as if only the light
 packages were installed, wherever it runs. `--hypothesis-profile=explore` looks for new examples.
@@ -6,6 +6,8 @@ packages were installed, wherever it runs. `--hypothesis-profile=explore` looks 
 
 import asyncio
 import importlib.machinery
+import os
+import shutil
 import sys
 import time
 import tomllib
@@ -21,11 +23,15 @@ settings.register_profile("fixed", deadline=None, max_examples=60, derandomize=T
 settings.register_profile("explore", deadline=None, max_examples=2000, database=None)
 settings.load_profile("fixed")
 
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # a run syncs its files hundreds of times
+
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
 LONGER = [line.partition(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]]
 HEAVY = {
-    "alfworld", "anthropic", "azure", "matplotlib", "mkdocs", "mlflow", "numpy", "openpyxl", "opentelemetry", "playwright",
-    "pydantic_ai", "ray", "reasoning_gym", "tensorboard", "textworld", "wandb", "xllamacpp",
+    "alfworld", "anthropic", "azure", "matplotlib", "mkdocs", "mlflow", "numpy", "openpyxl", "opentelemetry",
+    "playwright", "pydantic_ai", "ray", "reasoning_gym", "tensorboard", "textworld", "wandb", "xllamacpp",
 }  # fmt: skip
 """Packages that `make test` does not install."""
 

@@ -304,7 +304,7 @@ def test_what_the_optimizer_merges_names_all_that_it_replaces_and_their_support_
 
 
 BAD_ROWS = {
-    "an invented number": (row(["e01", "e03"], "State the parcel's number, 7 digits."), "says what no proposal said: 7"),
+    "an invented number": (row(["e01", "e03"], "State the parcel's number, 7 digits."), "no proposal said: 7"),
     "an invented name": (row(["e01", "e03"], "State the number that Anna gave."), "says what no proposal said: Anna"),
     "an invented quotation": (row(["e01", "e03"], 'Say "parcel first".'), "says what no proposal said: parcel first"),
     "an unknown id": (row(["e99"], "State the parcel's number."), "names no proposal that is left"),

@@ -409,7 +409,7 @@ def test_every_key_is_read_somewhere() -> None:
 
 
 def test_a_key_that_nothing_reads_would_be_found() -> None:
-    source = Path(skillopt.__file__).parent / "loop" / "schedule.py"
+    source = Path(skillopt.__file__).parent / "core" / "schedule.py"
     assert "lr_scheduler" in read_names(source)
     assert "batch_size" not in read_names(source)
     assert for_each_role(ast.parse('f"{role}_url"', mode="eval").body) == {"target_url", "optimizer_url"}

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from skillopt.models.simulated import SimOptions
-from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
+from skillopt.run.repair import find_damage
 from skillopt.run.state import State
 from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt, train_sim, until
 
 SHORT = ["train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6"]
+SLOW = pytest.mark.slow
 CONFIG = ["train", "--config", "configs/sim/default.yaml", *SHORT]
 
 
@@ -28,7 +29,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     return RunDirectory(train_sim(tmp_path_factory.mktemp("calm"), *SHORT).path)
 
 
-@pytest.fixture(params=["150k", "350k", "550k"])
+@pytest.fixture(params=[pytest.param("150k", marks=SLOW), "350k", pytest.param("550k", marks=SLOW)])
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A file system of its own with room for part of a run."""
     disk = tmp_path / "disk"
@@ -79,7 +80,7 @@ def limited(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-@pytest.mark.parametrize("size", [9_000, 30_000, 70_000])
+@pytest.mark.parametrize("size", [pytest.param(9_000, marks=SLOW), 30_000, pytest.param(70_000, marks=SLOW)])
 def test_a_file_size_limit_stops_the_run_and_a_higher_one_lets_it_go_on(
     size: int, tmp_path: Path, calm: RunDirectory
 ) -> None:

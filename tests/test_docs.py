@@ -195,3 +195,11 @@ if __name__ == "__main__":  # as `pip` in the docs' commands: nothing is install
     known = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = {extra for word in sys.argv[1:] for found in re.findall(r"\[(.*?)\]", word) for extra in found.split(",")}
     sys.exit(f"no such extra: {asked - set(known)}" if asked - set(known) else 0)
+
+
+def test_every_file_that_a_change_is_said_to_touch_exists() -> None:
+    table = (DOCS / "extending.md").read_text(encoding="utf-8").partition("## Ten changes")[2]
+    named = {name.rstrip("/") for name in re.findall(r"`([\w./-]+(?:/|\.(?:py|md|js)|/[\w-]+))`", table)}
+    assert len(named) > 25
+    places = (REPO / "src" / "skillopt", REPO)
+    assert not {name for name in named if not any((place / name).exists() for place in places)}

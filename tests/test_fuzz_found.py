@@ -27,12 +27,11 @@ from skillopt.models.providers import ProviderChat
 from skillopt.models.structured import parse, without_thinking
 from skillopt.report.html import write_report
 from skillopt.report.runs import list_runs
-from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
 from skillopt.run.journal import Journal
 from skillopt.run.journal_check import journal_problem, salvage
-from skillopt.run.mend import mend, repair
+from skillopt.run.repair import find_damage, rebuild, repair
 from skillopt.run.state import State
 from skillopt.skill import Edit, Skill, apply_edits
 from support import only_run, skillopt, train_sim
@@ -141,6 +140,7 @@ def test_rate_limits_that_make_no_sense_are_none(field: str, value: str) -> None
     assert limits is None or (field, value) == ("reset", "-1")
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("body", ["null", "{}", '{"content": [null]}', '{"content": [{"type": "text", "text": null}]}'])
 def test_a_reply_that_a_provider_s_library_cannot_read_is_worth_another_try(
     body: str, monkeypatch: pytest.MonkeyPatch
@@ -249,9 +249,9 @@ def test_a_run_whose_conflicts_were_lost_goes_on_after_repair(data: bytes, copy:
     assert copy.conflicts.exists()
     copy.conflicts.write_bytes(data)
     with pytest.raises(Damaged):
-        mend(copy)
+        rebuild(copy)
     repair(copy)
-    mend(copy)  # once ended in a traceback, for ever
+    rebuild(copy)  # once ended in a traceback, for ever
     assert copy.conflicts.read_bytes() == b""
 
 

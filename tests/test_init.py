@@ -198,6 +198,7 @@ def complaint(tmp_path: Path, file: Path) -> tuple[str, int]:
     return done.stderr, int(done.stdout.split()[-1])
 
 
+@pytest.mark.slow
 def test_a_line_of_200_megabytes_is_refused_without_eating_memory(tmp_path: Path) -> None:
     file = tmp_path / "long.jsonl"
     with file.open("wb") as stream:

@@ -45,6 +45,12 @@ def test_no_item_is_in_two_splits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
+def test_the_skill_by_hand_gives_away_no_val_or_test_item(name: str) -> None:
+    text = (LEARNING / "tasks" / name / "by_hand.md").read_text(encoding="utf-8")
+    assert not [item for split in ("val", "test") for item in run.read_items(name, split) if item["question"] in text]
+
+
+@pytest.mark.parametrize("name", SETS)
 def test_a_right_answer_scores_and_another_items_answer_does_not(name: str) -> None:
     feedback = scoring.SCORERS[run.task_config(name)["env"]["scoring"]]
     items = run.read_items(name, "train")

@@ -222,6 +222,7 @@ def test_a_file_that_is_no_model_is_a_fatal_error_that_says_why(tmp_path: Path) 
     asyncio.run(model.close())
 
 
+@pytest.mark.real_model
 def test_what_is_missing_is_said_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=NAME):
         LocalModel("local:no-such-model")

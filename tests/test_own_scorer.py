@@ -190,6 +190,7 @@ def test_a_scorer_that_cannot_be_loaded_is_refused_before_anything_is_paid(
     assert told in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_pattern_that_never_ends_costs_its_item(folder: Path) -> None:
     rows = [{"id": f"q{n}", "question": f"Q{n}?", "answers": ["(a+)+b"]} for n in range(6)]
     (folder / "patterns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

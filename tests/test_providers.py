@@ -51,6 +51,7 @@ def hello(**more: Any) -> ChatRequest:
 # The wire formats
 
 
+@pytest.mark.extras
 def test_an_anthropic_target_and_an_azure_optimizer_train_as_the_simulated_world_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,7 @@ def test_an_anthropic_target_and_an_azure_optimizer_train_as_the_simulated_world
     assert {"reflect", "meta_skill"} <= {body["response_format"]["json_schema"]["name"] for body in optimizer.bodies}
 
 
+@pytest.mark.extras
 def test_an_anthropic_optimizer_is_given_its_schema_as_a_tool_named_after_the_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +89,7 @@ def test_an_anthropic_optimizer_is_given_its_schema_as_a_tool_named_after_the_st
     assert {"reflect", "meta_skill"} <= {body["tools"][0]["name"] for body in server.bodies}
 
 
+@pytest.mark.extras
 def test_thinking_is_no_part_of_the_answer_and_cached_tokens_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "right")
     with served("/v1/messages", AnthropicServer("right")) as url:
@@ -98,6 +101,7 @@ def test_thinking_is_no_part_of_the_answer_and_cached_tokens_are_counted(monkeyp
     assert reply.usage.prompt > 3
 
 
+@pytest.mark.extras
 def test_images_reach_every_wire_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "right")
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "right")
@@ -234,7 +238,7 @@ def test_an_http_date_is_a_retry_after() -> None:
     assert 25 < seconds <= 30
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "azure", "vllm"])
+@pytest.mark.parametrize("provider", [pytest.param("anthropic", marks=pytest.mark.extras), "azure", "vllm"])
 def test_a_wrong_key_and_a_missing_model_end_the_run_at_once(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +286,7 @@ def test_a_refusal_for_the_items_sake_is_told_as_such() -> None:
 # Rough weather over a real connection
 
 
+@pytest.mark.slow
 def test_hangs_resets_and_errors_at_once_change_neither_skill_nor_scores(tmp_path: Path) -> None:
     clean = train_sim(tmp_path / "clean", *SMALL)
     storm = SimOptions(duds=0.35, hang=0.05, reset=0.05, server_error=0.05)
@@ -359,6 +364,7 @@ def files_with(mark: str, root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in found]
 
 
+@pytest.mark.extras
 def test_no_key_is_left_anywhere_by_a_run_or_its_failures(tmp_path: Path) -> None:
     env = {"VLLM_API_KEY": f"{MARK}-vllm", "ANTHROPIC_API_KEY": f"{MARK}-anthropic", "PYTHONFAULTHANDLER": "1"}
     told = []
@@ -430,8 +436,13 @@ def test_what_only_resembles_a_key_is_let_through() -> None:
         ({"target_model": "vllm:x", "target_url": "http://"}, {}, "is not a URL"),
         ({"target_model": "openai:x", "target_url": "localhost:8000"}, {}, "is not a URL"),
         ({"target_model": "openai:x", "target_key_name": "NOT_THERE"}, {}, "set NOT_THERE in the environment"),
-        ({"target_model": "anthropic:x"}, {}, "ANTHROPIC_API_KEY"),
-        ({"target_model": "anthropic:x", "target_key_name": "NOT_THERE"}, {}, "set NOT_THERE in the environment"),
+        pytest.param({"target_model": "anthropic:x"}, {}, "ANTHROPIC_API_KEY", marks=pytest.mark.extras),
+        pytest.param(
+            {"target_model": "anthropic:x", "target_key_name": "NOT_THERE"},
+            {},
+            "set NOT_THERE in the environment",
+            marks=pytest.mark.extras,
+        ),
         ({"target_model": "antropic:x"}, {}, "is not provider:model; the providers are: agent, anthropic"),
     ],
 )

@@ -19,6 +19,7 @@ from skillopt.run.files import read_json
 from skillopt.run.state import State
 from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt_process, train_sim, until
 
+SHORT = ("train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6")
 WIDTH = 4 + 4  # workers and analysts
 
 
@@ -46,18 +47,22 @@ def kill_after(process: subprocess.Popen[bytes], out: Path, events: int) -> bool
     return False
 
 
-@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.chaos)])
-def test_kills_change_nothing_and_repeat_only_what_was_in_flight(tmp_path: Path, times: int) -> None:
+@pytest.mark.parametrize(
+    ("times", "a_time", "size"), [(2, 2500, SHORT), pytest.param(20, 1500, (), marks=pytest.mark.chaos)]
+)
+def test_kills_change_nothing_and_repeat_only_what_was_in_flight(
+    tmp_path: Path, times: int, a_time: int, size: tuple[str, ...]
+) -> None:
     weather = SimOptions(duds=0.35, latency=0.01, optimizer_latency=0.03, jitter=1)
     draw = random.Random(5)
     with sim_server(weather) as (server, url):
-        calm = train_sim(tmp_path / "calm", *over_http(url))
+        calm = train_sim(tmp_path / "calm", *over_http(url), *size)
         server.requests.clear()
         for _ in range(times):
-            process = start(tmp_path / "rough", *over_http(url))
-            assert kill_after(process, tmp_path / "rough", draw.randint(0, 30_000 // times))
+            process = start(tmp_path / "rough", *over_http(url), *size)
+            assert kill_after(process, tmp_path / "rough", draw.randint(0, a_time))
             time.sleep(draw.random() * 0.05)
-        done = start(tmp_path / "rough", *over_http(url))
+        done = start(tmp_path / "rough", *over_http(url), *size)
         _, errors = done.communicate()
     assert done.returncode == 0, errors.decode()
     assert differing(essence(RunDirectory(calm.path)), essence(only_run(tmp_path / "rough"))) == []
@@ -65,11 +70,11 @@ def test_kills_change_nothing_and_repeat_only_what_was_in_flight(tmp_path: Path,
     assert repeats <= times * WIDTH
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_stops_in_good_order_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
     with sim_server(SimOptions(duds=0.35, latency=0.05)) as (server, url):
-        process = start(tmp_path, *over_http(url))
-        until(lambda: server.requests.total() >= 100)
+        process = start(tmp_path, *over_http(url), *SHORT)
+        until(lambda: server.requests.total() >= 40)
         process.send_signal(number)
         _, errors = process.communicate()
         assert process.returncode == 130
@@ -77,7 +82,7 @@ def test_a_signal_stops_in_good_order_and_says_how_to_go_on(tmp_path: Path, numb
         paid = server.requests.total()
         assert read_json(only_run(tmp_path).state)["status"] == "stopped"
         assert only_run(tmp_path).report.is_file()
-        train_sim(tmp_path, *over_http(url))
+        train_sim(tmp_path, *over_http(url), *SHORT)
         assert max(server.requests.values()) == 1, "a reply that had been received was asked for again"
         assert server.requests.total() > paid
 

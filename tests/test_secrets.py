@@ -114,8 +114,11 @@ def holding(folder: Path) -> list[str]:
     return found + [str(path) for path in folder.rglob("*") if MARK in path.name]
 
 
-def test_an_endpoint_that_repeats_the_key_everywhere_gets_it_into_no_file_and_onto_no_screen(tmp_path: Path) -> None:
+def test_an_endpoint_that_repeats_the_key_everywhere_gets_it_into_no_file_and_onto_no_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Train, go on, look and export; errors, replies and edits all carry the key."""
+    monkeypatch.setattr("skillopt.models.call._wait", lambda error, attempt: 0.01)
     said = []
 
     def run(*command: str, code: int = 0) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from skillopt.analysts.shown import trajectory_lines
 
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Episode, Score, Trajectory, check_splits, nothing_done
 from skillopt.envs.tools import Tool, run_tools, start
 from skillopt.errors import UserError
+from skillopt.letters.blocks import trajectory_lines
 from skillopt.measure.evaluate import evaluate
 from skillopt.models.base import ChatReply, ChatRequest, Message
 from skillopt.models.openai_chat import OpenAIChat

@@ -189,6 +189,7 @@ class Recorder:
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     own = Recorder()
     monkeypatch.setattr("skillopt.report.trackers.threads.open_tracker", lambda name: own)
+    monkeypatch.setattr("skillopt.report.trackers.threads._importable", lambda module: True)
     return own
 
 

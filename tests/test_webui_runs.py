@@ -34,6 +34,7 @@ def ui(tmp_path: Path) -> Iterator[Ui]:
         yield running
 
 
+@pytest.mark.slow
 def test_a_run_outlives_its_server_is_found_again_and_ends_as_if_nothing_had_happened(ui: Ui, tmp_path: Path) -> None:
     run = ui.launch(*SLOW)
     pulse = until(

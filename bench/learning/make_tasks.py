@@ -3,7 +3,7 @@
 Each set is a folder below tasks/ with train/, val/ and test/ items. The items are committed; the script always makes
 the same ones, and a test checks that. The rules below are what a learning method has to find from the examples.
 
-expenses   rules to find: a word by kind, a word by sum, a word by city
+expenses   rules to find: a code word for the thing, for the sum and for the city
 cards      a format to keep: order, separators, capitals, date form, padded number
 procedure  steps to follow: a calculation of four steps; only the last number of the reply is scored
 """
@@ -25,7 +25,7 @@ KINDS = {
     "TASTE": ["lunch", "coffee", "sandwiches", "dinner"],
     "DESK": ["desk lamp", "keyboard", "printer paper", "office chair"],
 }
-BANDS = [(5, 50, "MINOR"), (200, 900, "MAJOR")]
+BANDS = [(5, 60, "LOW"), (150, 900, "HIGH")]
 REGIONS = {"NORTH": ["Oslo", "Malmo", "Turku"], "SOUTH": ["Porto", "Seville", "Naples"]}
 
 
@@ -44,7 +44,7 @@ def answer_expense(fields: Fields) -> str:
     kind = next(word for word, things in KINDS.items() if fields["what"] in things)
     band = next(word for low, high, word in BANDS if low <= fields["amount"] < high)
     region = next(name for name, cities in REGIONS.items() if fields["city"] in cities)
-    return f"{kind}-{band}-{region}"
+    return f"{fields['what']} {kind} / {fields['amount']} {band} / {fields['city']} {region}"
 
 
 FIRST = ["anna", "bela", "carla", "dario", "edith", "franz", "greta", "hugo", "irene", "jonas", "karin", "lukas"]
@@ -136,6 +136,8 @@ SETS: dict[str, tuple[Callable[[random.Random], Fields], Callable[[Fields], str]
 }
 
 
+SEEDS = {"expenses": "expenses 311"}
+"""Another draw where the first one left something out of train."""
 RULES = {"expenses": ("what", "city"), "cards": ("line",), "procedure": ("zone", "express")}
 """Fields whose values must all occur in train."""
 
@@ -143,7 +145,7 @@ RULES = {"expenses": ("what", "city"), "cards": ("line",), "procedure": ("zone",
 def make(name: str) -> dict[str, list[Fields]]:
     """The items of one set by split. Every question occurs once; `fields` says what it was made from."""
     draw, ask, answer = SETS[name]
-    rng = random.Random(f"learning bench: {name}")
+    rng = random.Random(f"learning bench: {SEEDS.get(name, name)}")
     found: dict[str, Fields] = {}
     while len(found) < sum(SIZES.values()):
         fields = draw(rng)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from skillopt import prompts
 from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
@@ -22,13 +24,12 @@ from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget, Switch
 from skillopt.models.prices import price_of
 from skillopt.preflight.parts import Parts, needs_optimizer, resolve
-from skillopt.run.damage import config_text
 from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import write_atomic, write_json
 from skillopt.run.journal import Journal
-from skillopt.run.mend import mend
 from skillopt.run.package import keep_package
+from skillopt.run.repair import rebuild
 from skillopt.run.state import State
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
@@ -81,12 +82,12 @@ async def open_session(
         opened = await stack.enter_async_context(opened_models(config, models, roles, run))
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
-        mended = mend(run)
+        rebuilt = rebuild(run)
         journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
         events = stack.enter_context(Events(run.events, tuple(listeners)))
         state = _read_state(run, config)
-        if mended:
-            events.emit("mended", files=mended)
+        if rebuilt:
+            events.emit("rebuilt", files=rebuilt)
         _write_config(run, config)
         keep_package(config.train.init_skill, run)
         callers, budget, switch = make_callers(config, journal, opened)
@@ -158,5 +159,5 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
 
 def _write_config(run: RunDirectory, config: Config) -> None:
     tree: dict[str, Any] = config.model_dump(mode="json")
-    write_atomic(run.config_yaml, config_text(tree))
+    write_atomic(run.config_yaml, yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
     write_json(run.config_json, config.flat())

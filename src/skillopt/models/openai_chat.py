@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from skillopt.errors import UserError
+from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
 from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter
@@ -45,7 +45,7 @@ class OpenAIChat:
         check_url(name, url)
         key = os.environ.get(key_name, "").strip()
         if key_needed and not key and token is None:
-            raise UserError(f"{name}: no key; set {key_name} in the environment or in .env")
+            raise MissingKey(f"{name}: no key; set {key_name} in the environment or in .env")
         if not key.isprintable():
             raise UserError(f"{name}: the key in {key_name} holds a line break or a control character")
         self.name = name

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from skillopt.errors import UserError
+from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
 from skillopt.models.base import (
     ChatReply,
@@ -152,7 +152,7 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
     if key_name:
         key = os.environ.get(key_name, "").strip()
         if not key:
-            raise UserError(f"{name}: no key; set {key_name} in the environment or in .env")
+            raise MissingKey(f"{name}: no key; set {key_name} in the environment or in .env")
         options["api_key"] = key
 
     def factory(kind: str) -> Provider[Any]:
@@ -167,7 +167,8 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
         raise UserError(f"{name}: this provider does not take {given}; leave it empty") from None
     except (LibraryError, ValueError) as error:
         words = redact(str(error)).split(" or pass it via")[0]
-        raise UserError(f"{name}: {words} (in the environment or in .env)") from None
+        kind = MissingKey if "key" in words.lower() else UserError
+        raise kind(f"{name}: {words} (in the environment or in .env)") from None
 
 
 def messages_from(messages: Sequence[Message]) -> list[ModelMessage]:
