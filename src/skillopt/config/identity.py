@@ -37,6 +37,8 @@ def _normal(key: str, value: Any) -> Any:
         return Path(value).name
     if key == "models.optimizer_model" and value.startswith("handoff:"):
         return "handoff"
+    if key == "models.optimizer_options":  # only the arguments of a command can change what it says
+        return {"args": value["args"]} if value.get("args") else {}
     if key == "env.command" and value:
         words = value.split() if isinstance(value, str) else value
         return [Path(word).name if is_file(Path(word)) else word for word in words]

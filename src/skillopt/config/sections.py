@@ -199,6 +199,8 @@ class ModelsConfig(Section):
     """As target_reasoning_effort."""
     optimizer_key_name: str = ""
     """As target_key_name."""
+    optimizer_options: dict[str, Any] = {}
+    """What a command as the optimizer takes, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once: 4}."""
     optimizer_rpm: int | None = Field(default=None, ge=1)
     """As target_rpm."""
     optimizer_tpm: int | None = Field(default=None, ge=1)

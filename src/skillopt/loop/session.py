@@ -12,6 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from skillopt import prompts
+from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
 from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
@@ -168,7 +169,9 @@ def check_prices(config: Config) -> None:
     """A limit in money needs every price."""
     budget = config.budget
     for name in (config.models.target_model, config.models.optimizer_model):
-        if budget.max_usd is not None and price_of(name, budget.prices) is None:
+        preset = PRESETS.get(name.partition(":")[0])
+        reported = preset is not None and preset.reports_cost
+        if budget.max_usd is not None and not reported and price_of(name, budget.prices) is None:
             raise UserError(
                 f"budget.max_usd: the price of '{name}' is unknown, so the limit could not hold; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'

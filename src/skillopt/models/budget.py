@@ -55,6 +55,8 @@ class Budget:
 
     def cost(self, total: Total) -> float | None:
         """Dollars, or None where the model's price is unknown. What runs on this machine costs nothing."""
+        if total.usd is not None:
+            return total.usd
         usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
         return cost_of(usage, price_of(total.model, self._config.prices))
 
@@ -97,7 +99,7 @@ class Budget:
     def _amount(self, model: str, usage: Usage) -> Amount:
         if model not in self._prices:
             self._prices[model] = price_of(model, self._config.prices)
-        usd = cost_of(usage, self._prices[model]) or 0.0
+        usd = (cost_of(usage, self._prices[model]) or 0.0) if usage.usd is None else usage.usd
         return Amount(1, usage.prompt + usage.completion, usd)
 
 
