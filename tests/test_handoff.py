@@ -150,7 +150,7 @@ def test_the_time_of_a_budget_ends_the_wait_for_a_letter_and_no_call_timeout_doe
 
 def test_a_spent_budget_of_calls_ends_the_wait_for_letters_too(tmp_path: Path) -> None:
     with pytest.raises(Stopped, match="max_calls"):
-        train_sim(tmp_path, HANDOFF, *SHORT, "budget.target.max_calls=14", "hardware.workers=1")
+        train_sim(tmp_path, HANDOFF, *SHORT, "budget.max_calls=14", "hardware.workers=1")
 
 
 def test_a_folder_of_letters_serves_several_runs_and_makes_no_other_run(tmp_path: Path) -> None:

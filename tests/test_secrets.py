@@ -176,8 +176,8 @@ def test_a_refusal_that_quotes_the_key_is_told_without_it(
     assert holding(tmp_path) == []
 
 
+@pytest.mark.extras
 def test_a_providers_library_does_not_take_the_key_to_where_a_redirect_leads(tmp_path: Path) -> None:
-    pytest.importorskip("pydantic_ai")
     arrived = []
 
     async def elsewhere(http: web.Request) -> web.StreamResponse:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 from hypothesis import strategies as st
-from pydantic_ai.exceptions import ModelHTTPError
 
 import hostile
 from campaign import holds_for
@@ -265,6 +264,8 @@ def test_whatever_another_provider_answers_is_a_reply_or_an_error_of_ours(
 def test_any_complaint_that_a_provider_s_library_passes_on_is_an_error_of_ours(
     status: int, body: Any, given: dict[str, str]
 ) -> None:
+    from pydantic_ai.exceptions import ModelHTTPError  # not part of a light install
+
     complaint = ModelHTTPError(status, "x", body)
     complaint.headers = given  # type: ignore[attr-defined]
     check_error(provider()._explained(complaint, ["temperature", "seed", "max_tokens"]))

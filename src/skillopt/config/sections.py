@@ -273,15 +273,6 @@ class Price(Section):
     """Dollars for a million prompt tokens that the endpoint had in its cache; null: as any other."""
 
 
-class RoleBudget(Section):
-    max_usd: float | None = Field(default=None, gt=0)
-    """Stop when this role has spent so much."""
-    max_calls: int | None = Field(default=None, ge=1)
-    """Stop after this many calls of this role."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    """Stop after this many tokens of this role."""
-
-
 class BudgetConfig(Section):
     max_usd: float | None = Field(default=None, gt=0)
     """Stop when this much is spent; needs a price for every model."""
@@ -291,10 +282,6 @@ class BudgetConfig(Section):
     """Stop after this many tokens, prompts and replies together."""
     max_minutes: float | None = Field(default=None, gt=0)
     """Stop this long after the start of this session."""
-    target: RoleBudget = RoleBudget()
-    """Limits of the target alone, such as {max_calls: 5000}."""
-    optimizer: RoleBudget = RoleBudget()
-    """Limits of the optimizer alone, such as {max_usd: 3}."""
     prices: dict[str, Price] = {}
     """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 

@@ -212,7 +212,7 @@ class Caller:
         raise AssertionError("the last failed try raises")
 
     async def _once(self, asked: _Asked, estimate: Usage, slot: Slot) -> ChatReply:
-        reserved = self.budget.reserve(self.role, self.model.name, estimate)
+        reserved = self.budget.reserve(self.model.name, estimate)
         try:
             reply = await self._answer(asked.request)
         except TimeoutError:

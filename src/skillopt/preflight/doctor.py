@@ -218,10 +218,6 @@ def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, tup
     yield "max_tokens", budget.max_tokens, _sum(plan.tokens[role] for role in ROLES)
     yield "max_usd", budget.max_usd, _sum(each for each in usd if each)
     yield "max_minutes", budget.max_minutes, (plan.seconds[0] / 60, plan.seconds[1] / 60)
-    for role, own in (("target", budget.target), ("optimizer", budget.optimizer)):
-        yield f"{role}.max_calls", own.max_calls, plan.calls(role)
-        yield f"{role}.max_tokens", own.max_tokens, plan.tokens[role]
-        yield f"{role}.max_usd", own.max_usd, plan.usd[role]
 
 
 def _sum(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:

@@ -227,6 +227,14 @@ class Journal:
         self._pending += [record for record in records if self.get(record.key, record.attempt) is None]
         self._flush()
 
+    def adopt(self, other: Path) -> int:
+        """Take over another run's replies, which enter no total of ours; gives how many."""
+        self._db.execute("ATTACH ? AS other", (str(other),))
+        taken = self._db.execute(f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies").rowcount  # noqa: S608
+        self._db.execute("DETACH other")
+        self._count += taken
+        return taken
+
     def totals(self, keep: Callable[[Total], bool] = lambda total: True) -> list[Total]:
         """What was paid since the run began, over all sessions."""
         self._flush()
