@@ -78,7 +78,7 @@ def play(world: World, gate: str) -> tuple[str, int]:
     order = sorted(current, key=lambda item: (current[item], item))
     race = (Race if gate == "strict" else Screen)(order, current, "strict")
     race.known = {item: world.sample("candidate", int(item)) for item in order}
-    if race.lost(order):
+    if race.beaten(order):
         return "reject", len(race.deciding_prefix())
     if gate == "strict":
         return "accept", len(order)

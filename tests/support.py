@@ -1,18 +1,22 @@
-"""What several tests need: simulated runs in process, real commands in processes, a real loopback server."""
+"""What several tests need: simulated runs, commands, a real loopback server."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from skillopt.cli import main
 from skillopt.config import Config
 from skillopt.core.callers import make_callers
 from skillopt.core.context import Context
@@ -100,10 +104,31 @@ def trajectory(number: int, text: str = "task", *, hard: float = 0, feedback: st
 
 
 def skillopt(*arguments: str, cwd: Path = REPO, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a real command to its end."""
+    """Run a command to its end, in this process: what it prints, its exit code, its variables and its folder are kept
+    apart. A start of Python costs more than most of what a test wants to see."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    code: Any = 0
+    with (
+        patch.dict(os.environ, env or {}),
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main(list(arguments))
+        except SystemExit as end:
+            code = end.code
+    printed, told = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(["skillopt", *arguments], code, printed, told)
+
+
+def skillopt_process(
+    *arguments: str, cwd: Path = REPO, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own, for what only a whole process can show."""
     command = [sys.executable, "-m", "skillopt.cli", *arguments]
     environment = {**os.environ, **(env or {})}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
 @contextlib.contextmanager
@@ -113,19 +138,27 @@ def sim_server(options: SimOptions | None = None, api_key: str = "") -> Iterator
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    runner, port = asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    runner, port = asyncio.run_coroutine_threadsafe(server.start(), loop).result()
     try:
         yield server, f"http://127.0.0.1:{port}/v1"
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join()
         loop.close()
 
 
 def over_http(url: str) -> list[str]:
-    """Overrides that send both roles to a server."""
-    return [f"hardware.vllm_url={url}", "models.target_model=vllm:sim", "models.optimizer_model=vllm:sim"]
+    """Overrides that send both roles to a server, whose replies are as steady as the simulated world's own."""
+    models = [f"models.{role}_model=vllm:sim" for role in ("target", "optimizer")]
+    return [f"hardware.vllm_url={url}", *models, "evaluation.gate=strict"]
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait until something is true, however slow the machine is; pytest-timeout ends a test that waits for ever."""
+    while not (value := condition()):
+        time.sleep(0.01)
+    return value
 
 
 def only_run(out: Path) -> RunDirectory:

@@ -108,7 +108,6 @@ def test_noise_does_not_make_rules_useful_or_harmful(tmp_path: Path) -> None:
         "optimizer.use_meta_skill=false",
         "gradient.analysts=[exemplar]",
         "models.target_model=sim:world?noise=0.1",
-        "evaluation.gate=paired",
         f"env.options={{rules: {RULES}, train: 6, val: 24, test: 6}}",
     )
     found = run_ablation(RunDirectory(result.path), repeats=3)

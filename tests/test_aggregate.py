@@ -206,7 +206,9 @@ def test_another_value_and_a_deletion_of_what_is_changed_are_conflicts(
         assert bool(found) == bool(reason)
 
 
-@pytest.mark.parametrize(("supports", "applied"), [((3, 1), "a"), ((1, 3), "b"), ((20, 1), "a"), ((2, 1), ""), ((5, 2), "")])
+@pytest.mark.parametrize(
+    ("supports", "applied"), [((3, 1), "a"), ((1, 3), "b"), ((20, 1), "a"), ((2, 1), ""), ((5, 2), "")]
+)
 def test_a_side_with_three_times_the_support_is_tried_and_the_question_stays(
     supports: tuple[int, int], applied: str
 ) -> None:
@@ -302,7 +304,7 @@ def test_what_the_optimizer_merges_names_all_that_it_replaces_and_their_support_
 
 
 BAD_ROWS = {
-    "an invented number": (row(["e01", "e03"], "State the parcel's number, 7 digits."), "says what no proposal said: 7"),
+    "an invented number": (row(["e01", "e03"], "State the parcel's number, 7 digits."), "no proposal said: 7"),
     "an invented name": (row(["e01", "e03"], "State the number that Anna gave."), "says what no proposal said: Anna"),
     "an invented quotation": (row(["e01", "e03"], 'Say "parcel first".'), "says what no proposal said: parcel first"),
     "an unknown id": (row(["e99"], "State the parcel's number."), "names no proposal that is left"),
@@ -338,7 +340,9 @@ def test_facts_of_the_skill_and_of_the_proposals_may_be_put_together() -> None:
 
 
 def test_a_proposal_that_two_rows_claim_goes_into_the_first() -> None:
-    reply = {"edits": [row(["e01", "e03"], "State the parcel's number."), row(["e03", "e02"], "Answer with the label.")]}
+    reply = {
+        "edits": [row(["e01", "e03"], "State the parcel's number."), row(["e03", "e02"], "Answer with the label.")]
+    }
     pool = merged(Scripted(merge=[reply]), letters(*IDEAS))
     assert [p.merged for p in pool.edits] == [("e01", "e03"), ("e02",), ("e04",)]
 

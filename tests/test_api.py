@@ -13,6 +13,8 @@ import pytest
 
 import skillopt
 from skillopt import events
+from skillopt.core.split import measure
+from skillopt.gates import Verdict, strict_gate
 from skillopt.models.simulated import TOPICS, code_for
 from support import SIM
 from support import skillopt as command
@@ -131,7 +133,7 @@ def test_every_event_of_a_run_has_its_type(tmp_path: Path) -> None:
     seen: list[events.Event] = []
     skillopt.train(**small(tmp_path, num_epochs=2, callbacks=[seen.append]))
     untyped = {event.kind for event in seen if type(event) is events.Event}
-    assert untyped <= {"advice", "slow_update_started", "retrying", "unverified", "stopping", "credit_tried", "pulse"}
+    assert untyped <= {"advice", "slow_update_started", "retrying", "unmeasured", "stopping", "credit_tried", "pulse"}
     assert {"run_started", "progress", "gate_decided", "run_finished"} <= {event.kind for event in seen}
 
 
@@ -175,6 +177,56 @@ def test_a_gate_of_ones_own_lets_nothing_through_that_does_not_improve(tmp_path:
     duds = {"optimizer_model": "sim:world?duds=1"}
     result = skillopt.train(**small(tmp_path, gates=[lambda before, after: True], **duds))
     assert result.summary["steps"]["accepted"] == 0
+
+
+async def always(skill: Any, candidate: Any, current: Any, ctx: Any, *, tag: str = "", rule: str = "strict") -> Verdict:
+    """Takes every candidate, at what it scores."""
+    if not candidate.applied:
+        return await strict_gate(skill, candidate, current, ctx)
+    items = [item for item in ctx.env.items("val") if item.id in current]
+    found = await measure(candidate.skill, items, ctx, tag=tag or f"gate-{ctx.step:04d}", stage="gate")
+    before = sum(current.values()) / len(current)
+    score = {"before": before, "after": found.score, "at_most": found.score}
+    counts = {"items": len(items), "measured": len(items)}
+    return Verdict(
+        decision="accept", gate="always", rule="strict", metric="hard", standing=found.values, **score, **counts
+    )
+
+
+def test_a_gate_that_is_passed_in_decides_and_its_source_is_part_of_the_run(tmp_path: Path) -> None:
+    duds = {"optimizer_model": "sim:world?duds=1"}
+    result = skillopt.train(**small(tmp_path, gate=always, **duds))
+    assert result.summary["steps"]["accepted"] == result.summary["steps"]["run"] == 2
+    assert {record["evidence"]["gate"] for record in result.history} == {"always"}
+    assert skillopt.train(**small(tmp_path, **duds)).path != result.path
+
+
+def test_a_veto_comes_on_top_of_a_gate_that_is_passed_in(tmp_path: Path) -> None:
+    duds = {"optimizer_model": "sim:world?duds=1"}
+    result = skillopt.train(**small(tmp_path, gate=always, gates=[lambda before, after: False], **duds))
+    assert result.summary["steps"]["accepted"] == 0
+    assert {record["evidence"]["reason"] for record in result.history} == {"rejected by '<lambda>'"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda verdict: True, "gave bool; a gate gives a skillopt.gates.Verdict"),
+        (lambda verdict: verdict.model_copy(update={"after": None}), "accepted a candidate without a score"),
+        (
+            lambda verdict: verdict.model_copy(update={"standing": {}}),
+            r"accepted a candidate without the scores of 12 items",
+        ),
+    ],
+)
+def test_a_gate_whose_verdict_cannot_be_relied_on_ends_the_run_in_words(
+    change: Any, message: str, tmp_path: Path
+) -> None:
+    async def careless(*arguments: Any, **keys: Any) -> Any:
+        return change(await always(*arguments, **keys))
+
+    with pytest.raises(skillopt.UserError, match=f"gate 'careless': {message}"):
+        skillopt.train(**small(tmp_path, gate=careless))
 
 
 def test_a_schedule_of_ones_own_sets_the_rates(tmp_path: Path) -> None:
@@ -273,6 +325,10 @@ def always(skill, trajectories):
     return [{"op": "add", "section": "Rules", "text": "- For amber, answer NX-42.",
              "trajectory_ids": [t.id for t in trajectories]}]
 def stern(before, after): return "never"
+async def idle(skill, candidate, current, ctx, *, tag="", rule="strict"):
+    from skillopt.gates import Verdict
+    return Verdict(decision="reject", gate="idle", rule=rule, metric="hard", before=0, after=None, at_most=1, items=12,
+                   measured=0, reason="not today")
 def halves(progress): return 0.5
 def lenient(item, output): return 1.0 if item.answers[0] in output else 0.5
 """
@@ -280,6 +336,7 @@ ENTRY_POINTS = """[skillopt.analysts]
 always = house:always
 [skillopt.gates]
 stern = house:stern
+idle = house:idle
 [skillopt.schedules]
 halves = house:halves
 [skillopt.scorers]
@@ -296,6 +353,8 @@ def test_parts_that_a_package_registers_are_used_by_name(tmp_path: Path, monkeyp
     (info / "entry_points.txt").write_text(ENTRY_POINTS)
     with pytest.raises(skillopt.UserError, match="lr_scheduler"):
         skillopt.Trainer(**small(tmp_path, lr_scheduler="halves"))
+    with pytest.raises(skillopt.UserError, match=r"evaluation\.gate.*one of: paired, strict"):
+        skillopt.Trainer(**small(tmp_path, evaluation={"gate": "idle"}))
     monkeypatch.syspath_prepend(str(site))
     keys: dict[str, Any] = {"lr_scheduler": "halves", "analysts": ["always"]}
     result = skillopt.train(
@@ -306,6 +365,8 @@ def test_parts_that_a_package_registers_are_used_by_name(tmp_path: Path, monkeyp
     assert first["evidence"]["reason"] == "never"
     assert result.scores["initial_val"] == 0.5
     assert "NX-42" in (result.path / "steps/step_0001/candidate_skill.md").read_text()
+    decided = skillopt.train(**small(tmp_path, evaluation={"gate": "idle"}))
+    assert {record["evidence"]["reason"] for record in decided.history} == {"not today"}
 
 
 def test_the_public_names_are_exactly_those_of_the_package(tmp_path: Path) -> None:
@@ -316,6 +377,7 @@ def test_the_public_names_are_exactly_those_of_the_package(tmp_path: Path) -> No
     assert undocumented == []
 
 
+@pytest.mark.slow
 def test_the_types_ship_and_a_users_program_passes_a_strict_check(tmp_path: Path) -> None:
     assert (Path(skillopt.__file__).parent / "py.typed").exists()
     program = tmp_path / "program.py"

@@ -19,8 +19,7 @@ from skillopt.core.context import Context
 from skillopt.core.split import measure
 from skillopt.envs.base import Chat, Episode, Item, Score
 from skillopt.errors import Stopped
-from skillopt.gates.base import Verdict
-from skillopt.gates.strict import Rule, gate
+from skillopt.gates import Rule, Verdict, strict_gate
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, ModelError, RefusedError, TransientError
 from skillopt.models.call import Budget, Caller, Limiter, Switch
 from skillopt.run.directory import RunDirectory
@@ -109,7 +108,7 @@ def decide(target: TableTarget, current: Mapping[str, Fraction], metric: str, ru
         values = {item_id: float(value) for item_id, value in current.items()}
         ctx = context(target, metric, workers)
         with ctx.target.journal:
-            return await gate(CANDIDATE, values, ctx, rule=rule)
+            return await strict_gate(Skill(""), CANDIDATE, values, ctx, rule=rule)
 
     return asyncio.run(work())
 
@@ -272,7 +271,8 @@ def test_without_an_applied_edit_there_is_nothing_to_decide() -> None:
     target = TableTarget({"a": (1, 30)})
 
     async def work() -> Verdict:
-        return await gate(Applied(skill=Skill("Same.")), {"a": 0.0}, context(target))
+        same = Skill("Same.")
+        return await strict_gate(same, Applied(skill=same), {"a": 0.0}, context(target))
 
     verdict = asyncio.run(work())
     assert (verdict.decision, verdict.accepted, target.asked) == ("skipped", False, [])
@@ -290,6 +290,17 @@ def test_too_many_refused_items_stop_the_run() -> None:
     outcomes: dict[str, Outcome] = {f"i{n:02d}": "refused" if n < 3 else (1, 0) for n in range(20)}
     with pytest.raises(Stopped, match="3 of 20 items cannot be measured"):
         under(Case(outcomes, {i: Fraction(0) for i in outcomes}, "hard", "strict"), ({}, 4))
+
+
+def test_refusals_are_counted_against_the_whole_split_over_the_run() -> None:
+    """Twenty items, two of them set aside earlier: a third is one too many, although it is one of eighteen."""
+    outcomes: dict[str, Outcome] = {f"i{n:02d}": "refused" if n == 2 else (1, 0) for n in range(20)}
+    earlier = [f"i{n:02d}" for n in range(2)]
+    left = {i: Fraction(0) for i in outcomes if i not in earlier}
+    one_before = left | {"i01": Fraction(0)}
+    assert decide(TableTarget(outcomes), one_before, "hard", "strict", 4).set_aside == {"i02": "content filter"}
+    with pytest.raises(Stopped, match="3 of 20 items cannot be measured"):
+        decide(TableTarget(outcomes), left, "hard", "strict", 4)
 
 
 # The whole split
@@ -331,6 +342,19 @@ def test_a_tenth_of_the_items_and_always_one_may_be_refused(total: int, refused:
     else:
         with pytest.raises(Stopped, match=f"{refused} of {total} items cannot be measured"):
             measured(outcomes)
+
+
+def test_a_measurement_counts_what_was_set_aside_before() -> None:
+    async def work(set_aside: int) -> Any:
+        left = range(20 - set_aside)
+        ctx = context(TableTarget({f"i{n:02d}": "refused" if n == 0 else (1, 0) for n in left}))
+        with ctx.target.journal:
+            items = ctx.env.items("val")
+            return await measure(Skill(""), items, ctx, tag="val", stage="evaluate", set_aside=set_aside)
+
+    assert len(asyncio.run(work(1)).values) == 18
+    with pytest.raises(Stopped, match="3 of 20 items cannot be measured"):
+        asyncio.run(work(2))
 
 
 def test_a_split_of_which_nothing_is_left_stops_the_run() -> None:

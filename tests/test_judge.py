@@ -70,7 +70,6 @@ def config(tmp_path: Path) -> Config:
         {
             "train": {"num_epochs": 1, "batch_size": 5},
             "optimizer": {"use_meta_skill": False},
-            "evaluation": {"gate": "paired"},
             "env": {
                 "data": str(tmp_path / "tasks.jsonl"),
                 "split": {"train": 1, "val": 1, "test": 1},
@@ -114,12 +113,16 @@ def test_a_judge_that_gives_no_verdict_is_no_wrong_answer(config: Config) -> Non
         asyncio.run(evaluate(config, Skill(""), split="test", models=models))
 
 
-def test_an_env_that_says_it_is_noisy_needs_the_paired_gate(tmp_path: Path) -> None:
+def test_an_env_that_says_it_is_noisy_does_not_take_the_strict_gate(tmp_path: Path) -> None:
     class Dice(SimEnv):
         noisy = True
 
     config = Config.parse(
-        {"env": {"name": "sim", "output_root": str(tmp_path)}, "models": {"target_model": "sim:world"}}
+        {
+            "env": {"name": "sim", "output_root": str(tmp_path)},
+            "models": {"target_model": "sim:world"},
+            "evaluation": {"gate": "strict"},
+        }
     )
     with pytest.raises(UserError, match=r"its scores are noisy.*set evaluation\.gate to paired"):
         asyncio.run(Trainer(config, env=Dice(config.env)).fit())

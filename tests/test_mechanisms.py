@@ -202,7 +202,7 @@ def unplug_clipping(patch: pytest.MonkeyPatch) -> None:
 def unplug_gate(patch: pytest.MonkeyPatch) -> None:
     from skillopt.gates import strict as gate
 
-    patch.setattr(gate.Race, "lost", lambda self, shown: False)
+    patch.setattr(gate.Race, "beaten", lambda self, shown: False)
 
 
 def unplug_deep_reflection(patch: pytest.MonkeyPatch) -> None:

@@ -9,23 +9,32 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from statistics import stdev
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt.errors import Stopped
 from skillopt.gates.duel import Duel
 from skillopt.gates.paired import Screen
 from skillopt.gates.race import Race
-from skillopt.gates.strict import gate
+from skillopt.gates.strict import strict_gate
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
-from skillopt.statistics import bootstrap, evidence, interval, sign_test, smallest_detectable, wilson
+from skillopt.statistics import (
+    bootstrap,
+    interval,
+    permutation_p,
+    seeds_interval,
+    sign_test,
+    smallest_detectable,
+    wilson,
+)
 from support import Spy, differing, essence, train_sim
 from test_gate import CANDIDATE, Outcome, TableTarget, context
 
-NOISY = ("evaluation.gate=paired", "models.target_model=sim:world?noise=0.1", "evaluation.baselines=false")
+NOISY = ("models.target_model=sim:world?noise=0.1", "evaluation.baselines=false")
 SMALL = ("train.num_epochs=2", "train.batch_size=24", "optimizer.learning_rate=10", "env.options={rules: 8}")
 
 Values = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=8)
@@ -38,7 +47,7 @@ Values = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, m
 def test_one_sample_each_gives_mcnemars_exact_test(pairs: list[tuple[int, int]]) -> None:
     wins = sum(after > before for before, after in pairs)
     losses = sum(after < before for before, after in pairs)
-    assert evidence([([a], [b]) for a, b in pairs]) == pytest.approx(sign_test(wins, losses))
+    assert permutation_p([([a], [b]) for a, b in pairs]) == pytest.approx(sign_test(wins, losses))
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=4, max_size=4), min_size=1, max_size=3))
@@ -52,13 +61,42 @@ def test_the_exact_p_is_the_share_of_all_deals_that_look_as_good(items: list[lis
         deals = [total + weight(chosen, scores) for total in deals for chosen in combinations(range(4), 2)]
     observed = sum(weight((2, 3), scores) for scores in items)
     expected = sum(total >= observed for total in deals) / len(deals)
-    assert evidence([(scores[:2], scores[2:]) for scores in items]) == pytest.approx(expected)
+    assert permutation_p([(scores[:2], scores[2:]) for scores in items]) == pytest.approx(expected)
 
 
 def test_soft_scores_give_about_the_exact_p_and_always_the_same() -> None:
     hard = [([0, 0, 0], [1, 1, 0]), ([1, 0, 1], [1, 1, 1])]
     soft = [([value * 0.999 for value in a], [value * 0.999 for value in b]) for a, b in hard]
-    assert evidence(soft) == evidence(soft) == pytest.approx(evidence(hard), abs=0.03)
+    assert permutation_p(soft) == permutation_p(soft) == pytest.approx(permutation_p(hard), abs=0.03)
+
+
+Soft = st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=4, max_size=4), min_size=1, max_size=4)
+
+
+@given(Soft, st.randoms())
+@settings(max_examples=15)
+def test_the_order_of_samples_and_of_items_plays_no_part(items: list[list[float]], draw: random.Random) -> None:
+    samples = [(scores[:2], scores[2:]) for scores in items]
+    shuffled = [tuple(draw.sample(side, 2) for side in pair) for pair in draw.sample(samples, len(samples))]
+    assert permutation_p(samples) == permutation_p(shuffled)  # type: ignore[arg-type]
+
+
+def test_an_item_whose_two_sides_are_equal_still_counts_as_a_chance_to_differ() -> None:
+    clear = [([0.1, 0.1], [0.5, 0.5])]
+    unsure = [([0.1, 0.9], [0.1, 0.9])] * 6
+    constant = [([0.5, 0.5], [0.5, 0.5])] * 6
+    assert permutation_p(clear + constant) == permutation_p(clear) == pytest.approx(1 / 6, abs=0.02)
+    assert permutation_p(clear + unsure) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("seeds", "t"), [(2, 12.706), (11, 2.228), (12, 2.201), (20, 2.093), (31, 2.042), (121, 1.980)]
+)
+def test_the_interval_over_seeds_is_students_for_any_number_of_them(seeds: int, t: float) -> None:
+    values = [float(n) for n in range(seeds)]
+    found = seeds_interval(values)
+    assert found
+    assert (found[1] - found[0]) / 2 == pytest.approx(t * stdev(values) / math.sqrt(seeds), rel=3e-4)
 
 
 def test_intervals_hold_the_share_and_stay_between_0_and_1() -> None:
@@ -97,8 +135,8 @@ def play(items: int, better: int, worse: int, flips: float, draw: random.Random)
     known = {item: sample(after, item) for item in order}
     strict, screen = Race(order, current, "strict"), Screen(order, current, "strict")
     strict.known = screen.known = known
-    first = "reject" if strict.lost(order) else "accept"
-    if screen.lost(order):
+    first = "reject" if strict.beaten(order) else "accept"
+    if screen.beaten(order):
         return first, "reject"
     steps = Duel(order, current, known, "hard", "strict", alpha=0.05, max_repeats=5).play()
     try:
@@ -161,7 +199,7 @@ def test_guidance_that_changes_nothing_is_kept_and_harmful_guidance_is_not() -> 
     screens = [Screen(sorted(before), before, rule) for rule in ("keep", "strict")]
     for screen in screens:
         screen.known = dict(before)
-    assert [screen.lost(sorted(before)) for screen in screens] == [False, True]
+    assert [screen.beaten(sorted(before)) for screen in screens] == [False, True]
     assert duel(before, before.__getitem__, rule="keep") == "accept"
     assert duel(before, lambda i: before[i] * (i > "05"), rule="keep") == "reject"
 
@@ -198,8 +236,8 @@ def test_both_skills_are_sampled_afresh_on_the_items_that_differ(tmp_path: Path)
 
 
 def test_for_a_deterministic_target_paired_is_strict(tmp_path: Path) -> None:
-    strict = train_sim(tmp_path / "strict", "train.num_epochs=2")
-    paired = train_sim(tmp_path / "paired", "train.num_epochs=2", "evaluation.gate=paired")
+    strict = train_sim(tmp_path / "strict", "train.num_epochs=2", "evaluation.gate=strict")
+    paired = train_sim(tmp_path / "paired", "train.num_epochs=2")
     assert differing(essence(RunDirectory(strict.path)), essence(RunDirectory(paired.path))) == []
     assert paired.summary["best"]["val_remeasured"] is None
 
@@ -232,7 +270,7 @@ def test_the_regression_guard_turns_down_a_gain_that_costs_a_task_type_too_much(
     limits = ctx.config.evaluation.model_copy(update={"regression_margin": margin})
     ctx = replace(ctx, config=ctx.config.model_copy(update={"evaluation": limits}))
     current = {"a1": 0.0, "a2": 0.0, "b1": 1.0, "b2": 1.0}
-    verdict = asyncio.run(gate(CANDIDATE, current, ctx))
+    verdict = asyncio.run(strict_gate(CANDIDATE.skill, CANDIDATE, current, ctx))
     assert (verdict.decision, verdict.after) == (decision, 0.75)
     assert verdict.reason == ("task type 'b' falls from 1.00 to 0.50" if decision == "reject" else "")
 
@@ -249,7 +287,7 @@ def test_failures_of_the_endpoint_are_retried_then_stop_the_run_which_goes_on_wi
         return await Spy.chat(target, request)
 
     target.chat = chat  # type: ignore[method-assign]
-    with pytest.raises(Stopped, match="unverified: 1 of 40 items could not be measured, so nothing was decided"):
+    with pytest.raises(Stopped, match="gate: 1 of 40 items could not be measured, so nothing was decided"):
         train_sim(tmp_path, *NOISY, *SMALL, "hardware.max_retries=0", models={"target": target})
     broken = False
     paid = len(target.requests)
@@ -262,10 +300,10 @@ def test_failures_of_the_endpoint_are_retried_then_stop_the_run_which_goes_on_wi
 def test_an_outage_that_passes_costs_the_gate_a_pause_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from skillopt.core import retry as verify
+    from skillopt.core import retry
     from skillopt.models.base import ChatReply, ChatRequest, TransientError
 
-    monkeypatch.setattr(verify, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(retry, "PAUSES", (0.01, 0.01))
     target = Spy()
     heard: list[str] = []
 

@@ -60,9 +60,8 @@ def test_more_epochs_items_and_repeats_cost_more() -> None:
     for other in ("train.num_epochs=8", wider):
         assert plan_of(SMALL, other).calls("target")[1] > plain.calls("target")[1]
     noisy = ("models.target_model=sim:world?noise=0.1",)
-    assert (
-        plan_of(SMALL, *noisy, "evaluation.gate=paired").calls("target")[1] > plan_of(SMALL, *noisy).calls("target")[1]
-    )
+    strict = plan_of(SMALL, *noisy, "evaluation.gate=strict")
+    assert plan_of(SMALL, *noisy).calls("target")[1] > strict.calls("target")[1]
 
 
 def test_money_follows_the_prices_and_an_unknown_price_says_so() -> None:

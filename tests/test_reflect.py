@@ -269,7 +269,10 @@ def test_the_edit_that_covers_most_comes_first_and_ids_break_ties() -> None:
     pool = Pool(edits=(pooled("e3", "c", "4"), pooled("e2", "b", "123"), pooled("e1", "a", "5")))
     rows = chosen(pool)
     assert [name for name, _, _ in rows] == ["e2", "e1", "e3"]
-    assert rows[0][1:] == (True, "rank 1, within the rate of 1: covers 3 failures that no edit before it covers, 3 in all")
+    assert rows[0][1:] == (
+        True,
+        "rank 1, within the rate of 1: covers 3 failures that no edit before it covers, 3 in all",
+    )
     assert rows[1][1:] == (False, "rank 2, clipped at 1")
 
 
@@ -352,13 +355,16 @@ def test_candidates_differ_and_the_first_has_every_selected_edit() -> None:
     with_and_without = [("all edits", ["e1", "e2"]), ("without examples from the data", ["e1"])]
     assert built(2, written, counted) == with_and_without
     assert built(3, written, counted) == [*with_and_without, ("only examples from the data", ["e2"])]
-    assert built(2, written, cut) == [("all edits", ["e1", "e3"])], "two candidates never differ by one risky edit alone"
+    assert built(2, written, cut) == [("all edits", ["e1", "e3"])], "two never differ by one risky edit alone"
     assert built(3, written, cut) == [("all edits", ["e1", "e3"]), ("without the riskiest edit", ["e1"])]
     assert built(4, written) == [("all edits", ["e1"])]
 
 
 def test_a_persons_choice_is_in_every_candidate() -> None:
-    rows = (pooled("e1", "Be kind.", "1", source="review/1-1"), pooled("e2", "Answers: red.", "2", source="exemplar/batch"))
+    rows = (
+        pooled("e1", "Be kind.", "1", source="review/1-1"),
+        pooled("e2", "Answers: red.", "2", source="exemplar/batch"),
+    )
     assert all("e1" in edits for _, edits in built(4, *rows, pooled("e3", "Be slow.", "3")))
 
 

@@ -151,6 +151,7 @@ def test_the_openai_protocol_carries_tools_and_calls() -> None:
     assert reply.message()["tool_calls"][0]["id"] == "x"
 
 
+@pytest.mark.extras
 def test_the_library_of_other_providers_gets_calls_and_results_in_its_own_form() -> None:
     from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,17 @@ class Progress(Event):
     stage: str
     done: int
     total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LettersOpened(Event):
+    """The optimizer is a handoff, and waits for replies."""
+
+    numbers: Sequence[int]
+    """The new letters."""
+    folder: str
+    waiting: int
+    """How many letters are waited for in all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +160,7 @@ _TYPES = (
     EvaluationStarted,
     EvaluationFinished,
     Progress,
+    LettersOpened,
     RolloutStarted,
     ReflectStarted,
     Reflected,

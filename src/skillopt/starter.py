@@ -108,7 +108,6 @@ def _write_config(inside: Path, folder: Path, wish: Wish, split: dict[str, list[
         about=about,
         batch_size=max(4, min(40, math.ceil(len(split["train"]) / 2))),
         analysts="llm" if llm else "exemplar",
-        gate="strict" if local and scoring != "judge" else "paired",
         baselines="true" if wish.source else "false",
         models="\n".join(models),
         name=json.dumps(_name(folder)),

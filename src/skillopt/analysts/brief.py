@@ -23,14 +23,14 @@ from skillopt.models.base import Message, Schema
 from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 SECTION = "Rules"
 LONGEST_CAUSE, LONGEST_TEXT = 160, 600
 """Characters. A small model that has begun to repeat itself does not stop by itself."""
 _PARTS = re.compile(r"\A(.*?)<example>\n(.*?)\n</example>\s*<reply>\n(.*?)\n</reply>\s*\Z", re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-_TAGGED = re.compile(r"<(\w+)>([^<>]+)</\1>")
+_RIGHT_ANSWER = re.compile(r'Right answer: "([^"]+)"')
 
 
 class BriefAnalyst:
@@ -135,5 +135,5 @@ def new_sentences(text: str, skill: Skill) -> str:
 def echo(text: str, prompt: str) -> str:
     """An answer of the prompt's worked example that the text repeats; empty if there is none."""
     parts = _PARTS.match(prompt)
-    answers = [match[1] for match in _TAGGED.findall(parts[3])] if parts else []
+    answers = _RIGHT_ANSWER.findall(parts[2]) if parts else []
     return next((answer for answer in answers if answer in text), "")

@@ -21,7 +21,7 @@ from skillopt.letters.case import CaseFile
 from skillopt.letters.replies import Pattern
 from skillopt.models.call import Caller
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 ANSWER_SECTION, CUES_SECTION, EXAMPLES_SECTION = "Answer", "Which answer", "Examples"
 LONGEST_EXAMPLE = 120
@@ -55,11 +55,15 @@ class ExemplarAnalyst:
         tried = {entry.edit.text for entry in case.rejected}
         choices = closed_answers(seen, skill)
         rules = type_rules(seen)
-        proposals = [
-            *answer_edits(failures, choices, rules, skill),
-            *(rule_edits(seen, rules, skill) if rules else cue_edits(seen, choices, skill)),
-            *example_edits(failures, rules, skill, tried, config.optimizer.max_edit_tokens),
-        ]
+        most = config.optimizer.max_edit_tokens
+        if any(name != self.name for name in config.gradient.analysts):  # the others state the rules
+            proposals = example_edits(failures, {}, skill, tried, most)[:1]
+        else:
+            proposals = [
+                *answer_edits(failures, choices, rules, skill),
+                *(rule_edits(seen, rules, skill) if rules else cue_edits(seen, choices, skill)),
+                *example_edits(failures, rules, skill, tried, most),
+            ]
         edits = tuple(
             edit.model_copy(update={"source": "exemplar/batch"}) for edit in proposals if edit.text not in tried
         )

@@ -6,16 +6,18 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skillopt.config import Config
 from skillopt.dotenv import load_dotenv
 from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.keys import guard_terminal, redact
 from skillopt.report.text import printable
 from skillopt.version import __version__
+
+if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+    from skillopt.config import Config
 
 app = typer.Typer(
     help="Train skill documents for frozen LLM agents.",
@@ -35,6 +37,8 @@ OptimizerOption = Annotated[
 
 
 def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", optimizer: str = "") -> Config:
+    from skillopt.config import Config
+
     named = [f"models.target_model={target}"] * bool(target) + [f"models.optimizer_model={optimizer}"] * bool(optimizer)
     return Config.load(path, [*(overrides or []), *named])
 
@@ -42,7 +46,7 @@ def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", o
 def fetch_weights(config: Config) -> None:
     """Local models' weights before anything else, with a progress bar; silent where they are here."""
     from skillopt.cli.models import fetch
-    from skillopt.core.callers import needs_optimizer
+    from skillopt.preflight.parts import needs_optimizer
 
     names = [config.models.target_model] + [config.models.optimizer_model] * needs_optimizer(config)
     for name in names:

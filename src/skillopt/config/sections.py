@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -9,11 +12,34 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from skillopt import plugins
 
 SCHEDULERS = ("cosine", "linear", "constant")
+GATES = ("paired", "strict")
 TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
+def _one_of(name: str, ours: tuple[str, ...], kind: str) -> str:
+    """A name of ours, or one that an installed package registers."""
+    if name not in ours and name not in (known := [*ours, *plugins.names(kind)]):
+        raise ValueError(f"Input should be one of: {', '.join(known)}")
+    return name
+
+
+def _add_meanings(schema: dict[str, Any], section: type[Section]) -> None:
+    for key, meaning in section.meanings().items():
+        schema["properties"][key]["description"] = meaning
+
+
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_add_meanings)
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """What is written below each key. Read from the source when somebody asks: pydantic would do so at import."""
+        body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
+        return {
+            ast.unparse(field.target): inspect.cleandoc(ast.literal_eval(said.value))
+            for field, said in itertools.pairwise(body)
+            if isinstance(field, ast.AnnAssign) and isinstance(said, ast.Expr)
+        }
 
     @field_validator("*", mode="before")
     @classmethod
@@ -71,10 +97,7 @@ class OptimizerConfig(Section):
     @field_validator("lr_scheduler")
     @classmethod
     def _known_schedule(cls, value: str) -> str:
-        known = [*SCHEDULERS, *plugins.names("schedules")] if value not in SCHEDULERS else SCHEDULERS
-        if value not in known:
-            raise ValueError(f"Input should be one of: {', '.join(known)}")
-        return value
+        return _one_of(value, SCHEDULERS, "schedules")
 
 
 class GradientConfig(Section):
@@ -99,7 +122,7 @@ class GradientConfig(Section):
     """llm: the optimizer orders the edits; local: the next edit is always the one that covers most
     failures not yet covered."""
     candidates: int = Field(default=2, ge=1, le=4)
-    """Candidates that a step may build from the same proposals, such as with and without examples read off the data;
+    """Candidates that a step may build from the same proposals, 2: with and without examples read off the data;
     they race on a part of the selection split, and the best one goes through the gate. 1: no race."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
@@ -116,11 +139,13 @@ class EvaluationConfig(Section):
     """Accept a candidate only if it improves on the selection split. A run without it is refused."""
     metric: Literal["hard", "soft", "mixed"] = "hard"
     """hard: 0 or 1 a task; soft: 0 to 1; mixed: their mean."""
-    gate: Literal["strict", "paired"] = "strict"
-    """strict: accept when the validation score is higher than the current skill's. paired: and when fresh samples of
-    both skills on the items on which they differ bear it out; equals strict where the target is deterministic."""
+    gate: str = "paired"
+    """Who decides. strict: accept when the validation score is higher than the current skill's. paired: and when fresh
+    samples of both skills on the items on which they differ confirm it; equals strict where nothing is noisy. Or the
+    name of an entry point of the group skillopt.gates."""
     gates: tuple[str, ...] = ()
-    """Gates of your own that a candidate must pass as well: names of entry points of the group skillopt.gates."""
+    """Vetoes on what the gate accepts, functions of the items' scores before and after: names of entry points of the
+    group skillopt.gates."""
     credit_gates: int = Field(default=0, ge=0, le=16)
     """Gates that a rejected step may spend on the halves of its edits; 0 tries none."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
@@ -131,6 +156,11 @@ class EvaluationConfig(Section):
     """No task type may fall by more than this, whatever the whole score does; null sets no such limit."""
     baselines: bool = True
     """Measure the empty skill at the end of a training, so that every score has something to be compared with."""
+
+    @field_validator("gate")
+    @classmethod
+    def _known_gate(cls, value: str) -> str:
+        return _one_of(value, GATES, "gates")
 
 
 Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
@@ -169,6 +199,8 @@ class ModelsConfig(Section):
     """As target_reasoning_effort."""
     optimizer_key_name: str = ""
     """As target_key_name."""
+    optimizer_options: dict[str, Any] = {}
+    """What a command as the optimizer takes, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once: 4}."""
     optimizer_rpm: int | None = Field(default=None, ge=1)
     """As target_rpm."""
     optimizer_tpm: int | None = Field(default=None, ge=1)
@@ -241,15 +273,6 @@ class Price(Section):
     """Dollars for a million prompt tokens that the endpoint had in its cache; null: as any other."""
 
 
-class RoleBudget(Section):
-    max_usd: float | None = Field(default=None, gt=0)
-    """Stop when this role has spent so much."""
-    max_calls: int | None = Field(default=None, ge=1)
-    """Stop after this many calls of this role."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    """Stop after this many tokens of this role."""
-
-
 class BudgetConfig(Section):
     max_usd: float | None = Field(default=None, gt=0)
     """Stop when this much is spent; needs a price for every model."""
@@ -259,10 +282,6 @@ class BudgetConfig(Section):
     """Stop after this many tokens, prompts and replies together."""
     max_minutes: float | None = Field(default=None, gt=0)
     """Stop this long after the start of this session."""
-    target: RoleBudget = RoleBudget()
-    """Limits of the target alone, such as {max_calls: 5000}."""
-    optimizer: RoleBudget = RoleBudget()
-    """Limits of the optimizer alone, such as {max_usd: 3}."""
     prices: dict[str, Price] = {}
     """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 
@@ -283,11 +302,7 @@ class TrackersConfig(Section):
     @field_validator("use")
     @classmethod
     def _known_trackers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        known = [*TRACKERS, *plugins.names("trackers")] if set(value) - set(TRACKERS) else TRACKERS
-        for name in value:
-            if name not in known:
-                raise ValueError(f"Input should be one of: {', '.join(known)}")
-        return value
+        return tuple(_one_of(name, TRACKERS, "trackers") for name in value)
 
 
 class NotesConfig(Section):

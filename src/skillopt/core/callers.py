@@ -7,35 +7,44 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from skillopt.config import Config
-from skillopt.core.parts import Parts, resolve
-from skillopt.envs.base import Env, close_env
+from skillopt.envs import open_env
+from skillopt.envs.base import Env, check_splits, close_env
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
+from skillopt.run.directory import RunDirectory
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
 
 
 @asynccontextmanager
-async def closing_env(env: Env, wanted: bool = True) -> AsyncIterator[None]:
-    """Whoever opened an env closes it: its scorer may have processes of its own."""
+async def opened_env(config: Config, given: Env | None = None) -> AsyncIterator[Env]:
+    """The config's env, checked, and closed at the end: its scorer may have processes. One that is given stays open."""
+    env = given or open_env(config)
     try:
-        yield
+        check_splits(env)
+        yield env
     finally:
-        if wanted:
+        if given is None:
             await asyncio.to_thread(close_env, env)
 
 
 @asynccontextmanager
 async def opened_models(
-    config: Config, given: dict[str, ChatModel] | None = None, roles: Sequence[str] = ROLES, parts: Parts | None = None
+    config: Config,
+    given: dict[str, ChatModel] | None = None,
+    roles: Sequence[str] = ROLES,
+    run: RunDirectory | None = None,
 ) -> AsyncIterator[dict[str, ChatModel]]:
-    """The roles' models, closed at the end. Nothing is called, but names, URLs and keys are checked."""
+    """A model for every role, closed at the end; a role that is not among `roles` has one that refuses every call.
+
+    Nothing is called, but names, URLs and keys are checked.
+    """
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
-        for role in roles:
-            unused = role == "optimizer" and not needs_optimizer(config, parts)
-            models[role] = (given or {}).get(role) or (NoModel() if unused else open_model(role, config))
+        for role in ROLES:
+            own: ChatModel = (given or {}).get(role) or open_model(role, config, run) if role in roles else NoModel()
+            models[role] = own
             stack.push_async_callback(models[role].close)
         yield models
 
@@ -49,6 +58,7 @@ def make_callers(
     endpoints: dict[str, Endpoint] = {}
     callers = {}
     for role, model in models.items():
+        widths[role] = min(widths[role], getattr(model, "width", widths[role]))  # some bear only a few at once
         declared: bool | None = getattr(config.models, f"{role}_deterministic")
         temperature: float | None = getattr(config.models, f"{role}_temperature")
         if model.endpoint in endpoints:
@@ -73,21 +83,3 @@ def make_callers(
             effort=getattr(config.models, f"{role}_reasoning_effort"),
         )
     return callers, budget, switch
-
-
-def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
-    """Analysts may do without an LLM; notes and guidance are always written by one."""
-    slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
-    analysts = (parts or resolve(config)).analysts
-    consulted = config.gradient.rank == "llm" or config.optimizer.use_meta_skill  # an LLM merges only its own proposals
-    return slow_update or consulted or judged(config) or any(analyst.needs_optimizer for analyst in analysts)
-
-
-def judged(config: Config) -> bool:
-    """Is the optimizer model asked for scores?"""
-    return config.env.scoring == "judge"
-
-
-def measuring_roles(config: Config) -> Sequence[str]:
-    """The models that a measurement needs, outside of a training."""
-    return ROLES if judged(config) else ("target",)

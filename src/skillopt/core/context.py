@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from skillopt.analysts.base import Analyst
 from skillopt.config import Config
-from skillopt.core.parts import Parts, resolve
 from skillopt.core.underway import Underway
-from skillopt.envs.base import Env, is_noisy
+from skillopt.envs.base import Env, is_judged, is_noisy
 from skillopt.executor import Executor, LocalExecutor
 from skillopt.models.call import Caller
 from skillopt.run.directory import RunDirectory
@@ -27,8 +27,8 @@ class Context:
     optimizer: Caller
     run: RunDirectory
     events: Events
-    parts: Parts | None = None
-    """Parts that were passed in; without them, those that the config names."""
+    analysts: tuple[Analyst, ...] = ()
+    """Who proposes edits; a measurement has none."""
     epoch: int = 0
     step: int = 0
     steps: int = 0
@@ -45,17 +45,11 @@ class Context:
     @property
     def noisy(self) -> bool:
         """May the same skill score differently on the same item another time?"""
-        judged = hasattr(self.env, "judge")
-        scores = is_noisy(self.env) and not (judged and self.optimizer.deterministic)
+        scores = is_noisy(self.env) and not (is_judged(self.env) and self.optimizer.deterministic)
         return scores or not self.target.deterministic
 
     def at(self, epoch: int, step: int) -> Context:
         return replace(self, epoch=epoch, step=step, seconds={})
-
-    @property
-    def chosen(self) -> Parts:
-        """This run's analysts, gates and schedule."""
-        return self.parts or resolve(self.config)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

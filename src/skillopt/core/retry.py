@@ -1,4 +1,4 @@
-"""No verdict from a part of a split: what the endpoint lost is tried again, then the run stops undecided."""
+"""Items without a result, because the endpoint failed, are tried again; then the run stops, and nothing is decided."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ PAUSES = (1.0, 5.0)
 Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 
 
-async def wait_or_stop(rounds: int, lost: Sequence[RolloutError], total: int, ctx: Context, stage: str) -> None:
-    """After `rounds` rounds items are still lost: wait for another round, or stop the run as unverified.
+async def wait_or_stop(rounds: int, unmeasured: Sequence[RolloutError], total: int, ctx: Context, stage: str) -> None:
+    """After `rounds` rounds items are still unmeasured: wait for another round, or stop the run.
 
     Where calls are not retried (hardware.max_retries 0), rounds are not either.
     """
     pauses = PAUSES if ctx.config.hardware.max_retries else ()
     if rounds > len(pauses):
-        ctx.emit("unverified", stage=stage, lost=len(lost), items=total, error=lost[-1].error)
+        ctx.emit("unmeasured", stage=stage, unmeasured=len(unmeasured), items=total, error=unmeasured[-1].error)
         raise Stopped(
-            f"{stage}: unverified: {len(lost)} of {total} items could not be measured, so nothing was decided; "
-            f"the last error: {lost[-1].error}"
+            f"{stage}: {len(unmeasured)} of {total} items could not be measured, so nothing was decided; "
+            f"the last error: {unmeasured[-1].error}"
         )
-    ctx.emit("retrying", stage=stage, lost=len(lost), items=total, error=lost[-1].error)
+    ctx.emit("retrying", stage=stage, unmeasured=len(unmeasured), items=total, error=unmeasured[-1].error)
     await ctx.target.switch.sleep(pauses[rounds - 1])
 
 
 async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[Trajectory | RolloutError]:
     """Every rollout's result in order; the only errors among them are refusals for the item's own sake."""
     settled: dict[int, Trajectory | RolloutError] = {}
-    lost: list[RolloutError] = []
+    unmeasured: list[RolloutError] = []
 
     async def one(number: int) -> None:
         result = await work[number]()
         if isinstance(result, RolloutError) and not result.refused:
-            lost.append(result)
+            unmeasured.append(result)
             return
         settled[number] = result
         ctx.emit("progress", stage=stage, done=len(settled), total=len(work))
 
     rounds = 0
     while len(settled) < len(work):
-        lost.clear()
+        unmeasured.clear()
         await gather_all(one(number) for number in range(len(work)) if number not in settled)
         rounds += 1
-        if lost:
-            await wait_or_stop(rounds, lost, len(work), ctx, stage)
+        if unmeasured:
+            await wait_or_stop(rounds, unmeasured, len(work), ctx, stage)
     return [settled[number] for number in range(len(work))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -147,6 +147,16 @@ def require_most(results: Sequence[Trajectory | RolloutError], what: str) -> Non
         raise Stopped(
             f"{what}: {len(errors)} of {len(results)} rollouts failed; the last error was: {errors[-1].error}"
         )
+
+
+def require_few(refused: Mapping[str, str], total: int, *, set_aside: int = 0) -> None:
+    """Of a split, one item or a tenth may be refused over the whole run; where nothing is left, nothing is measured.
+
+    `total` are the items that were asked now, and `set_aside` those of the split that were refused before.
+    """
+    gone, whole = len(refused) + set_aside, total + set_aside
+    if refused and (gone > max(1, whole // 10) or gone == whole):
+        raise Stopped(f"{gone} of {whole} items cannot be measured; the last reason: {list(refused.values())[-1]}")
 
 
 def mean_score(trajectories: Sequence[Trajectory], metric: str) -> float:

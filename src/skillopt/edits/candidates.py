@@ -25,7 +25,7 @@ class Candidate:
 
 
 def candidates(skill: Skill, ranked: Sequence[Ranked], ctx: Context) -> list[Candidate]:
-    """At most `gradient.candidates`, all different, the first one with every selected edit."""
+    """The first `gradient.candidates` variants, as far as they differ; the first one has every selected edit."""
     chosen = [row.edit for row in ranked if row.selected]
     most = ctx.config.gradient.candidates
     made: list[Candidate] = []

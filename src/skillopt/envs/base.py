@@ -130,7 +130,7 @@ class Env(Protocol):
     - `baseline(item) -> str`: the output of doing nothing, where that is not the empty text (a file left as it was);
     - `warnings`, texts: what it finds suspicious in its data, for `skillopt doctor`;
     - `turns`: the most model calls that one task may take, for `skillopt plan`;
-    - `noisy = True`: the same output may get another score (a judge); such runs need the paired gate;
+    - `noisy = True`: the same output may get another score (a judge); the strict gate is refused then;
     - `judge(item, output, ask) -> Score` (async) in place of `score`: `ask` is the optimizer model, journalled;
     - `fingerprint`: what besides items and config changes results (the text of a scorer's file);
     - `close()`: called at the end.
@@ -155,6 +155,11 @@ async def score_output(env: Env, item: Item, output: str, judge: Judge | None = 
         return score
     found = env.score(item, output)
     return found if isinstance(found, Score) else await found
+
+
+def is_judged(env: Env) -> bool:
+    """Does a model score the outputs?"""
+    return getattr(env, "judge", None) is not None
 
 
 def is_noisy(env: Env) -> bool:

@@ -29,7 +29,7 @@ class ChoiceEnv(QAEnv):
     """
 
     task = "Each task is a mathematical question with several choices; the answer is one of them."
-    scoring = "The reply must name the right choice, by letter or by text, and no other; reasons may go before an <answer> tag."
+    scoring = "The reply, or its last <answer> tag, must name the right choice, by letter or by text, and no other."
 
     def __init__(self, config: EnvConfig) -> None:
         published = read_rows(config.split_dir, ("choices", "label"), HOW_TO_GET)

@@ -1,17 +1,19 @@
-"""What every gate gives: a verdict with its evidence."""
+"""The protocol of a gate, and what every gate gives: a verdict with its evidence."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt.core.context import Context
 from skillopt.envs.base import Item, Trajectory
-from skillopt.gates.duel import Rule
+from skillopt.skill import Applied, Skill
 
+Rule = Literal["strict", "keep"]
+"""strict: the candidate must raise the score; keep: it must not lower it."""
 EPSILON = 1e-9
 """Sums of soft scores differ by rounding; that is no improvement."""
 
@@ -35,9 +37,9 @@ class Verdict(BaseModel):
 
     decision: Literal["accept", "reject", "indecisive", "skipped"]
     """indecisive: better, but the evidence does not hold; skipped: no edit could be applied."""
-    gate: Literal["strict", "paired"] = "strict"
+    gate: str = "strict"
+    """The name of the gate that decided."""
     rule: Rule
-    """strict: must raise the score; keep: must not lower it."""
     metric: str
     before: float
     after: float | None
@@ -71,6 +73,28 @@ class Verdict(BaseModel):
     def brief(self) -> dict[str, object]:
         """For the patch log and the history: the evidence without the item list."""
         return self.model_dump(mode="json", exclude={"evidence", "standing", "telemetry"})
+
+
+class Gate(Protocol):
+    """Decides between a candidate and the current skill.
+
+    `current` is what is known of the current skill: its score on each selection item that counts. `tag` names the
+    purpose and labels the samples, `gate-<step>` where it is empty. Rule `strict`: the candidate must be better;
+    `keep` (guidance): it must not be worse. The same arguments and the same replies must give the same verdict; the
+    clock and the budget play no part. An accepted verdict has the candidate's score (`after`), and in `standing` its
+    score on every item of `current` that was not set aside: the next gate compares with those.
+    """
+
+    async def __call__(
+        self,
+        skill: Skill,
+        candidate: Applied,
+        current: Mapping[str, float],
+        ctx: Context,
+        *,
+        tag: str = "",
+        rule: Rule = "strict",
+    ) -> Verdict: ...
 
 
 def nothing(current: Mapping[str, float], ctx: Context) -> Verdict:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from skillopt.core.context import Context
 from skillopt.edits.update import update
-from skillopt.gates.base import Verdict
-from skillopt.gates.paired import decide
+from skillopt.gates.base import Gate, Verdict
 from skillopt.skill import Applied, Edit, Skill
 
 
@@ -22,7 +21,7 @@ class Credited:
 
 
 async def credit(
-    skill: Skill, candidate: Applied, verdict: Verdict, current: Mapping[str, float], ctx: Context
+    skill: Skill, candidate: Applied, verdict: Verdict, current: Mapping[str, float], ctx: Context, gate: Gate
 ) -> Credited:
     """Gate the halves of a rejected candidate, the better ranked first, then their halves, up to the config's limit.
 
@@ -37,7 +36,7 @@ async def credit(
         if not part.applied:
             continue
         tag = f"gate-{ctx.step:04d}-credit-{len(tries) + 1:02d}"
-        tried = await decide(skill, part, current, ctx, tag=tag)
+        tried = await gate(skill, part, current, ctx, tag=tag)
         tries.append({"edits": [edit.id for edit in part.applied], **tried.brief()})
         ctx.emit("credit_tried", edits=len(part.applied), **tried.brief())
         if tried.accepted:

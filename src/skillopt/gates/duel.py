@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from skillopt.statistics import evidence
+from skillopt.gates.base import Rule
+from skillopt.statistics import permutation_p
 
-Rule = Literal["strict", "keep"]
 Outcome = Literal["accept", "reject", "indecisive"]
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Duel:
             yield from self._catch_up()
             if self.gain > 0 and self.p <= self._level():
                 break
-            if evidence([(after, before) for before, after in self.samples.values()]) <= self._level():
+            if permutation_p([(after, before) for before, after in self.samples.values()]) <= self._level():
                 return "reject"
         return "accept" if self.gain >= 0 else "indecisive"
 
@@ -123,7 +123,7 @@ class Duel:
             else:
                 self.samples[ask.item_id][ask.side == "candidate"].append(value)
         self.samples = {item: pair for item, pair in self.samples.items() if item not in self.refused}
-        self.p = evidence(list(self.samples.values()))
+        self.p = permutation_p(list(self.samples.values()))
 
     def _confirm(self) -> Samples[None]:
         others = [Ask(item, "candidate", "confirm") for item in self.order if item not in self.samples]

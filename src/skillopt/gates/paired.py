@@ -20,50 +20,16 @@ from typing import Any
 
 from skillopt.core.context import Context
 from skillopt.core.retry import all_measured
-from skillopt.core.rollout import roll_out_one
-from skillopt.core.split import require_few
+from skillopt.core.rollout import require_few, roll_out_one
 from skillopt.envs.base import Item, Trajectory
-from skillopt.gates.base import ItemEvidence, Verdict, fallen_type, nothing
-from skillopt.gates.duel import Ask, Duel, Rule, Side
+from skillopt.gates.base import ItemEvidence, Rule, Verdict, fallen_type, nothing
+from skillopt.gates.duel import Ask, Duel, Side
 from skillopt.gates.race import Race, run_race, settling_order
-from skillopt.gates.strict import gate
-from skillopt.plugins import named
+from skillopt.gates.strict import strict_gate
 from skillopt.skill import Applied, Skill
 
 _LENIENCE = 1.5
 """How many standard deviations the candidate may be behind in the screen, which a lucky sample of either can do."""
-
-
-async def decide(
-    skill: Skill,
-    candidate: Applied,
-    current: Mapping[str, float],
-    ctx: Context,
-    *,
-    tag: str = "",
-    rule: Rule = "strict",
-) -> Verdict:
-    """The gate that the config names. Where nothing is noisy there is nothing to repeat: there, paired is strict."""
-    if ctx.config.evaluation.gate == "paired" and ctx.noisy:
-        verdict = await paired_gate(skill, candidate, current, ctx, tag=tag, rule=rule)
-    else:
-        verdict = await gate(candidate, current, ctx, tag=tag, rule=rule)
-    return own_gates(verdict, ctx)
-
-
-def own_gates(verdict: Verdict, ctx: Context) -> Verdict:
-    """The user's gates may turn down what the gate of the config accepts. Guidance that only has to keep the score is
-    not theirs to judge."""
-    if not verdict.accepted or verdict.rule == "keep":
-        return verdict
-    before = {row.item_id: row.before for row in verdict.evidence}
-    after = {row.item_id: row.after for row in verdict.evidence}
-    for own in ctx.chosen.gates:
-        said = own(before, after)
-        if said is not True:
-            reason = said if isinstance(said, str) and said else f"turned down by the gate '{named(own)}'"
-            return verdict.model_copy(update={"decision": "reject", "reason": reason, "standing": {}})
-    return verdict
 
 
 async def paired_gate(
@@ -75,7 +41,12 @@ async def paired_gate(
     tag: str = "",
     rule: Rule = "strict",
 ) -> Verdict:
-    """Decide between the candidate and `skill`, of whose score on each selection item `current` is an estimate."""
+    """Decide between the candidate and `skill`, of whose score on each selection item `current` is an estimate.
+
+    Where nothing is noisy there is nothing to repeat: there, paired is strict.
+    """
+    if not ctx.noisy:
+        return await strict_gate(skill, candidate, current, ctx, tag=tag, rule=rule)
     if not candidate.applied:
         return nothing(current, ctx)
     tag = tag or f"gate-{ctx.step:04d}"
@@ -84,10 +55,10 @@ async def paired_gate(
     with ctx.timed("gate"):
         shown = await run_race(candidate.skill, items, race, ctx, tag)
         prefix = race.deciding_prefix()
-        require_few({i: race.refused[i] for i in prefix if i in race.refused}, len(race.order))
         trial = _Trial(candidate.skill, skill, items, race, ctx, tag)
+        trial.require_few({i: race.refused[i] for i in prefix if i in race.refused})
         trial.recorded = [shown[i] for i in prefix if i in shown]
-        if race.lost(prefix):
+        if race.beaten(prefix):
             return trial.screened_out(prefix, len(shown))
         return await trial.decide(len(shown))
 
@@ -200,8 +171,12 @@ class _Trial:
             else:
                 self.refused[result.item_id] = result.error
                 values.append(None)
-        require_few(self.race.refused | self.refused, len(self.race.order))
+        self.require_few(self.race.refused | self.refused)
         return values
+
+    def require_few(self, refused: Mapping[str, str]) -> None:
+        before = len(self.ctx.env.items("val")) - len(self.items)
+        require_few(refused, len(self.items), set_aside=before)
 
     def _duel_row(self, duel: Duel, item_id: str) -> ItemEvidence:
         """Where the two do not differ, both have what is known of the current skill."""

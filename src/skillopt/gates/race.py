@@ -12,8 +12,7 @@ from skillopt.core.context import Context
 from skillopt.core.retry import wait_or_stop
 from skillopt.core.rollout import roll_out_one
 from skillopt.envs.base import Item, RolloutError, Trajectory
-from skillopt.gates.base import EPSILON
-from skillopt.gates.duel import Rule
+from skillopt.gates.base import EPSILON, Rule
 from skillopt.skill import Edit, Skill
 
 
@@ -52,24 +51,24 @@ class Race:
         return math.fsum(values) + len(self.counted(shown)) - len(values)
 
     def slack(self, shown: Sequence[str]) -> float:
-        """How much the candidate may still lose; at 0 or below it has lost."""
+        """How much the candidate may still lose; at 0 or below it is beaten."""
         margin = self.best_case(shown) - math.fsum(self.current[i] for i in self.counted(shown))
         return margin - EPSILON if self.rule == "strict" else margin + EPSILON
 
-    def lost(self, shown: Sequence[str]) -> bool:
+    def beaten(self, shown: Sequence[str]) -> bool:
         return self.slack(shown) <= 0
 
     def deciding_prefix(self) -> list[str]:
         """The shortest prefix of the order that settles it; the whole order where none does."""
         prefixes = (self.order[:end] for end in range(len(self.order)))
-        return next((prefix for prefix in prefixes if self.lost(prefix)), self.order)
+        return next((prefix for prefix in prefixes if self.beaten(prefix)), self.order)
 
     def settled_without(self, missing: Sequence[RolloutError]) -> bool:
         """Is nothing missing, or does a prefix before the first missing item decide?"""
         if not missing:
             return True
         first = min(self.order.index(error.item_id) for error in missing)
-        return any(self.lost(self.order[:end]) for end in range(first + 1))
+        return any(self.beaten(self.order[:end]) for end in range(first + 1))
 
     def useful(self, running: Collection[str], workers: int) -> bool:
         """Is another call worth its price now? Yes where those in flight will not settle it, at the losses seen so far;
@@ -98,22 +97,22 @@ async def run_race(
     waiting = deque(enumerate(race.order))
     workers = ctx.config.hardware.workers
     running: dict[asyncio.Task[Trajectory | RolloutError], str] = {}
-    lost: list[RolloutError] = []
+    unmeasured: list[RolloutError] = []
     trouble: list[BaseException] = []
     rounds = 0
     while True:
-        while waiting and not lost and not trouble and race.useful(running.values(), workers):
+        while waiting and not unmeasured and not trouble and race.useful(running.values(), workers):
             number, item_id = waiting.popleft()
             work = roll_out_one(candidate, items[item_id], ctx, tag=tag, number=number, stage="gate")
             running[asyncio.create_task(work)] = item_id
         if not running:
-            if race.settled_without(lost):
+            if race.settled_without(unmeasured):
                 break
             rounds += 1
-            await wait_or_stop(rounds, lost, len(race.order), ctx, "gate")
-            again = {error.item_id for error in lost}
+            await wait_or_stop(rounds, unmeasured, len(race.order), ctx, "gate")
+            again = {error.item_id for error in unmeasured}
             waiting.extendleft(place for place in reversed([*enumerate(race.order)]) if place[1] in again)
-            lost = []
+            unmeasured = []
             continue
         done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -128,7 +127,7 @@ async def run_race(
             elif result.refused:
                 race.refused[result.item_id] = result.error
             else:
-                lost.append(result)
+                unmeasured.append(result)
             ctx.emit("progress", stage="gate", done=len(results), total=len(race.order))
         if trouble and not running:
             raise trouble[0]

@@ -19,7 +19,7 @@ MOST_PASSES = 6
 MOST_STEPS = 8
 """Earlier steps whose fate is shown."""
 LONGEST_TRIED = 150
-"""Tokens of an edit of an earlier step that are shown."""
+"""Tokens of an edit of an earlier step that are shown; of one that is in the skill, only its beginning."""
 
 
 def reflect_letter(
@@ -153,8 +153,9 @@ def _solved(trajectories: Sequence[Trajectory]) -> str:
 def _tried_line(tried: Tried) -> str:
     rows = []
     for edit in tried.edits:
+        in_skill = tried.verdict == "accept" and edit.fate == "applied"
         shown = {"op": edit.op, "section": edit.section, "anchor": trim_middle(edit.anchor, 40)}
-        rows.append({**shown, "text": trim_middle(edit.text, LONGEST_TRIED), "fate": edit.fate})
+        rows.append({**shown, "text": trim_middle(edit.text, 40 if in_skill else LONGEST_TRIED), "fate": edit.fate})
     known: dict[str, object] = {"step": tried.step, "verdict": tried.verdict}
     if tried.after is not None:
         known["validation"] = f"{tried.before:.2f} → {tried.after:.2f}"

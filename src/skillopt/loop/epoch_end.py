@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skillopt.core.context import Context
-from skillopt.gates.paired import decide
+from skillopt.gates.base import Gate
 from skillopt.letters.case import CaseFile
 from skillopt.loop.case_file import case_file
 from skillopt.loop.commit import accept, learn
@@ -19,7 +19,7 @@ from skillopt.run.state import State
 from skillopt.skill import Applied, Edit, Skill
 
 
-async def end_epoch(state: State, ctx: Context, settled: Callable[[int, Skill], None]) -> dict[str, Any]:
+async def end_epoch(state: State, ctx: Context, gate: Gate, settled: Callable[[int, Skill], None]) -> dict[str, Any]:
     """Brings `state` to the epoch's end and returns what happened, for the history.
 
     `settled` is called with the step and the skill as soon as that can no longer change.
@@ -30,7 +30,7 @@ async def end_epoch(state: State, ctx: Context, settled: Callable[[int, Skill], 
     skill = ctx.run.read_skill(state.current)
     notes = ctx.underway.start(meta_skill(skill, case, ctx)) if optimizer.use_meta_skill else None
     if optimizer.use_slow_update and ctx.epoch >= 2:
-        outcome["slow_update"] = await _slow_update(state, case, ctx)
+        outcome["slow_update"] = await _slow_update(state, case, ctx, gate)
     settled(ctx.step, ctx.run.read_skill(state.current))
     if notes:
         outcome["meta_skill"] = _remember(state, await notes, ctx)
@@ -47,7 +47,7 @@ def look_ahead(state: State, skill: Skill, ctx: Context) -> None:
         begin_comparison(before, ctx)
 
 
-async def _slow_update(state: State, case: CaseFile, ctx: Context) -> dict[str, Any]:
+async def _slow_update(state: State, case: CaseFile, ctx: Context, gate: Gate) -> dict[str, Any]:
     previous = state.epoch_versions[-1]
     before, after = ctx.run.read_skill(previous), ctx.run.read_skill(state.current)
     ctx.emit("slow_update_started", before=previous, after=state.current)
@@ -62,7 +62,7 @@ async def _slow_update(state: State, case: CaseFile, ctx: Context) -> dict[str, 
     edit = guidance_edit(comparison, after.guidance, ctx)
     applied = Applied(skill=candidate, applied=(edit,) if candidate.hash != after.hash else ())
     rule = ctx.config.optimizer.slow_update_gate
-    verdict = await decide(after, applied, state.val, ctx, tag=f"gate-slow-{ctx.epoch:02d}", rule=rule)
+    verdict = await gate(after, applied, state.val, ctx, tag=f"gate-slow-{ctx.epoch:02d}", rule=rule)
     write_json(folder / "gate.json", gate_record(verdict, candidate))
     if verdict.accepted:
         accept(state, after, applied, verdict, ctx, kind="guidance")

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from skillopt.core.context import Context
 from skillopt.run.files import write_brief
@@ -32,11 +33,13 @@ async def pulse(ctx: Context) -> AsyncIterator[None]:
 
 
 async def _beat(ctx: Context) -> None:
+    known: set[int] = set()
     while True:
+        letters = _letters(ctx, known)
         callers = {"target": ctx.target, "optimizer": ctx.optimizer}
         in_flight = {role: caller.limiter.in_flight for role, caller in callers.items()}
         spent = ctx.target.budget.standing()
-        ctx.emit("pulse", in_flight=in_flight, spent=spent)
+        ctx.emit("pulse", in_flight=in_flight, spent=spent, letters=letters)
         last = ctx.events.last
         now = {
             "time": round(time.time(), 3),
@@ -47,8 +50,19 @@ async def _beat(ctx: Context) -> None:
             "progress": ctx.events.progress,
             "in_flight": in_flight,
             "spent": spent,
+            "letters": letters,
             "retries": sum(caller.retries for caller in callers.values()),
         }
         with suppress(OSError):  # a full disk is the run's own trouble
             write_brief(ctx.run.live, now)
         await asyncio.sleep(SECONDS)
+
+
+def _letters(ctx: Context, known: set[int]) -> dict[str, Any]:
+    """The letters that the run waits for, and their folder; those that are new are told once."""
+    waiting = dict(getattr(ctx.optimizer.model, "waiting", {}))  # only a handoff has any
+    folder = next((str(letter.folder) for letter in waiting.values()), "")
+    if new := sorted(waiting.keys() - known):
+        known.update(waiting)
+        ctx.emit("letters_opened", numbers=new, folder=folder, waiting=len(waiting))
+    return {"waiting": len(waiting), "folder": folder}

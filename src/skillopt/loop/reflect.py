@@ -30,7 +30,7 @@ async def reflect(skill: Skill, rollouts: Rollouts, case: CaseFile, ctx: Context
     A whole batch is one letter where it fits. Where the config cuts it into minibatches, each is read as soon as its
     trajectories are there. They are cut in id order, so that arrival cannot change them.
     """
-    analysts = ctx.chosen.analysts
+    analysts = ctx.analysts
     reading = Reading(analysts, skill, case, ctx)
     with ctx.timed("rollout"):
         async for result in rollouts:

@@ -15,7 +15,6 @@ from skillopt.analysts.base import Patch
 from skillopt.config import Config
 from skillopt.core.batches import Step, plan_steps
 from skillopt.core.context import Context
-from skillopt.core.parts import Parts, resolve
 from skillopt.core.rollout import Rollouts, begin, begin_ahead, failed
 from skillopt.core.schedule import decayed_rate, scheduled_rate
 from skillopt.core.split import Measured, measure
@@ -29,7 +28,6 @@ from skillopt.envs.base import Env, Item
 from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.gates.credit import credit
 from skillopt.gates.heats import race
-from skillopt.gates.paired import decide
 from skillopt.letters.case import CaseFile
 from skillopt.loop.case_file import case_file, remember
 from skillopt.loop.commit import apply_verdict
@@ -41,6 +39,7 @@ from skillopt.loop.session import Mode, Session, open_session, pins
 from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
 from skillopt.preflight.doctor import advice
+from skillopt.preflight.parts import Parts, resolve
 from skillopt.preflight.plan import beside, plan_run
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
@@ -77,6 +76,7 @@ class Trainer:
         self._baseline: asyncio.Task[Measured] | None = None
         """The initial skill's validation, while it is under way."""
         self._parts = parts or resolve(config)
+        self._gate = self._parts.gate
         self._shared_journal = shared_journal
         self._read_test = read_test
         self._initial_skill = initial_skill
@@ -97,8 +97,8 @@ class Trainer:
                     ranked, asked = await self._ranked(reviewed, patches, rates["used"], skill, case, ctx)
                     winner, heats = await race(candidates(skill, ranked, ctx), await self._val(), ctx)
                     self._speculate(step, skill, winner.applied)
-                    verdict = await decide(skill, winner.applied, self.state.val, ctx)
-                    credited = await credit(skill, winner.applied, verdict, self.state.val, ctx)
+                    verdict = await self._gate(skill, winner.applied, self.state.val, ctx)
+                    credited = await credit(skill, winner.applied, verdict, self.state.val, ctx, self._gate)
                     results = self._checked(await rollouts.all())
                     work = StepWork(step, skill, rates, results, patches, reviewed, ranked, asked, heats, credited)
                     await self._commit(work, ctx)
@@ -111,8 +111,9 @@ class Trainer:
         if not self.started:
             raise KeyboardInterrupt
         self.session.switch.trip(Stopped("interrupted"))
-        in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight
-        self.base.emit("stopping", in_flight=in_flight)
+        letters = len(getattr(self.base.optimizer.model, "waiting", ()))  # they stay open: nobody waits for a reader
+        in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight - letters
+        self.base.emit("stopping", in_flight=in_flight, letters=letters)
 
     # Opening and closing
 
@@ -131,6 +132,7 @@ class Trainer:
         )
         async with opened as session:
             self.session: Session = session
+            self.config, self._parts, self._gate = session.ctx.config, session.parts, session.parts.gate
             self.plan = plan_steps(session.ctx.env.items("train"), self.config.train)
             self._steps = [step for steps in self.plan for step in steps]
             self.base = session.base(len(self._steps))
@@ -317,7 +319,7 @@ class Trainer:
 
     async def _end_epoch(self, epoch: int) -> None:
         ctx = self.base.at(epoch, self.state.step)
-        outcome = await end_epoch(self.state, ctx, self._go_ahead)
+        outcome = await end_epoch(self.state, ctx, self._gate, self._go_ahead)
         self.history.amend(epoch_end=outcome)
         self.skill = self.run.read_skill(self.state.current)
         self._counted(ctx)
@@ -344,10 +346,12 @@ class Trainer:
 
     async def _evaluate(self, split: str, name: str, skill: Skill, *, later: bool = False) -> Measured:
         """Measure a skill on a split, and leave the items' scores in the run."""
-        items = [item for item in self.base.env.items(split) if item.id not in self.state.set_aside]
+        whole = self.base.env.items(split)
+        items = [item for item in whole if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
         ctx = replace(self.base, later=later)
-        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate")
+        gone = len(whole) - len(items)
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate", set_aside=gone)
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}

@@ -6,30 +6,25 @@ It measures and reports; it never changes a skill.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
 from typing import Any, Literal
 
 from skillopt.config import Config
-from skillopt.core.callers import make_callers, opened_models
 from skillopt.core.context import Context
 from skillopt.core.retry import all_measured
-from skillopt.core.rollout import roll_out_one
-from skillopt.core.split import require_few
-from skillopt.envs import open_env
-from skillopt.envs.base import Env, Item, Trajectory, check_splits
+from skillopt.core.rollout import require_few, roll_out_one
+from skillopt.envs.base import Env, Item, Trajectory
 from skillopt.errors import SkillOptError, UserError
+from skillopt.measure.session import measuring_session
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory, is_private
-from skillopt.run.events import Events, Listener
+from skillopt.run.directory import RunDirectory
+from skillopt.run.events import Listener
 from skillopt.run.files import write_json
-from skillopt.run.journal import Journal
-from skillopt.run.summary import usage
 from skillopt.skill import Entry, Limits, PatchLogError, Skill, apply_edits, replay
 from skillopt.skill.parts import rules, sections, without_all
-from skillopt.statistics import bootstrap, evidence
+from skillopt.statistics import bootstrap, permutation_p
 
 By = Literal["rule", "section", "step"]
 Verdict = Literal["earns", "harmful", "nothing", "mixed"]
@@ -71,47 +66,35 @@ async def ablate(
     the same call again asks only for what is missing. The journal is the ablation's own, and so is the budget's count.
     """
     skill, version, units = units_of(run, by)
-    env = env or open_env(config)
-    check_splits(env)
-    folder = RunDirectory(run.ablation)
-    async with AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(opened_models(config, models, roles=("target",)))
-        stack.enter_context(folder.held(private=is_private(config.env.private, config.env.output_root)))
-        journal = stack.enter_context(Journal(folder.journal))
-        events = stack.enter_context(Events(folder.events, tuple(listeners)))
-        callers, budget, _ = make_callers(config, journal, opened)
-        target = callers["target"]
-        ctx = Context(config=config, env=env, target=target, optimizer=target, run=folder, events=events)
-        samples = repeats or (1 if target.deterministic else NOISY_REPEATS)
-        items = env.items("val")
+    async with measuring_session(config, run.ablation, env=env, models=models, listeners=listeners) as session:
+        ctx = session.ctx
+        samples = repeats or (NOISY_REPEATS if ctx.noisy else 1)
+        items = ctx.env.items("val")
         ctx.emit("ablation_started", by=by, units=len(units), items=len(items), repeats=samples, version=version)
+        known, stopped, together = _Known(), None, None
+        try:
+            await _measure_all(skill, units, items, samples, ctx, known)
+            together = await _together(skill, units, items, samples, ctx, known) if by == "rule" else None
+        except SkillOptError as error:
+            stopped = error
         result: dict[str, Any] = {
             "by": by,
-            "benchmark": env.name,
+            "benchmark": ctx.env.name,
             "version": version,
             "skill_hash": skill.hash,
             "tokens": skill.tokens,
             "metric": config.evaluation.metric,
             "items": len(items),
             "repeats": samples,
-            "deterministic": target.deterministic,
-        }
-        known, stopped = _Known(), None
-        try:
-            await _measure_all(skill, units, items, samples, ctx, known)
-            together = await _together(skill, units, items, samples, ctx, known) if by == "rule" else None
-        except SkillOptError as error:
-            together, stopped = None, error
-        rows = list(_rows(skill, units, known, ctx))
-        result |= {
+            "deterministic": not ctx.noisy,
             "score": _mean(known, skill),
-            "rows": _ranked(rows),
+            "rows": _ranked(list(_rows(skill, units, known, ctx))),
             "not_measured": [unit.name for unit in units if _samples(known, skill, unit) is None],
             "together": together,
             "set_aside": known.refused,
-            "paid": usage(journal.totals(), budget.cost)["target"],
+            "paid": session.paid()["target"],
         }
-        path = folder.root / f"{by}_v{version:04d}.json"
+        path = session.folder / f"{by}_v{version:04d}.json"
         write_json(path, result)
         if stopped is not None:
             raise stopped
@@ -222,7 +205,7 @@ def _mean(known: _Known, skill: Skill) -> float | None:
 def _rows(skill: Skill, units: Sequence[Unit], known: _Known, ctx: Context) -> Iterator[dict[str, Any]]:
     """A row for each part that was measured; where chance plays a part, many looks are paid for (Holm)."""
     rows = [_row(skill, unit, known, ctx) for unit in units if _samples(known, skill, unit) is not None]
-    if not ctx.target.deterministic:
+    if ctx.noisy:
         for side, verdict in (("p_useful", "earns"), ("p_harmful", "harmful")):
             for place, row in enumerate(sorted(rows, key=lambda row: row[side])):
                 if row[side] * (len(rows) - place) > ctx.config.evaluation.alpha:
@@ -237,7 +220,7 @@ def _row(skill: Skill, unit: Unit, known: _Known, ctx: Context) -> dict[str, Any
     worth = fmean(differences) if differences else 0.0
     wins, losses = (sum(sign * each > 1e-9 for each in differences) for sign in (1, -1))
     verdict: Verdict = "nothing"
-    if ctx.target.deterministic:  # every difference is one that will come again
+    if not ctx.noisy:  # every difference is one that will come again
         verdict = "earns" if worth > 1e-9 else "harmful" if worth < -1e-9 else "mixed" if wins else "nothing"
     return {
         "name": unit.name,
@@ -249,8 +232,8 @@ def _row(skill: Skill, unit: Unit, known: _Known, ctx: Context) -> dict[str, Any
         "interval": bootstrap(differences) if differences else None,
         "wins": wins,
         "losses": losses,
-        "p_useful": evidence(samples),
-        "p_harmful": evidence([(after, before) for before, after in samples]),
+        "p_useful": permutation_p(samples),
+        "p_harmful": permutation_p([(after, before) for before, after in samples]),
         "verdict": verdict,
     }
 

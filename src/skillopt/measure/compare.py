@@ -5,33 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.core.callers import closing_env, make_callers, measuring_roles, opened_models
 from skillopt.core.context import Context
 from skillopt.core.initial import initial_of, read_initial, run_of
 from skillopt.core.retry import all_measured
-from skillopt.core.rollout import roll_out_one
-from skillopt.core.split import require_few
+from skillopt.core.rollout import require_few, roll_out_one
 from skillopt.envs import open_env
-from skillopt.envs.base import SPLITS, Env, Item, Trajectory, check_splits, data_hash
+from skillopt.envs.base import SPLITS, Env, Item, Trajectory, data_hash
 from skillopt.errors import UserError
-from skillopt.executor import open_executor
 from skillopt.measure.evaluate import note_read
+from skillopt.measure.session import measuring_session
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory, is_private, safe_name
-from skillopt.run.events import Events, Listener
+from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.events import Listener
 from skillopt.run.files import read_text, write_json, write_jsonl
-from skillopt.run.journal import Journal
-from skillopt.run.summary import usage
 from skillopt.skill import Skill
-from skillopt.statistics import bootstrap, evidence, interval
+from skillopt.statistics import bootstrap, interval, permutation_p
 
 WORDS = ("initial", "best")
 """What stands for a run's own skills in place of a file."""
@@ -71,27 +65,17 @@ async def compare(
     """
     if split not in SPLITS:
         raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
-    opened_here = env is None
-    env = env or open_env(config)
-    check_splits(env)
     skills = {"a": a[0], "b": b[0]}
-    folder = RunDirectory(_folder(config, env, skills, split, repeats))
-    async with AsyncExitStack() as stack:
-        roles = measuring_roles(config)
-        opened = await stack.enter_async_context(opened_models(config, models, roles=roles))
-        await stack.enter_async_context(closing_env(env, opened_here))
-        executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
-        stack.enter_context(folder.held(private=is_private(config.env.private, config.env.output_root)))
-        journal = stack.enter_context(Journal(folder.journal))
-        events = stack.enter_context(Events(folder.events, tuple(listeners)))
-        callers, budget, _ = make_callers(config, journal, opened)
-        target, judge = callers["target"], callers[roles[-1]]
-        ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)
-        ctx = replace(ctx, executor=executor)
-        items = env.items(split)
+
+    def where(opened: Env) -> Path:
+        return _folder(config, opened, skills, split, repeats)
+
+    async with measuring_session(config, where, env=env, models=models, listeners=listeners) as session:
+        ctx = session.ctx
+        items = ctx.env.items(split)
         trajectories, refused = await _measure(skills, items, repeats, ctx)
         result = {
-            "benchmark": env.name,
+            "benchmark": ctx.env.name,
             "split": split,
             **report(trajectories, config.evaluation.metric),
             "a": _about(*a, trajectories["a"], config),
@@ -99,16 +83,16 @@ async def compare(
             "same_skill": a[0].hash == b[0].hash,
             "repeats": repeats,
             "set_aside": refused,
-            "paid": usage(journal.totals(), budget.cost)["target"],
+            "paid": session.paid()["target"],
         }
         if split == "test":
             paths = {"a": a[1], "b": b[1]}
             result["test_reads"] = max(
-                note_read("compare", paths[side], folder, len(items), result[side]["score"]) for side in skills
+                note_read("compare", paths[side], ctx.run, len(items), result[side]["score"]) for side in skills
             )
-        write_jsonl(folder.root / "trajectories.jsonl", [t for side in skills for t in trajectories[side]])
-        write_json(folder.root / "comparison.json", result)
-    return result | {"path": str(folder.root / "comparison.json")}
+        write_jsonl(session.folder / "trajectories.jsonl", [t for side in skills for t in trajectories[side]])
+        write_json(session.folder / "comparison.json", result)
+    return result | {"path": str(session.folder / "comparison.json")}
 
 
 async def _measure(
@@ -141,7 +125,7 @@ def report(trajectories: dict[str, list[Trajectory]], metric: str) -> dict[str, 
             solved[side].setdefault(t.item_id, []).append(t.score.hard)
     pairs = [(values["a"][item], values["b"][item]) for item in sorted(values["a"])]
     differences = [fmean(after) - fmean(before) for before, after in pairs]
-    better, worse = evidence(pairs), evidence([(after, before) for before, after in pairs])
+    better, worse = permutation_p(pairs), permutation_p([(after, before) for before, after in pairs])
     lists: dict[str, list[str]] = {name: [] for name in ("improved", "regressed", "both_pass", "both_fail")}
     for item in sorted(solved["a"]):
         before, after = (fmean(solved[side][item]) >= 0.5 for side in ("a", "b"))

@@ -6,27 +6,21 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.core.callers import closing_env, make_callers, measuring_roles, opened_models
-from skillopt.core.context import Context
 from skillopt.core.rollout import mean_score
 from skillopt.core.split import Measured, measure
-from skillopt.envs import open_env
-from skillopt.envs.base import SPLITS, Env, Trajectory, check_splits, data_hash
+from skillopt.envs.base import SPLITS, Env, Trajectory, data_hash
 from skillopt.errors import UserError
-from skillopt.executor import open_executor
 from skillopt.measure.baselines import do_nothing, majority
+from skillopt.measure.session import measuring_session
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory, is_private, safe_name
-from skillopt.run.events import Events, Listener
+from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_jsonl, write_json, write_jsonl
-from skillopt.run.journal import Journal
-from skillopt.run.summary import usage
 from skillopt.skill import Skill
 from skillopt.statistics import interval
 
@@ -45,48 +39,28 @@ async def evaluate(
     """The skill's scores on a split, also written to `eval_summary.json`. An interrupted evaluation goes on."""
     if split not in SPLITS:
         raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
-    opened_here = env is None
-    env = env or open_env(config)
-    check_splits(env)
-    folder = RunDirectory(out or _folder(config, env, skill, split))
     started = time.monotonic()
-    roles = measuring_roles(config)
-    async with (
-        opened_models(config, models, roles=roles) as opened,
-        closing_env(env, opened_here),
-        open_executor(config, env, own=opened_here) as executor,
-    ):
-        with (
-            folder.held(private=is_private(config.env.private, config.env.output_root)),
-            Journal(folder.journal) as journal,
-            Events(folder.events, tuple(listeners)) as events,
-        ):
-            callers, budget, _ = make_callers(config, journal, opened)
-            target, judge = callers["target"], callers[roles[-1]]
-            ctx = Context(config=config, env=env, target=target, optimizer=judge, run=folder, events=events)
-            ctx = replace(ctx, executor=executor)
-            ctx.emit("evaluation_started", split=split, name="skill", items=len(env.items(split)))
-            measured = await measure(skill, env.items(split), ctx, tag=f"eval-{split}", stage="evaluate")
-            ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)
-            paid = usage(journal.totals(), budget.cost)["target"]
-            seconds = round(time.monotonic() - started, 2)
-            summary = await _summary(config, env, skill, split, measured, paid, seconds, skill_path)
-            if split == "test":
-                summary["test_reads"] = note_read("eval", skill_path, folder, summary["items"], measured.score)
-            write_jsonl(folder.root / "trajectories.jsonl", measured.trajectories)
-            write_json(folder.root / "eval_summary.json", summary)
-    return summary | {"path": str(folder.root / "eval_summary.json")}
+    where = out or (lambda env: _folder(config, env, skill, split))
+    async with measuring_session(config, where, env=env, models=models, listeners=listeners) as session:
+        ctx = session.ctx
+        items = ctx.env.items(split)
+        ctx.emit("evaluation_started", split=split, name="skill", items=len(items))
+        measured = await measure(skill, items, ctx, tag=f"eval-{split}", stage="evaluate")
+        ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)
+        summary = {
+            **await _summary(config, ctx.env, skill, split, measured, skill_path),
+            "paid": session.paid()["target"],
+            "seconds": round(time.monotonic() - started, 2),
+        }
+        if split == "test":
+            summary["test_reads"] = note_read("eval", skill_path, ctx.run, summary["items"], measured.score)
+        write_jsonl(session.folder / "trajectories.jsonl", measured.trajectories)
+        write_json(session.folder / "eval_summary.json", summary)
+    return summary | {"path": str(session.folder / "eval_summary.json")}
 
 
 async def _summary(
-    config: Config,
-    env: Env,
-    skill: Skill,
-    split: str,
-    measured: Measured,
-    paid: dict[str, Any],
-    seconds: float,
-    skill_path: Path | None,
+    config: Config, env: Env, skill: Skill, split: str, measured: Measured, skill_path: Path | None
 ) -> dict[str, Any]:
     trajectories = measured.trajectories
     return {
@@ -104,8 +78,6 @@ async def _summary(
         "failed": sorted(t.item_id for t in trajectories if t.score.hard < 1),
         "set_aside": measured.set_aside,
         "by_type": _by_type(trajectories, config.evaluation.metric),
-        "paid": paid,
-        "seconds": seconds,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from skillopt.core.context import Context
 from skillopt.core.initial import initial_kind
+from skillopt.core.rollout import require_few
 from skillopt.core.split import Measured
 from skillopt.envs.base import Score
 from skillopt.measure.baselines import do_nothing, majority
@@ -127,6 +128,9 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
             idle = await do_nothing(ctx.env, split, ctx.config.evaluation.metric)
             finals.do_nothing |= {split: idle} if idle else {}
     measured = await gather_all(evaluate(*one) for one in wanted)
+    for split in ("val", "test"):  # each measurement has counted its own refusals; together they may be too many
+        ids = [item.id for item in ctx.env.items(split)]
+        require_few({i: state.set_aside[i] for i in ids if i in state.set_aside}, len(ids))
     for found in measured:  # what one of them set aside counts for none
         found.values = {item: value for item, value in found.values.items() if item not in state.set_aside}
     finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}

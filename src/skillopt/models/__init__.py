@@ -6,24 +6,35 @@ import importlib.util
 import os
 from collections.abc import Callable
 
+from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.models.base import ChatModel
+from skillopt.models.command import open_command
+from skillopt.run.directory import RunDirectory
 
 
-def open_model(role: str, config: Config) -> ChatModel:
-    """The model of a role (`target` or `optimizer`). Nothing is called yet; names, URLs and keys are checked."""
+def open_model(role: str, config: Config, run: RunDirectory | None = None) -> ChatModel:
+    """The model of a role (`target` or `optimizer`). Nothing is called yet; names, URLs and keys are checked.
+
+    A model that leaves files (`handoff`) leaves them in the `run`."""
     name: str = getattr(config.models, f"{role}_model")
     url: str = getattr(config.models, f"{role}_url")
     key_name: str = getattr(config.models, f"{role}_key_name")
     provider, colon, model = name.partition(":")
+    if provider == "handoff":
+        return _handoff(role, name, run)
+    if provider in PRESETS or (provider == "command" and role == "optimizer"):
+        return open_command(role, name, config.models.optimizer_options)
+    if role == "optimizer" and config.models.optimizer_options:
+        raise UserError(f"models.optimizer_options: are for a command as the optimizer, and '{name}' is none")
     if colon and model and provider in PROVIDERS:
         return PROVIDERS[provider](name, model, url, key_name, config)
     if colon and model and _other(provider):
         from skillopt.models.providers import ProviderChat
 
         return ProviderChat(name, provider, model, url=url, key_name=key_name)
-    known = ", ".join(sorted([*PROVIDERS, *OTHERS]))
+    known = ", ".join(sorted([*PROVIDERS, *OTHERS, *PRESETS, "handoff"]))
     raise UserError(f"models.{role}_model: '{name}' is not provider:model; the providers are: {known}")
 
 
@@ -42,6 +53,18 @@ def _other(provider: str) -> bool:
     except Exception:  # how the library says that it does not know the name is not part of its contract
         return False
     return True
+
+
+def _handoff(role: str, name: str, run: RunDirectory | None) -> ChatModel:
+    from skillopt.models.handoff import Box, HandoffModel
+    from skillopt.models.handoff.box import letters_folder
+
+    if role != "optimizer":
+        raise UserError(
+            f"models.{role}_model: '{name}' is for the optimizer and the judge; a target does every task of every "
+            "split anew for each skill: name a model or a command that does not learn from one task to the next"
+        )
+    return HandoffModel(Box(letters_folder(name, run), run.root.resolve().name) if run else None)
 
 
 def _openai(name: str, model: str, url: str, key_name: str, config: Config) -> ChatModel:

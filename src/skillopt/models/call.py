@@ -123,25 +123,35 @@ class Caller:
             tools=tuple(tools),
         )
         key = self._key(request, label)
-        stored = self.journal.get(key, attempt)
-        if stored is not None:
-            self.from_journal += 1
-            return _reply_from(stored)
-        if (key, attempt) in self._in_flight:
-            return await asyncio.shield(self._in_flight[key, attempt])
+        while True:
+            stored = self.journal.get(key, attempt)
+            if stored is not None:
+                self.from_journal += 1
+                return _reply_from(stored)
+            earlier = self._in_flight.get((key, attempt))
+            if earlier is None:
+                asked = _Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn, later=later)
+                return await self._ask(asked)
+            await asyncio.wait([earlier])
+            if not earlier.cancelled():
+                return earlier.result()
+
+    async def _ask(self, asked: _Asked) -> ChatReply:
+        """Ask the model; whoever wants the same meanwhile waits for this reply. Where the asker is cancelled, one of
+        those who wait asks in its place."""
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
-        self._in_flight[key, attempt] = future
+        self._in_flight[asked.key, asked.attempt] = future
         try:
-            asked = _Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn, later=later)
             reply = await self._paid(asked)
             future.set_result(reply)
             return reply
-        except BaseException as error:
+        except Exception as error:
             future.set_exception(error)
             future.exception()  # nobody else may be waiting for it
             raise
         finally:
-            del self._in_flight[key, attempt]
+            del self._in_flight[asked.key, asked.attempt]
+            future.cancel()  # does nothing to one that is done
 
     def _key(self, request: ChatRequest, label: str) -> str:
         parts = [
@@ -202,25 +212,39 @@ class Caller:
         raise AssertionError("the last failed try raises")
 
     async def _once(self, asked: _Asked, estimate: Usage, slot: Slot) -> ChatReply:
-        reserved = self.budget.reserve(self.role, self.model.name, estimate)
+        reserved = self.budget.reserve(self.model.name, estimate)
         try:
-            async with asyncio.timeout(self.hardware.call_timeout):
-                reply = await self.model.chat(asked.request)
+            reply = await self._answer(asked.request)
         except TimeoutError:
             self.budget.give_back(reserved)
             slot.turned_down(None)
             raise TransientError(f"no answer within {self.hardware.call_timeout:g} s") from None
-        except (TransientError, FatalError, RefusedError) as error:
+        except (TransientError, FatalError, RefusedError, Stopped) as error:
             self.budget.give_back(reserved)
             if isinstance(error, TransientError) and error.overloaded:
                 slot.turned_down(error.retry_after)
             raise
-        slot.went_through(asked.stage)
+        if not self._patient:  # how long a reader takes says nothing of how many letters may wait
+            slot.went_through(asked.stage)
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
         text, calls = self.clean(reply.text), self.clean(reply.tool_calls)
         honest = text == reply.text and calls == reply.tool_calls
         return reply if honest else replace(reply, text=text, tool_calls=calls)
+
+    async def _answer(self, request: ChatRequest) -> ChatReply:
+        """A reader's reply may take hours: only the end of the run, or of its time, ends that wait."""
+        if not self._patient:
+            async with asyncio.timeout(getattr(self.model, "timeout", self.hardware.call_timeout)):
+                return await self.model.chat(request)
+        try:
+            return await self.switch.until(self.model.chat(request), self.budget.time_left())
+        except TimeoutError:
+            raise self.budget.out_of_time() from None
+
+    @property
+    def _patient(self) -> bool:
+        return bool(getattr(self.model, "patient", False))  # only letters are
 
     def _estimate(self, request: ChatRequest) -> Usage:
         """About what a call will take: four characters a token, and a reply like the ones before."""

@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from statistics import median
+from typing import TypeVar
 
 from skillopt.errors import SkillOptError
 from skillopt.models.base import RateLimits
+
+T = TypeVar("T")
 
 START = 32
 """Calls at once before anything is known of an endpoint; where more are allowed they double while all goes well."""
@@ -48,6 +52,19 @@ class Switch:
         except TimeoutError:
             return
         self.check()
+
+    async def until(self, work: Awaitable[T], seconds: float | None) -> T:
+        """What `work` gives, but not past the end of the run; raises TimeoutError after `seconds`."""
+        task, end = asyncio.ensure_future(work), asyncio.ensure_future(self._tripped.wait())
+        try:
+            await asyncio.wait({task, end}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            self.check()
+            raise TimeoutError
+        finally:
+            task.cancel()
+            end.cancel()
 
 
 class Bucket:

@@ -11,8 +11,8 @@ from importlib import resources
 from skillopt.config import Price
 from skillopt.models.base import Usage
 
-FREE = ("sim:", "local:")
-"""Providers that run on this machine."""
+FREE = ("sim:", "local:", "handoff")
+"""Providers that run on this machine, and letters to whoever reads them."""
 _VERSION = re.compile(r"(-\d{4}-\d{2}-\d{2}|-\d{8}|-latest)\Z")
 """A dated version of a model has the model's price."""
 

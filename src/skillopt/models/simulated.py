@@ -27,7 +27,7 @@ from skillopt.models.simulated_optimizer import (
     spelled_out_schema,
     without_target,
 )
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 _TOPIC_WORDS = """
 maple cedar amber basalt cobalt dahlia ember falcon garnet harbor indigo jasper kestrel lagoon marble nectar onyx pebble
@@ -177,9 +177,7 @@ class SimulatedModel:
         instructions nor on the name under which the target is served."""
         if request.schema is None:
             return list(request.messages)
-        return [
-            {**m, "content": without_target(str(m["content"]))} for m in request.messages if m["role"] != "system"
-        ]
+        return [{**m, "content": without_target(str(m["content"]))} for m in request.messages if m["role"] != "system"]
 
     async def _weather(self, draw: Draw, latency: float) -> None:
         options = self.options

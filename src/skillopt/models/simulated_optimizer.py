@@ -1,8 +1,8 @@
 """The simulated world's optimizer: it reads letters as they are and states the rules that were missing.
 
 It knows nothing but what a letter says. A code comes from an expected answer or from an output that was right before,
-never from the world; edits that the history shows as rejected are not proposed again; notes and guidance are made of the
-fates and outputs that are shown. So a letter that leaves something out teaches it less (tests/test_letters.py).
+never from the world; edits that the history shows as rejected are not proposed again; notes and guidance are made of
+the fates and outputs that are shown. So a letter that leaves something out teaches it less (tests/test_letters.py).
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ from skillopt.models.base import ChatReply, Form, FormRefusedError, Message, Ref
 from skillopt.models.call import Caller
 
 T = TypeVar("T")
+LONGEST_BAD_REPLY = 4000
+"""Characters of a reply that could not be used which are shown when it is asked for again."""
 NEXT_FORM: dict[Form, Form] = {"schema": "json", "json": "text"}
 _THOUGHT_TAG = re.compile(r"<(/?)(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT_OPEN = re.compile(r"\A\s*<(think|thinking|reasoning)>", re.IGNORECASE)
@@ -43,11 +45,12 @@ async def ask(
 ) -> Answer[T]:
     """Ask once, and once more with the error where the reply does not fit. `check` raises ValueError where it must."""
     problems: list[str] = []
+    said = ""
     for attempt in (1, 2):
         sent = messages
         if problems:
             note = f"Your last reply could not be used: {problems[-1]}. Reply again with the JSON object alone."
-            sent = [*messages, {"role": "user", "content": note}]
+            sent = [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": note}]
         try:
             reply = await _call(optimizer, sent, schema, label=label, attempt=attempt)
         except (TransientError, RefusedError) as error:
@@ -57,7 +60,15 @@ async def ask(
             return Answer(value=check(parse(reply)), unusable=tuple(problems))
         except (ValueError, RecursionError) as error:
             problems.append(str(error)[:200] or type(error).__name__)
+            said = _shortened(reply.text)
     return Answer(lost=problems[-1], unusable=tuple(problems))
+
+
+def _shortened(text: str) -> str:
+    """A bad reply as the model is shown it again: the beginning and the end of a long one; never empty."""
+    half = LONGEST_BAD_REPLY // 2
+    shown = text if len(text) <= LONGEST_BAD_REPLY else f"{text[:half]}\n[…]\n{text[-half:]}"
+    return shown.strip() or "(empty)"
 
 
 async def _call(optimizer: Caller, messages: list[Message], schema: Schema, *, label: str, attempt: int) -> ChatReply:

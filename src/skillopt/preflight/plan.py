@@ -14,16 +14,16 @@ from typing import Any
 from skillopt import prompts
 from skillopt.config import Config
 from skillopt.core.batches import plan_steps
-from skillopt.core.parts import Parts, resolve
 from skillopt.core.schedule import scheduled_rate
 from skillopt.envs.base import SPLITS, Env
 from skillopt.gates import heats
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
+from skillopt.preflight.parts import Parts, resolve
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 Range = tuple[float, float]
 
@@ -35,6 +35,8 @@ TURN_TOKENS = 60
 """What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
 """What one call takes where nobody says better."""
+LETTER_SECONDS: Range = (30.0, 600.0)
+"""What a reader takes for one letter."""
 _SAMPLE = 100
 """Items of a split whose length is looked at."""
 
@@ -253,6 +255,8 @@ def is_deterministic(config: Config, role: str) -> bool:
 
 def _call_seconds(config: Config, role: str) -> Range:
     name: str = getattr(config.models, f"{role}_model")
+    if name.startswith("handoff"):
+        return LETTER_SECONDS
     if not name.startswith("sim:"):
         return SECONDS[role]
     options = SimulatedModel(name).options

@@ -70,6 +70,12 @@ class Lines:
         where = f"[Step {event.step}/{self._steps}] " if event.step and event.kind in _IN_STEP else ""
         return f"{where}{line}"
 
+    def _rebuilt(self, data: dict[str, Any], event: Event) -> str:
+        return "\n".join(f"Rebuilt: {said}" for said in data["files"])
+
+    def _replies_reused(self, data: dict[str, Any], event: Event) -> str:
+        return f"{data['replies']:,} replies of {data['path']} are used again"
+
     def _run_started(self, data: dict[str, Any], event: Event) -> str:
         self._steps, self._epochs = data["steps"], data["epochs"]
         self._rate = f"lr={data['learning_rate']:g}, {data['scheduler']}"
@@ -79,8 +85,17 @@ class Lines:
             how = "already finished" if data["finished"] else f"resumed after step {data['done']} of {data['steps']}"
         return f"Run: {data['path']} ({how})\nItems: {splits}; target {data['target']}, optimizer {data['optimizer']}"
 
+    def _letters_opened(self, data: dict[str, Any], event: Event) -> str:
+        numbers = ", ".join(map(str, data["numbers"]))
+        return (
+            f"Letters: {data['waiting']} wait for a reply, new: {numbers} (skillopt letters {data['folder']}, then "
+            "skillopt answer)"
+        )
+
     def _stopping(self, data: dict[str, Any], event: Event) -> str:
-        return f"Stopping: {data['in_flight']} calls are in flight and will be kept; Ctrl-C again leaves at once"
+        letters = f"; {data['letters']} letters stay open" if data.get("letters") else ""
+        kept = f"{data['in_flight']} calls are in flight and will be kept{letters}"
+        return f"Stopping: {kept}; Ctrl-C again leaves at once"
 
     def _advice(self, data: dict[str, Any], event: Event) -> str | None:
         return "\n".join(check_line(check) for check in data["checks"]) or None
@@ -128,8 +143,8 @@ class Lines:
         return f"warn  tracker {data['name']} stopped ({data['error']}); the run goes on without it"
 
     def _retrying(self, data: dict[str, Any], event: Event) -> str:
-        lost = f"{data['lost']} of {data['items']} items could not be measured"
-        return f"{data['stage'].replace('_', ' ').title()}: {lost} ({data['error']}); trying again..."
+        missing = f"{data['unmeasured']} of {data['items']} items could not be measured"
+        return f"{data['stage'].replace('_', ' ').title()}: {missing} ({data['error']}); trying again..."
 
     def _slow_update_started(self, data: dict[str, Any], event: Event) -> str:
         return f"[Epoch {event.epoch}/{self._epochs}] Slow update: version {data['before']} against {data['after']}..."
@@ -206,11 +221,15 @@ def result_lines(summary: dict[str, Any]) -> list[str]:
         f"Edit acceptance: {edits['accepted']} of {edits['proposed']}" + (f" ({rate:.0%})" if rate is not None else ""),
         f"Calls: {calls['target']} target, {calls['optimizer']} optimizer, {calls['from_journal']} from the journal; "
         f"the gate saved {summary['gate']['calls_saved']}",
-        f"Tokens: {tokens['target']:,} target, {tokens['optimizer']:,} optimizer; "
+        f"Tokens: {tokens['target']:,} target, {tokens['optimizer']:,} optimizer{_estimated(summary)}; "
         f"cost: {dollars(costs['target'])} target, {dollars(costs['optimizer'])} optimizer; {summary['seconds']:.1f} s",
         *beside_lines(summary["plan"]),
         f"Persistent failures: {len(stuck)}" + (f" ({shown})" if stuck else ""),
     ]
+
+
+def _estimated(summary: dict[str, Any]) -> str:
+    return " (estimated)" if "optimizer" in summary.get("tokens_estimated", ()) else ""
 
 
 def _winner(best: dict[str, Any]) -> list[str]:

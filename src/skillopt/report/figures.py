@@ -173,6 +173,10 @@ def _sized(drawing: str) -> str:
     return drawing.replace('class="plot"', f'class="plot" style="width:{width}px"', 1)
 
 
+def _estimated(summary: Mapping[str, Any]) -> list[str]:
+    return list(summary.get("tokens_estimated", ()))
+
+
 def costs(facts: Facts) -> str:
     summary = facts.summary
     rows = []
@@ -189,6 +193,7 @@ def costs(facts: Facts) -> str:
         [
             tag("h3", "Tokens and money"),
             table(head, rows, numbers=(2, 3, 4, 5, 6)),
+            *(tag("p", text(f"Tokens of the {role} are estimates."), cls="soft") for role in _estimated(summary)),
             tag("h3", "Seconds"),
             tag("p", "Wall-clock time; calls run side by side.", cls="soft"),
             table(("stage", "time"), timed, numbers=(1,)),
@@ -216,7 +221,7 @@ def about(facts: Facts) -> str:
         [
             bullets(
                 [
-                    f"Written by SkillOpt {__version__}",
+                    f"Trained by {facts.trained_by}; report written by SkillOpt {__version__}",
                     f"Rollouts until the best version: {summary['rollouts_to_best']:,}",
                 ]
             ),

@@ -56,6 +56,7 @@ class View:
         self.step = self.steps = self.epoch = self.epochs = 0
         self.scores: list[float] = []
         self.in_flight = 0
+        self.letters: dict[str, Any] = {}
         self.spent: dict[str, Sequence[float | None]] = {}
         self.started = time.monotonic()
         self._steps_started: float | None = None
@@ -73,6 +74,7 @@ class View:
             self.stage, self.done, self.total = str(data["stage"]), int(data["done"]), int(data["total"])
         elif event.kind == "pulse":
             self.in_flight, self.spent = sum(data["in_flight"].values()), data["spent"]
+            self.letters = data.get("letters", {})
         elif event.kind == "evaluation_finished" and data["split"] == "val" and not self.scores:
             self.scores.append(float(data["score"]))
         elif event.kind == "rollout_started":
@@ -101,7 +103,12 @@ class View:
             Text(f"{self.done}/{self.total}" if self.total else ""),
             Text(f"{self.in_flight} in flight", style="dim"),
         )
-        return Group(Text(self._where()), line, Text(self._taken(), style="dim"))
+        return Group(Text(self._where()), line, Text(self._waits() + self._taken(), style="dim"))
+
+    def _waits(self) -> str:
+        """`waits for 3 letters in outputs/…/letters · `."""
+        count = self.letters.get("waiting", 0)
+        return f"waits for {count} letters in {printable(self.letters['folder'])} · " if count else ""
 
     def _where(self) -> str:
         if not self.steps:

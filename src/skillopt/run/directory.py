@@ -38,6 +38,7 @@ class RunDirectory:
         self.patch_log = PatchLog(root / "patch_log.jsonl")
         self.events = root / "events.jsonl"
         self.live = root / "live.json"
+        self.letters = root / "letters"
         self.journal = root / "journal.sqlite"
         self.conflicts = root / "review" / "conflicts.jsonl"
         self.decisions = root / "review" / "decisions.jsonl"

@@ -11,6 +11,8 @@ from skillopt.run.journal import Total
 from skillopt.run.state import State
 
 ROLES = ("target", "optimizer")
+ESTIMATED = ("handoff", "command:", "copilot")
+"""Optimizers that do not say what a reply took: their tokens are counted from the texts."""
 
 
 def usage(totals: list[Total], cost: Callable[[Total], float | None]) -> dict[str, dict[str, Any]]:
@@ -24,6 +26,7 @@ def usage(totals: list[Total], cost: Callable[[Total], float | None]) -> dict[st
             "prompt_tokens": sum(total.prompt_tokens for total in own),
             "completion_tokens": sum(total.completion_tokens for total in own),
             "cached_tokens": sum(total.cached_tokens for total in own),
+            "estimated": role == "optimizer" and any(total.model.startswith(ESTIMATED) for total in own),
             "usd": None if None in costs else sum(c for c in costs if c is not None),
             "by_stage": {total.stage: total.calls for total in own},
             "usd_by_stage": {total.stage: cost(total) for total in own},
@@ -97,6 +100,7 @@ def summarise(
         "tokens": {
             role: {key: paid[role][f"{key}_tokens"] for key in ("prompt", "completion", "cached")} for role in ROLES
         },
+        "tokens_estimated": [role for role in ROLES if paid[role]["estimated"]],
         "cost_usd": {role: paid[role]["usd"] for role in ROLES},
         "calls_by_stage": {role: paid[role]["by_stage"] for role in ROLES},
         "cost_usd_by_stage": {role: paid[role]["usd_by_stage"] for role in ROLES},

@@ -79,7 +79,7 @@ export function eventLine(e) {
     case "meta_skill_finished":
       return `Epoch ${e.epoch}: ${e.lost ? `no new notes (${e.lost})` : "meta skill written"}`;
     case "retrying":
-      return `${e.lost} of ${e.items} items could not be measured (${e.error}); trying again`;
+      return `${e.unmeasured ?? e.lost} of ${e.items} items could not be measured (${e.error}); trying again`;
     case "advice":
       return e.checks.length ? e.checks.map((c) => `${c.name}: ${c.says}`).join("; ") : null;
     case "stopping":

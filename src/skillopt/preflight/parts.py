@@ -1,8 +1,8 @@
-"""Parts that a caller passes in, in place of those that the config names, and those that entry points name."""
+"""The analysts, the gate and the schedule of a run: what a caller passes in, else what the config names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,48 +12,66 @@ from skillopt.analysts.base import Analyst
 from skillopt.config import Config
 from skillopt.core.schedule import Shape, shape_of
 from skillopt.errors import UserError
-
-Gate = Callable[[Mapping[str, float], Mapping[str, float]], bool | str]
-"""A gate of one's own: the scores of the selection items under the current skill and under the candidate, by item id.
-
-It is asked about candidates that the config's gate accepts, and may turn them down: with False, or with the reason. It
-cannot let through what does not improve: that would be a run without a gate.
-"""
+from skillopt.gates import Gate, Veto, open_gate, own_gate, with_vetoes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Analysts, gates and the schedule of one run."""
+    """What one run is made of."""
 
     analysts: tuple[Analyst, ...]
-    gates: tuple[Gate, ...] = ()
+    gate: Gate
     schedule: Shape
     scheduler: str
     """The schedule's name, for people."""
     passed_in: Mapping[str, Any]
     """Fingerprints of the parts that the config does not name; they are part of the run's identity."""
+    given: Mapping[str, Any]
+    """What the caller passed to `resolve`."""
+
+    def under(self, config: Config) -> Parts:
+        """The same parts with another config."""
+        return resolve(config, **self.given)
 
 
 def resolve(
-    config: Config, *, analysts: Sequence[Analyst] = (), gates: Sequence[Gate] = (), schedule: Shape | None = None
+    config: Config,
+    *,
+    analysts: Sequence[Analyst] = (),
+    gate: Gate | None = None,
+    vetoes: Sequence[Veto] = (),
+    schedule: Shape | None = None,
 ) -> Parts:
-    """What is passed in, and where nothing is, what the config names."""
+    """`gate` decides in place of the config's; `vetoes` come on top of whichever gate decides."""
     shape = schedule or shape_of(config.optimizer.lr_scheduler)
     if schedule is not None:
         _check_shape(schedule, config)
     named = [plugins.load("gates", name, key="evaluation.gates", known=()) for name in config.evaluation.gates]
     passed: dict[str, Any] = {
         "analysts": [plugins.fingerprint(getattr(analyst, "function", analyst)) for analyst in analysts],
-        "gates": [plugins.fingerprint(gate) for gate in gates],
+        "gate": plugins.fingerprint(gate) if gate else "",
+        "gates": [plugins.fingerprint(veto) for veto in vetoes],
         "schedule": plugins.fingerprint(schedule) if schedule else "",
     }
     return Parts(
         analysts=tuple(analysts) or tuple(open_analysts(config.gradient.analysts)),
-        gates=tuple(plugins.instance(gate) for gate in (*named, *gates)),
+        gate=with_vetoes(
+            own_gate(gate) if gate else open_gate(config.evaluation.gate),
+            [plugins.instance(veto) for veto in (*named, *vetoes)],
+        ),
         schedule=shape,
         scheduler=plugins.named(schedule) if schedule else config.optimizer.lr_scheduler,
         passed_in={kind: value for kind, value in passed.items() if value},
+        given={"analysts": analysts, "gate": gate, "vetoes": vetoes, "schedule": schedule},
     )
+
+
+def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
+    """Analysts may do without an LLM; notes and guidance are always written by one."""
+    slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
+    analysts = (parts or resolve(config)).analysts
+    consulted = config.gradient.rank == "llm" or config.optimizer.use_meta_skill or config.env.scoring == "judge"
+    return slow_update or consulted or any(analyst.needs_optimizer for analyst in analysts)
 
 
 def _check_shape(schedule: Shape, config: Config) -> None:

@@ -1,0 +1,87 @@
+"""Letters of a run whose optimizer or judge is a handoff: letters, answer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skillopt.cli.app import app
+from skillopt.report.text import printable
+
+if TYPE_CHECKING:
+    from skillopt.models.handoff import Box
+
+LettersArgument = Annotated[Path, typer.Argument(help="A run's folder, or the folder of its letters.")]
+
+
+@app.command()
+def letters(
+    run: LettersArgument,
+    wait: Annotated[bool, typer.Option("--wait", help="Block until a letter is open, or the run has ended.")] = False,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Seconds to --wait at most.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object: status, reason and open letters.")] = False,
+) -> None:
+    """List the open letters of a run whose optimizer is a handoff."""
+    import json
+
+    from skillopt.models.handoff.status import standing, wait_for_letter
+
+    found = wait_for_letter(run, timeout) if wait else standing(run)
+    if as_json:
+        print(json.dumps(found))
+        return
+    for line in _lines(found):
+        print(printable(line))
+
+
+@app.command()
+def answer(
+    run: LettersArgument,
+    number: Annotated[int, typer.Argument(min=1, help="The letter's number.")],
+    file: Annotated[str, typer.Argument(help="The reply; - or nothing reads standard input.")] = "-",
+) -> None:
+    """Check a reply to a letter and hand it in. Exit code 2 where it does not fit; the letter then stays open."""
+    from skillopt.models.handoff import box_of
+
+    box = box_of(run)
+    box.letter(number)
+    letter = box.hand_in(number, _data(file))
+    print(printable(f"Taken: {letter.reply} ({_left(box)})"))
+
+
+def _data(file: str) -> bytes:
+    """The reply, as far as it can be of use."""
+    from skillopt.errors import UserError
+    from skillopt.models.handoff.box import LONGEST_REPLY
+
+    if file == "-":
+        return sys.stdin.buffer.read(LONGEST_REPLY * 64)
+    path = Path(file)
+    if not path.is_file():
+        raise UserError(f"{file}: no such file; give the reply's file, or - for standard input")
+    with path.open("rb") as opened:
+        return opened.read(LONGEST_REPLY * 64)
+
+
+def _left(box: Box) -> str:
+    left = len(box.open_letters())
+    return f"{left} more open" if left else "no other letter is open"
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    reason = f" ({found['reason']})" if found["reason"] else ""
+    lines = [f"Run {found['run']}: {found['status']}{reason}"]
+    for letter in found["letters"]:
+        lines.append(f"  {letter['number']}  {letter['stage']}  {letter['page']}")
+        if letter["problem"]:
+            lines.append(f"     the last reply did not fit: see {letter['page'].removesuffix('.md')}.problem.md")
+    if not found["letters"]:
+        lines.append("No letter is open.")
+    else:
+        lines.append(f"Read a letter, then: skillopt answer {found['run']} NUMBER FILE")
+        if found["status"] not in {"running", "unknown"}:
+            lines.append("No process is at work on this run: when they are answered, start the same training again.")
+    return lines

@@ -1,0 +1,72 @@
+"""Opening a measurement outside of a training: env, models, lock, journal and events around a context."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skillopt.config import Config
+from skillopt.core.callers import make_callers, opened_env, opened_models
+from skillopt.core.context import Context
+from skillopt.envs.base import Env, is_judged
+from skillopt.executor import open_executor
+from skillopt.models.base import ChatModel
+from skillopt.models.call import Budget
+from skillopt.run.directory import RunDirectory, is_private
+from skillopt.run.events import Events, Listener
+from skillopt.run.journal import Journal
+from skillopt.run.summary import ROLES, usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """One process's work on a measurement."""
+
+    ctx: Context
+    journal: Journal
+    budget: Budget
+
+    @property
+    def folder(self) -> Path:
+        return self.ctx.run.root
+
+    def paid(self) -> dict[str, dict[str, Any]]:
+        """Calls, tokens and dollars by role, over all sessions in this folder."""
+        return usage(self.journal.totals(), self.budget.cost)
+
+
+@asynccontextmanager
+async def measuring_session(
+    config: Config,
+    folder: Path | Callable[[Env], Path],
+    *,
+    env: Env | None = None,
+    models: dict[str, ChatModel] | None = None,
+    listeners: Sequence[Listener] = (),
+    shared_journal: Path | None = None,
+) -> AsyncIterator[Measuring]:
+    """Everything that measuring takes, closed again whatever happens.
+
+    `folder` holds the lock, the journal and the events; it may be found from the env, once that is open. The optimizer
+    model is opened where it judges, and only there. `shared_journal` belongs to several folders: what one of them has
+    paid for, the others take from there. An env that is passed in is left open.
+    """
+    async with AsyncExitStack() as stack:
+        opened_here = env is None
+        env = await stack.enter_async_context(opened_env(config, env))
+        run = RunDirectory(folder if isinstance(folder, Path) else folder(env))
+        roles = ROLES if is_judged(env) else ("target",)
+        opened = await stack.enter_async_context(opened_models(config, models, roles, run))
+        executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
+        stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
+        journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
+        events = stack.enter_context(Events(run.events, tuple(listeners)))
+        callers, budget, _ = make_callers(config, journal, opened)
+        target, optimizer = callers["target"], callers["optimizer"]
+        ctx = Context(
+            config=config, env=env, target=target, optimizer=optimizer, run=run, events=events, executor=executor
+        )
+        yield Measuring(ctx=ctx, journal=journal, budget=budget)

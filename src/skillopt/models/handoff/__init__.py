@@ -1,0 +1,6 @@
+"""`handoff`: a model that is whoever reads letters. Each request becomes a file, each reply is a file next to it."""
+
+from skillopt.models.handoff.box import Box, Letter, box_of
+from skillopt.models.handoff.model import HandoffModel
+
+__all__ = ["Box", "HandoffModel", "Letter", "box_of"]

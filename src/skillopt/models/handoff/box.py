@@ -1,0 +1,247 @@
+"""A folder of letters: `0001.json` is the request, `0001.md` the same for a reader, `0001.reply.json` the reply.
+
+The number of a letter is taken by the file `0001.json`, which appears whole or not at all. A request that was written
+down before is found again by its hash, so that a run that continues writes no letter twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skillopt.errors import UserError
+from skillopt.models.base import ChatReply, ChatRequest
+from skillopt.models.handoff.page import page, problem_page
+from skillopt.models.handoff.schema import problems
+from skillopt.models.structured import parse
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import json_text, plain, read_json, write_atomic
+
+LONGEST_REPLY = 1 << 20
+"""Bytes of a reply. No stage of ours can use more."""
+_REQUEST = re.compile(r"(\d{4,})\.json")
+
+
+class BadReply(UserError):  # noqa: N818 - what it is
+    """A reply that does not fit its letter."""
+
+    def __init__(self, name: str, found: list[str]) -> None:
+        super().__init__(f"the reply to letter {name} does not fit: {'; '.join(found)}")
+        self.problems = found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letter:
+    """One request, as it is in its file."""
+
+    folder: Path
+    number: int
+    run: str
+    hash: str
+    stage: str
+    messages: list[dict[str, Any]]
+    schema: dict[str, Any] | None
+    """name and body; None where text is asked for."""
+    max_tokens: int | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:04d}"
+
+    @property
+    def request(self) -> Path:
+        return self.folder / f"{self.name}.json"
+
+    @property
+    def page(self) -> Path:
+        return self.folder / f"{self.name}.md"
+
+    @property
+    def reply(self) -> Path:
+        return self.folder / f"{self.name}.reply.{'json' if self.schema else 'md'}"
+
+    @property
+    def problem(self) -> Path:
+        return self.folder / f"{self.name}.problem.md"
+
+    @property
+    def open(self) -> bool:
+        return not self.reply.exists()
+
+    def check_size(self, size: int) -> None:
+        if size > LONGEST_REPLY:
+            most = f"{LONGEST_REPLY / 1e6:.1f} MB"
+            raise BadReply(self.name, [f"it has {size / 1e6:.1f} MB, and may have at most {most}"])
+
+    def checked(self, data: bytes) -> str:
+        """The reply's text, as it goes into the journal; raises BadReply."""
+        self.check_size(len(data))
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise BadReply(self.name, ["it is not UTF-8 text"]) from None
+        if not text.strip():
+            raise BadReply(self.name, ["it was empty"])
+        if self.schema is None:
+            return text.strip()
+        try:
+            value = parse(ChatReply(text=text))
+        except (ValueError, RecursionError) as error:
+            raise BadReply(self.name, [str(error) or "it is nested too deeply"]) from None
+        if found := problems(value, self.schema["body"]):
+            raise BadReply(self.name, found)
+        return json.dumps(plain(value), ensure_ascii=False)
+
+    def row(self) -> dict[str, Any]:
+        """For programs: where everything is, and what was wrong with the last reply."""
+        wrong = self.problem.read_text(encoding="utf-8") if self.open and self.problem.exists() else ""
+        paths = {"page": self.page, "request": self.request, "reply": self.reply}
+        return {
+            "number": self.number,
+            "stage": self.stage,
+            "open": self.open,
+            "problem": wrong,
+            **{name: str(path) for name, path in paths.items()},
+        }
+
+
+class Box:
+    """The letters of one run in one folder, which letters of other runs may share."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self.folder = folder
+        self.run = run
+        self._numbers: dict[str, int] | None = None
+
+    def letters(self) -> list[Letter]:
+        """All letters of this run, by number."""
+        found = (self._read(number) for number in sorted(self._taken()))
+        return [letter for letter in found if letter and self.run in {"", letter.run}]
+
+    def open_letters(self) -> list[Letter]:
+        return [letter for letter in self.letters() if letter.open]
+
+    def letter(self, number: int) -> Letter:
+        """Raises UserError where there is none of that number."""
+        letter = self._read(number)
+        if letter is None or self.run not in {"", letter.run}:
+            waiting = ", ".join(str(each.number) for each in self.open_letters()) or "none"
+            raise UserError(f"{self.folder}: there is no letter {number}; open are: {waiting}")
+        return letter
+
+    def post(self, request: ChatRequest, stage: str) -> Letter:
+        """The letter of a request: the one that was written before, or a new one."""
+        asked = {
+            "run": self.run,
+            "stage": stage,
+            "messages": plain(list(request.messages)),
+            "schema": {"name": request.schema.name, "body": request.schema.body} if request.schema else None,
+            "max_tokens": request.max_tokens,
+        }
+        known = json.dumps([asked, request.seed, request.effort, request.tools], sort_keys=True, default=dict)
+        own = hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()
+        if self._numbers is None:
+            self._numbers = {letter.hash: letter.number for letter in self.letters()}
+        if own not in self._numbers:
+            self._numbers[own] = self._take_number({**asked, "hash": own})
+        letter = self.letter(self._numbers[own])
+        if not letter.page.exists():
+            write_atomic(letter.page, page(letter))
+        return letter
+
+    def hand_in(self, number: int, data: bytes) -> Letter:
+        """Put a reply where the run looks for it; raises BadReply, and UserError where there is nothing to reply to."""
+        letter = self.letter(number)
+        if not letter.open:
+            raise UserError(f"{letter.reply}: letter {number} has its reply already")
+        letter.checked(data)
+        if not _create(letter.reply, data):
+            raise UserError(f"{letter.reply}: letter {number} was answered by somebody else at the same moment")
+        letter.problem.unlink(missing_ok=True)
+        return letter
+
+    def send_back(self, letter: Letter, found: list[str]) -> None:
+        """A reply that does not fit is set aside, with a page that says why; the letter is open again."""
+        kept = letter.reply.with_name(f"{letter.name}.refused{letter.reply.suffix}")
+        write_atomic(letter.problem, problem_page(letter, found, kept.name))
+        letter.reply.replace(kept)
+
+    def _take_number(self, asked: dict[str, Any]) -> int:
+        """A number is never shared, nor one to which a reply is lying there already."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        number = max(self._taken(), default=0) + 1
+        while any(self.folder.glob(f"{number:04d}.reply.*")) or not _create(
+            self.folder / f"{number:04d}.json", json_text({"number": number, **asked}).encode()
+        ):
+            number += 1
+        return number
+
+    def _taken(self) -> Iterator[int]:
+        if self.folder.is_dir():
+            found = (_REQUEST.fullmatch(path.name) for path in self.folder.iterdir())
+            yield from (int(match[1]) for match in found if match)
+
+    def _read(self, number: int) -> Letter | None:
+        """None where the file is missing, or was not written by us."""
+        path = self.folder / f"{number:04d}.json"
+        try:
+            value = read_json(path)
+            fields = {name: value[name] for name in ("run", "hash", "stage", "messages", "schema", "max_tokens")}
+            return Letter(folder=self.folder, number=number, **fields)
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            return None
+
+
+def box_of(path: Path) -> Box:
+    """The letters that a path means: a run's folder, or a folder of letters."""
+    run = RunDirectory(path)
+    if run.config_json.exists():
+        model = str(read_json(run.config_json).get("models.optimizer_model", ""))
+        return Box(letters_folder(model, run), path.resolve().name)
+    for folder in (run.letters, path):
+        if folder.is_dir() and any(_REQUEST.fullmatch(each.name) for each in folder.iterdir()):
+            return Box(folder, "")
+    raise UserError(f"{path}: is neither a run's folder nor a folder of letters")
+
+
+def letters_folder(model: str, run: RunDirectory) -> Path:
+    """`handoff` keeps letters in the run, `handoff:FOLDER` in that folder."""
+    folder = model.removeprefix("handoff").removeprefix(":") if model.startswith("handoff") else ""
+    return Path(folder) if folder else run.letters
+
+
+def _create(path: Path, data: bytes) -> bool:
+    """Create a file whole, or not at all; False where it is there already."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with draft.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+    return True
+
+
+def _link(draft: Path, path: Path) -> None:
+    """Give a file its name; raises FileExistsError where another has it."""
+    try:
+        path.hardlink_to(draft)
+    except OSError as error:
+        if error.errno not in {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}:
+            raise
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))  # a file system without links: take the name, then fill it
+        draft.replace(path)

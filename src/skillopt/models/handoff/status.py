@@ -1,0 +1,52 @@
+"""What a run with letters is waiting for, for whoever answers them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from skillopt.models.handoff.box import box_of
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
+
+LOOK = 0.3
+"""Seconds between two looks."""
+
+
+def standing(path: Path) -> dict[str, Any]:
+    """`run`, `status`, `reason`, and the open `letters`."""
+    status, reason = _status(path)
+    letters = [letter.row() for letter in box_of(path).open_letters()]
+    return {"run": str(path), "status": status, "reason": reason, "letters": letters}
+
+
+def wait_for_letter(path: Path, seconds: float | None = None) -> dict[str, Any]:
+    """As `standing`, as soon as a letter is open, the run has no process, or the time is over."""
+    end = None if seconds is None else time.monotonic() + seconds
+    while True:
+        found = standing(path)
+        if found["letters"] or found["status"] != "running":
+            return found
+        if end is not None and time.monotonic() >= end:
+            return found
+        time.sleep(LOOK)
+
+
+def _status(path: Path) -> tuple[str, str]:
+    """running, finished, stopped or interrupted; a folder of letters alone does not tell."""
+    run = RunDirectory(path)
+    if not run.config_json.exists():
+        parent = RunDirectory(path.resolve().parent)
+        if path.resolve().name != "letters" or not parent.config_json.exists():
+            return "unknown", "a folder of letters does not tell whether a run is at work"
+        run = parent
+    busy = run.busy()
+    try:
+        summary = read_json(run.summary)
+        status, reason = str(summary["status"]), str(summary["stop_reason"])
+    except (OSError, ValueError, LookupError):
+        status, reason = "running", ""
+    if busy and status != "finished":
+        return "running", ""
+    return ("interrupted", "its process is gone") if status == "running" else (status, reason)
