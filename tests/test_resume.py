@@ -130,7 +130,7 @@ def test_a_run_does_not_continue_by_another_method_or_under_other_prompts(tmp_pa
     state = State.read(run.state)
     state.pins |= {pin: "another", "skillopt": "0.1.9"}
     state.write(run.state)
-    with pytest.raises(UserError, match="SkillOpt 0.1.9.*another method.*--fresh"):
+    with pytest.raises(UserError, match=r"SkillOpt 0\.1\.9.*another method.*--fresh"):
         train_sim(tmp_path)
 
 
