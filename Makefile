@@ -1,11 +1,13 @@
-# Two commands do all the set-up: `make quickstart` and `make test`.
+# `make quickstart`, `make test` and `make test-all` install what they need into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-ray lint format lock audit chaos fuzz docs bench soak clean
+.PHONY: help install quickstart test test-all test-ray test-agents lint format lock audit chaos fuzz docs bench soak clean
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+LOCAL := .venv/.installed-local
 TOOLS := .venv/.installed-tools
+ALL := .venv/.installed-all
 
 help:            ## show this list
 	@grep -hE '^[a-z-]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -18,29 +20,35 @@ $(STAMP): pyproject.toml requirements.lock
 ifdef CI
 	$(PIP) --require-hashes --requirement requirements.lock
 	$(PIP) --no-deps --no-build-isolation --editable .
-else
-	$(PIP) --editable '.[local]'
 endif
 	@touch $(STAMP)
 
-$(TOOLS): $(STAMP)
-ifndef CI
-	$(PIP) --editable '.[dev,local]'
-endif
-	@touch $(TOOLS)
+$(LOCAL): EXTRAS := local
+$(TOOLS): EXTRAS := dev
+$(ALL): EXTRAS := dev-all
+$(LOCAL) $(TOOLS) $(ALL): $(STAMP)
+	$(if $(CI),,$(PIP) --editable '.[$(EXTRAS)]')
+	@touch $@
 
-install: $(TOOLS)    ## create .venv and install everything that quickstart and the tests need
+install: $(ALL)      ## create .venv and install everything that quickstart and all tests need
 
-quickstart: $(STAMP) ## train a skill on this machine, without a key, and show what it gained
+quickstart: $(LOCAL) ## train a skill on this machine, without a key, and show what it gained
 	@$(BIN)/skillopt train --config configs/quickstart/default.yaml
 
-test: $(TOOLS) lint  ## lint, types, import directions and all tests
-	@scripts/install_chromium.sh
-	$(BIN)/pytest -n auto
+test: $(TOOLS) lint  ## lint, types, import directions, unit and end-to-end tests in the simulated world (3 minutes)
+	$(BIN)/pytest -n auto --dist worksteal -m quick
 
-test-ray: $(TOOLS)   ## the tests that start a Ray cluster (installs the extra: large)
+test-all: $(ALL)     ## the tests that `make test` leaves out: browser, real model, games, trackers, docs, wheel, chaos, fuzz, sandbox
+	@scripts/install_chromium.sh
+	$(BIN)/pytest -n auto --dist worksteal -m "not quick"
+
+test-ray: $(ALL)     ## the tests that start a Ray cluster (installs the extra: large)
 	$(PIP) --editable '.[ray]'
 	$(BIN)/pytest -m ray tests/test_executor.py
+
+test-agents: $(TOOLS) ## real coding-agent command lines as optimizer and target, against a model on this machine (installs 1.4 GB)
+	scripts/install_agents.sh
+	$(BIN)/pytest -m agents tests/test_real_agents.py
 
 lint: $(TOOLS)       ## ruff, strict types, import directions
 	$(BIN)/ruff check .
@@ -55,7 +63,7 @@ format: $(TOOLS)     ## rewrite the code in the house style
 lock: $(TOOLS)       ## resolve what CI installs anew, for all platforms, with hashes
 	$(PIP) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --custom-compile-command 'make lock' --upgrade --extra dev --extra local pyproject.toml -o requirements.lock
+	  --custom-compile-command 'make lock' --upgrade --extra dev-all pyproject.toml -o requirements.lock
 
 audit:           ## known vulnerabilities of what CI installs (asks osv.dev; exit code 3 where it cannot be reached)
 	@$(PYTHON) scripts/audit.py requirements.lock
@@ -63,14 +71,14 @@ audit:           ## known vulnerabilities of what CI installs (asks osv.dev; exi
 chaos: $(TOOLS)      ## kill real trainings 200 times, cut their power and their server; all must end alike
 	$(BIN)/python tests/chaos.py
 
-fuzz: $(TOOLS)       ## a million cases of input that nobody should send (SECONDS=600 or CASES=50000 for fewer, ONLY=web)
+fuzz: $(ALL)         ## a million cases of input that nobody should send (SECONDS=600 or CASES=50000 for fewer, ONLY=web)
 	$(BIN)/python tests/fuzz/run.py --cases $(or $(CASES),1000000) --seconds $(or $(SECONDS),0) --only "$(ONLY)"
 
-docs: $(TOOLS)       ## write the references from the code and build the site into site/, offline
+docs: $(ALL)         ## write the references from the code and build the site into site/, offline
 	$(BIN)/python scripts/make_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(TOOLS)      ## measure speed; results are ratios of one run
+bench: $(ALL)        ## measure speed; results are ratios of one run
 	$(BIN)/python bench/run.py
 
 soak: $(TOOLS)       ## 20,000 rollouts with 1 % of each fault: memory, open files and scores (some minutes)

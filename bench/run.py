@@ -1,8 +1,8 @@
 """Run every bench and show what it found: python bench/run.py [name …], or `make bench`.
 
-The speed benches (loopback, throughput, growth, rival, cluster) end in one table and leave bench/results/<name>.json
-and a plot; the others print tables of their own, kept in bench/results/<name>.txt. Figures of time are ratios within
-one run; docs say which machine they are from.
+The speed benches (startup, loopback, throughput, growth, rival, cluster) end in one table and leave
+bench/results/<name>.json and a plot; the others print tables of their own, kept in bench/results/<name>.txt. Figures
+of time are ratios within one run; docs say which machine they are from.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-SPEED = ("loopback", "throughput", "growth", "rival", "cluster")
+SPEED = ("startup", "loopback", "throughput", "growth", "rival", "cluster")
 TALK = {"rulebook": [], "similarity": [], "weather": [], "soak": [], "gate": ["--trials", "100"], "local": []}
 
 

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 import skillopt
 from skillopt.cli.app import app
 from skillopt.config import Config
+from skillopt.config.sections import Section
 
 OUT = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "<!-- Written by scripts/make_reference.py from the code; `make docs` renews it. -->\n"
@@ -28,11 +29,11 @@ def config_page() -> str:
     for name, field in Config.model_fields.items():
         section = field.annotation
         assert inspect.isclass(section)
-        assert issubclass(section, BaseModel)
+        assert issubclass(section, Section)
         parts.append(f"## {name}\n")
         for key, own in section.model_fields.items():
             limits = _limits(own)
-            parts.append(f"`{name}.{key}`{{ #{name}-{key} }}\n:   {_sentence(own.description)}\n")
+            parts.append(f"`{name}.{key}`{{ #{name}-{key} }}\n:   {_sentence(section.meanings()[key])}\n")
             parts.append(f"    {_type(own.annotation)}{limits}, default `{_default(own)}`.\n")
     return "\n".join(parts)
 

@@ -4,7 +4,7 @@
         assert page.title()
 
 A console error, an uncaught exception or a failed request inside the block fails the test at its end. Where there is
-no Chromium or no playwright the test is skipped; `make test` installs both where it can.
+no Chromium or no playwright the test is skipped; `make test-all` installs both where it can.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ import pytest
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
 
+PATIENCE = 300_000.0
+"""Milliseconds after which a page hangs. No page is that slow, on no machine."""
+
 
 def chromium() -> str:
     """Where the browser is; skips the test where there is none."""
@@ -25,7 +28,7 @@ def chromium() -> str:
     names = ("chromium", "chromium-browser", "google-chrome")
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
-        pytest.skip("no chromium on this machine; scripts/install_chromium.sh installs it")
+        pytest.skip("no chromium on this machine; install its package (Debian: sudo scripts/install_chromium.sh)")
     return found
 
 
@@ -47,6 +50,7 @@ def open_page(
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         try:
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page.set_default_timeout(PATIENCE)
             page.on("console", lambda said: said.type in {"error", "warning"} and troubles.append(said.text))
             page.on("pageerror", lambda error: troubles.append(str(error)))
             page.on("requestfailed", lambda request: troubles.append(f"{request.url}: {request.failure}"))

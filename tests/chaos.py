@@ -23,9 +23,9 @@ from pathlib import Path
 
 from skillopt.models.sim_server import SimServer
 from skillopt.models.simulated import SimOptions
-from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
+from skillopt.run.repair import find_damage
 from support import REPO, differing, essence, only_run, over_http, sim_server, train_sim
 
 SHORT = ("train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6")
@@ -33,6 +33,8 @@ WEATHER = SimOptions(duds=0.35, latency=0.01, optimizer_latency=0.03, jitter=1)
 WORKERS = 4
 WIDTH = 2 * WORKERS
 """Target and optimizer calls that can be in flight when a process dies."""
+HUNG = 3600
+"""Seconds after which a process is taken for hung."""
 
 TRACKED = """
 import os, sys
@@ -81,7 +83,7 @@ class Chaos:
             if _told(out) >= goal:
                 time.sleep(self.draw.random() * 0.04)
                 process.send_signal(how)
-                _, errors = process.communicate(timeout=120)
+                _, errors = process.communicate(timeout=HUNG)
                 assert how == signal.SIGKILL or process.returncode in {0, 130}, errors.decode()
                 self.done[how.name] += 1
                 self.stages[_stage(out)] += 1
@@ -94,7 +96,7 @@ class Chaos:
         """Let the run go on to its end; nothing may tell it from the calm one."""
         for _ in range(5):
             process = self.start(arguments)
-            _, errors = process.communicate(timeout=240)
+            _, errors = process.communicate(timeout=HUNG)
             if process.returncode not in {2, 3} or b"damaged" in errors:  # a server that was down may be up again
                 break
         assert process.returncode == 0, errors.decode()
@@ -180,7 +182,7 @@ class Chaos:
         await runner.cleanup()
         await asyncio.sleep(self.draw.random() * 1.5)
         runner, _ = await server.start(port)
-        _, errors = await asyncio.to_thread(process.communicate, timeout=240)
+        _, errors = await asyncio.to_thread(process.communicate, timeout=HUNG)
         await runner.cleanup()
         assert process.returncode in {0, 2, 3}, errors.decode()
         self.done["server deaths"] += 1

@@ -1,27 +1,36 @@
-"""What several tests need: simulated runs in process, real commands in processes, a real loopback server."""
+"""What several tests need: simulated runs, commands, a real loopback server."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from skillopt.cli import main
 from skillopt.config import Config
+from skillopt.core.callers import make_callers
+from skillopt.core.context import Context
+from skillopt.envs import open_env
+from skillopt.envs.base import Score, Trajectory
 from skillopt.loop.session import Mode
 from skillopt.loop.trainer import Result, Trainer
-from skillopt.models.base import ChatModel, ChatReply, ChatRequest
+from skillopt.models.base import ChatModel, ChatReply, ChatRequest, Usage
 from skillopt.models.sim_server import SimServer
 from skillopt.models.simulated import SimOptions, SimulatedModel
 from skillopt.run.directory import RunDirectory
-from skillopt.run.events import Listener
+from skillopt.run.events import Events, Listener
 from skillopt.run.files import read_json, read_jsonl
+from skillopt.run.journal import Journal
 
 REPO = Path(__file__).parent.parent
 SIM = REPO / "configs" / "sim" / "default.yaml"
@@ -58,11 +67,68 @@ class Spy:
         await self._model.close()
 
 
+class Scripted:
+    """An optimizer whose replies to each stage are given, one after the other; a text is sent as it is."""
+
+    name = endpoint = "scripted"
+    deterministic = True
+
+    def __init__(self, **replies: list[Any]) -> None:
+        self._replies = replies
+        self.requests: list[ChatRequest] = []
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        assert request.schema
+        value = self._replies[request.schema.name].pop(0)
+        text = value if isinstance(value, str) else json.dumps(value)
+        return ChatReply(text=text, usage=Usage(prompt=1, completion=1))
+
+    async def close(self) -> None:
+        return
+
+
+def context(*overrides: str, optimizer: Any = None) -> Context:
+    """The first step of a run in the simulated world, without a folder."""
+    config = Config.load(SIM, overrides)
+    models: dict[str, ChatModel] = {"target": SimulatedModel("sim:world"), "optimizer": optimizer or Spy()}
+    callers, _, _ = make_callers(config, Journal(":memory:"), models)
+    run, events = RunDirectory(Path("unused")), Events(None)
+    return Context(config=config, env=open_env(config), **callers, run=run, events=events, epoch=1, step=1, steps=4)
+
+
+def trajectory(number: int, text: str = "task", *, hard: float = 0, feedback: str = "", **fields: Any) -> Trajectory:
+    score = Score(hard=hard, soft=hard, feedback=feedback)
+    row = {"skill_hash": "", "messages": [], "output": "out", "score": score, **fields}
+    return Trajectory(id=f"t{number}", item_id=f"i{number}", input=text, **row)
+
+
 def skillopt(*arguments: str, cwd: Path = REPO, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a real command to its end."""
+    """Run a command to its end, in this process: what it prints, its exit code, its variables and its folder are kept
+    apart. A start of Python costs more than most of what a test wants to see."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    code: Any = 0
+    with (
+        patch.dict(os.environ, env or {}),
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main(list(arguments))
+        except SystemExit as end:
+            code = end.code
+    printed, told = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(["skillopt", *arguments], code, printed, told)
+
+
+def skillopt_process(
+    *arguments: str, cwd: Path = REPO, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own, for what only a whole process can show."""
     command = [sys.executable, "-m", "skillopt.cli", *arguments]
     environment = {**os.environ, **(env or {})}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
 @contextlib.contextmanager
@@ -72,19 +138,27 @@ def sim_server(options: SimOptions | None = None, api_key: str = "") -> Iterator
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    runner, port = asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    runner, port = asyncio.run_coroutine_threadsafe(server.start(), loop).result()
     try:
         yield server, f"http://127.0.0.1:{port}/v1"
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join()
         loop.close()
 
 
 def over_http(url: str) -> list[str]:
-    """Overrides that send both roles to a server."""
-    return [f"hardware.vllm_url={url}", "models.target_model=vllm:sim", "models.optimizer_model=vllm:sim"]
+    """Overrides that send both roles to a server, whose replies are as steady as the simulated world's own."""
+    models = [f"models.{role}_model=vllm:sim" for role in ("target", "optimizer")]
+    return [f"hardware.vllm_url={url}", *models, "evaluation.gate=strict"]
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait until something is true, however slow the machine is; pytest-timeout ends a test that waits for ever."""
+    while not (value := condition()):
+        time.sleep(0.01)
+    return value
 
 
 def only_run(out: Path) -> RunDirectory:

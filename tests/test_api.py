@@ -377,6 +377,7 @@ def test_the_public_names_are_exactly_those_of_the_package(tmp_path: Path) -> No
     assert undocumented == []
 
 
+@pytest.mark.slow
 def test_the_types_ship_and_a_users_program_passes_a_strict_check(tmp_path: Path) -> None:
     assert (Path(skillopt.__file__).parent / "py.typed").exists()
     program = tmp_path / "program.py"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -87,12 +86,10 @@ def test_splits_that_share_a_task_under_another_id_are_refused(tmp_path: Path) -
     assert "'q0' (train) and 'other' (val) are the same task" in complaint(*qa(root, tmp_path / "out"))
 
 
-def test_an_endpoint_that_nobody_serves_fails_within_seconds(tmp_path: Path) -> None:
-    start = time.monotonic()
-    told = complaint(*over_http("http://127.0.0.1:9/v1"), f"env.output_root={tmp_path}")
+def test_an_endpoint_that_nobody_serves_is_given_up_long_before_the_last_retry(tmp_path: Path) -> None:
+    told = complaint(*over_http("http://127.0.0.1:9/v1"), f"env.output_root={tmp_path}", "hardware.max_retries=1000")
     assert "cannot connect" in told
     assert "is the server running" in told
-    assert time.monotonic() - start < 15
 
 
 def test_a_wrong_key_ends_the_run_at_once_with_the_endpoints_words(tmp_path: Path) -> None:

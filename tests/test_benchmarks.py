@@ -26,7 +26,7 @@ from skillopt.envs.sources import prepare, prepare_alfworld
 from skillopt.errors import SkillOptError, UserError
 from skillopt.models.base import ChatReply, Message
 from skillopt.skill import Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 from support import REPO, skillopt
 
 TEXT = ("searchqa", "docvqa", "livemathematicianbench", "officeqa")

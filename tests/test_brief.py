@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from skillopt import prompts
-from skillopt.analysts.base import Memory, Minibatch, Patch
+from skillopt.analysts.base import Minibatch, Patch
 from skillopt.analysts.brief import LONGEST_TEXT, BriefAnalyst, brief_messages, echo
 from skillopt.config import Config
 from skillopt.core.callers import make_callers
 from skillopt.envs.base import Score, Trajectory
 from skillopt.errors import SkillOptError, UserError
+from skillopt.letters.case import CaseFile
 from skillopt.models import weights
 from skillopt.models.base import ChatReply, ChatRequest, Usage
 from skillopt.models.local import LocalModel
@@ -69,7 +70,7 @@ def propose(model: Any, tmp_path: Path, *trajectories: Trajectory) -> Patch:
     async def work() -> Patch:
         with Journal(tmp_path / "journal.sqlite") as journal:
             callers, _, _ = make_callers(config, journal, {"optimizer": model})
-            return await BriefAnalyst().propose(Skill("Sort."), minibatch, Memory(), callers["optimizer"], config)
+            return await BriefAnalyst().propose(Skill("Sort."), minibatch, CaseFile(), callers["optimizer"], config)
 
     return asyncio.run(work())
 
@@ -140,7 +141,7 @@ def test_samples_ask_the_same_question_afresh_where_the_optimizer_has_a_temperat
         overrides = ["train.num_epochs=1", f"gradient.samples={samples}", "models.optimizer_temperature=0.7"]
         result = train_sim(tmp_path / str(samples), *overrides, models={"optimizer": spy})
         rows = read_json(RunDirectory(result.path).step(1) / "patches.json")
-        patches[samples] = [row["id"] for row in rows if row["source"] == "llm/failure"]
+        patches[samples] = [row["id"] for row in rows if row["source"] == "llm/mixed"]
         first = spy.asked("reflect")[0]
         asked[samples] = spy.asked("reflect").count(first)
     assert asked == {1: 1, 3: 3}

@@ -402,10 +402,9 @@ def test_what_is_in_flight_when_the_run_ends_is_kept(path: Path) -> None:
 def test_those_who_wait_for_a_retry_end_with_the_run(path: Path) -> None:
     def behave(payload: dict[str, Any], number: int) -> web.Response:
         waits = payload["messages"][0]["content"] == "waits"
-        return bad(500, headers={"Retry-After": "30"}) if waits else bad(401)
+        return bad(500, headers={"Retry-After": "250"}) if waits else bad(401)
 
     async def work(server: Server, desk: Desk) -> None:
-        started = time.monotonic()
         waiting = asyncio.create_task(call(desk.caller(), "waits"))
         await server.arrived.wait()
         await asyncio.sleep(0.05)
@@ -413,23 +412,20 @@ def test_those_who_wait_for_a_retry_end_with_the_run(path: Path) -> None:
             await call(desk.caller("optimizer"), "bad")
         with pytest.raises(FatalError):
             await waiting
-        assert time.monotonic() - started < 10
 
     run(behave, path, work)
 
 
-def test_nobody_listening_is_fatal_within_seconds(path: Path) -> None:
+def test_nobody_listening_is_fatal_long_before_the_last_retry(path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
 
         async def whole() -> None:
-            async with Desk(url, path, hardware={"max_retries": 10}) as desk:
-                started = time.monotonic()
+            async with Desk(url, path, hardware={"max_retries": 1000}) as desk:
                 with pytest.raises(FatalError, match="is the server running") as caught:
                     await call(desk.caller())
                 assert url in str(caught.value)
-                assert time.monotonic() - started < 10
 
         asyncio.run(whole())
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from chaos import Chaos
+
+pytestmark = pytest.mark.chaos
 
 
 def test_kills_and_signals_change_nothing(tmp_path: Path) -> None:

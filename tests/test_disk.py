@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from skillopt.models.simulated import SimOptions
-from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
+from skillopt.run.repair import find_damage
 from skillopt.run.state import State
-from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt, train_sim
+from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt, train_sim, until
 
 SHORT = ["train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6"]
+SLOW = pytest.mark.slow
 CONFIG = ["train", "--config", "configs/sim/default.yaml", *SHORT]
 
 
@@ -28,7 +29,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     return RunDirectory(train_sim(tmp_path_factory.mktemp("calm"), *SHORT).path)
 
 
-@pytest.fixture(params=["150k", "350k", "550k"])
+@pytest.fixture(params=[pytest.param("150k", marks=SLOW), "350k", pytest.param("550k", marks=SLOW)])
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A file system of its own with room for part of a run."""
     disk = tmp_path / "disk"
@@ -79,13 +80,13 @@ def limited(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-@pytest.mark.parametrize("size", [9_000, 30_000, 70_000])
+@pytest.mark.parametrize("size", [pytest.param(9_000, marks=SLOW), 30_000, pytest.param(70_000, marks=SLOW)])
 def test_a_file_size_limit_stops_the_run_and_a_higher_one_lets_it_go_on(
     size: int, tmp_path: Path, calm: RunDirectory
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "skillopt.cli", *CONFIG, f"env.output_root={tmp_path}"],
-        capture_output=True, text=True, cwd=REPO, check=False, timeout=120, preexec_fn=lambda: limited(size),
+        capture_output=True, text=True, cwd=REPO, check=False, preexec_fn=lambda: limited(size),
     )  # fmt: skip
     assert done.returncode in {2, 3}, done.stderr
     assert "Traceback" not in done.stderr
@@ -118,10 +119,9 @@ def test_a_folder_that_vanishes_is_told_and_half_a_run_is_not_left_in_its_place(
             [sys.executable, "-m", "skillopt.cli", *CONFIG, *over_http(url), f"env.output_root={tmp_path}"],
             cwd=REPO, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        while server.requests.total() < 15 and process.poll() is None:
-            time.sleep(0.01)
+        until(lambda: server.requests.total() >= 15 or process.poll() is not None)
         shutil.move(only_run(tmp_path).root, tmp_path / "aside")
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate()
     assert process.returncode == 2, told
     assert "was removed or replaced" in told
     assert not list((tmp_path / "sim").glob("*/runtime_state.json"))
@@ -136,8 +136,7 @@ def test_a_second_trainer_is_refused_at_once_and_told_who_the_first_is(tmp_path:
             [sys.executable, "-m", "skillopt.cli", *command(slow)],
             cwd=REPO, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        while not server.requests.total() and first.poll() is None:
-            time.sleep(0.01)
+        until(lambda: server.requests.total() or first.poll() is not None)
         second = skillopt(*command(fast))
         first.kill()
         first.wait()

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from skillopt.models.simulated import SimOptions
+from skillopt.models.base import ChatModel
+from skillopt.models.simulated import SimOptions, SimulatedModel
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.skill import replay
-from support import Spy, differing, essence, only_run, over_http, sim_server, skillopt, train_sim
+from support import Spy, differing, essence, only_run, over_http, sim_server, skillopt, skillopt_process, train_sim
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +118,20 @@ def test_over_http_with_jitter_the_run_is_the_same_byte_for_byte(finished: RunDi
     assert differing(essence(finished), essence(RunDirectory(remote.path))) == []
 
 
+WEATHER = SimOptions(duds=0.35, server_error=0.02, rate_limit=0.02, retry_after=0.05, hang=0.01)
+
+
+@pytest.mark.usefixtures("virtual_time")
 def test_bad_weather_changes_neither_skill_nor_scores(finished: RunDirectory, tmp_path: Path) -> None:
-    weather = SimOptions(duds=0.35, server_error=0.02, rate_limit=0.02, retry_after=0.05, hang=0.01)
-    with sim_server(weather) as (_, url):
+    models: dict[str, ChatModel] = {role: SimulatedModel("sim:world", WEATHER) for role in ("target", "optimizer")}
+    rough = train_sim(tmp_path, models=models)
+    assert sum(model.calls for model in models.values()) > 1.03 * rough.summary["calls"]["target"]  # type: ignore[attr-defined]
+    assert differing(essence(finished), essence(RunDirectory(rough.path))) == []
+
+
+@pytest.mark.slow
+def test_bad_weather_over_http_changes_neither_skill_nor_scores(finished: RunDirectory, tmp_path: Path) -> None:
+    with sim_server(WEATHER) as (_, url):
         remote = train_sim(tmp_path, *over_http(url), "hardware.call_timeout=0.5")
     assert differing(essence(finished), essence(RunDirectory(remote.path))) == []
 
@@ -150,7 +162,7 @@ def test_two_trainings_run_in_one_process_without_touching_each_other(tmp_path: 
 
 
 def test_the_command_prints_the_steps_in_the_agreed_form(tmp_path: Path) -> None:
-    done = skillopt("train", "--config", "configs/sim/default.yaml", f"env.output_root={tmp_path}")
+    done = skillopt_process("train", "--config", "configs/sim/default.yaml", f"env.output_root={tmp_path}")
     assert done.returncode == 0, done.stderr
     for line in (
         r"^\[Step 1/16\] Rollout: 12 items, 8 workers\.\.\.$",
@@ -174,6 +186,7 @@ def test_the_command_prints_the_steps_in_the_agreed_form(tmp_path: Path) -> None
     assert only_run(tmp_path).root == run.root
 
 
+@pytest.mark.slow
 def test_the_guides_scripts_train_and_evaluate(tmp_path: Path) -> None:
     import subprocess
     import sys

@@ -261,7 +261,6 @@ SHORT = ("train.num_epochs=2", "env.options={rules: 12, train: 16, val: 8, test:
 
 @ray
 @pytest.mark.ray
-@pytest.mark.timeout(900)
 def test_a_run_on_a_cluster_that_loses_a_worker_equals_a_local_one_and_pays_nothing_twice(tmp_path: Path) -> None:
     env = f"env.name={Path(__file__).parent / 'odd_env.py'}:TwoCallEnv"
     options = "env.options={{rules: 12, train: 16, val: 8, test: 8, dies_once: {}}}"

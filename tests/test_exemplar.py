@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from skillopt.analysts.base import Memory, Minibatch, Patch
+from skillopt.analysts.base import Minibatch, Patch
 from skillopt.analysts.exemplar import ExemplarAnalyst, form_of
 from skillopt.config import Config
 from skillopt.envs.base import Score, Trajectory
+from skillopt.letters.case import CaseFile
 from skillopt.loop.trainer import Trainer
 from skillopt.models.base import ChatReply, ChatRequest, NoModel
 from skillopt.models.call import Caller
@@ -47,7 +48,7 @@ def trajectories(*, types: bool = True, hard: float = 0.0) -> list[Trajectory]:
 def propose(rows: list[Trajectory], skill: str = "", rejected: tuple[Rejected, ...] = ()) -> Patch:
     unused: Caller = None  # type: ignore[assignment]
     batch = Minibatch(id="m", kind="batch", trajectories=rows)
-    return asyncio.run(ExemplarAnalyst().propose(Skill(skill), batch, Memory(rejected=rejected), unused, Config()))
+    return asyncio.run(ExemplarAnalyst().propose(Skill(skill), batch, CaseFile(rejected=rejected), unused, Config()))
 
 
 def texts(patch: Patch) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from multidict import CIMultiDict
 
 from skillopt.config import Config
 from skillopt.config.keywords import configure
@@ -28,12 +27,11 @@ from skillopt.models.providers import ProviderChat
 from skillopt.models.structured import parse, without_thinking
 from skillopt.report.html import write_report
 from skillopt.report.runs import list_runs
-from skillopt.run.damage import find_damage
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
 from skillopt.run.journal import Journal
 from skillopt.run.journal_check import journal_problem, salvage
-from skillopt.run.mend import mend, repair
+from skillopt.run.repair import find_damage, rebuild, repair
 from skillopt.run.state import State
 from skillopt.skill import Edit, Skill, apply_edits
 from support import only_run, skillopt, train_sim
@@ -130,7 +128,7 @@ def test_a_finish_reason_that_is_no_text_is_none() -> None:
 
 @pytest.mark.parametrize("value", ["inf", "nan", "1e400", "Mon, 01 Jan 0001 00:00:00 -0000", "99999999999"])
 def test_a_wait_that_never_ends_is_not_obeyed(value: str) -> None:
-    wait = retry_after(CIMultiDict({"Retry-After": value}))
+    wait = retry_after({"Retry-After": value})
     assert wait is None or wait <= 86_400
 
 
@@ -138,10 +136,11 @@ def test_a_wait_that_never_ends_is_not_obeyed(value: str) -> None:
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "1.5.2s"])
 def test_rate_limits_that_make_no_sense_are_none(field: str, value: str) -> None:
     headers = {f"x-ratelimit-{name}-requests": "5" for name in ("limit", "remaining", "reset")}
-    limits = rate_limits(CIMultiDict({**headers, f"x-ratelimit-{field}-requests": value}))
+    limits = rate_limits({**headers, f"x-ratelimit-{field}-requests": value})
     assert limits is None or (field, value) == ("reset", "-1")
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("body", ["null", "{}", '{"content": [null]}', '{"content": [{"type": "text", "text": null}]}'])
 def test_a_reply_that_a_provider_s_library_cannot_read_is_worth_another_try(
     body: str, monkeypatch: pytest.MonkeyPatch
@@ -250,9 +249,9 @@ def test_a_run_whose_conflicts_were_lost_goes_on_after_repair(data: bytes, copy:
     assert copy.conflicts.exists()
     copy.conflicts.write_bytes(data)
     with pytest.raises(Damaged):
-        mend(copy)
+        rebuild(copy)
     repair(copy)
-    mend(copy)  # once ended in a traceback, for ever
+    rebuild(copy)  # once ended in a traceback, for ever
     assert copy.conflicts.read_bytes() == b""
 
 

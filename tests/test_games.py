@@ -6,7 +6,6 @@ import asyncio
 import importlib.util
 import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from skillopt.loop.trainer import Trainer
 from skillopt.models.base import ChatReply, Message
 from skillopt.models.simulated_player import next_action
 from skillopt.skill import Skill
-from support import REPO
+from support import REPO, until
 
 GET_ALFWORLD = "pip install 'skillopt[alfworld]' (it compiles for some minutes), then run this test again"
 GET_TEXTWORLD = "pip install 'skillopt[textworld]'"
@@ -115,6 +114,7 @@ def test_the_simulated_player_follows_instructions_as_far_as_its_rules_go() -> N
 # TextWorld
 
 
+@pytest.mark.extras
 @needs_textworld
 def test_the_walkthrough_wins_and_doing_nothing_does_not(games: TextWorldEnv) -> None:
     check_splits(games)
@@ -135,6 +135,7 @@ def test_the_walkthrough_wins_and_doing_nothing_does_not(games: TextWorldEnv) ->
     assert asyncio.run(score_output(games, item, "")).hard == 0
 
 
+@pytest.mark.extras
 @needs_textworld
 def test_episodes_run_side_by_side_and_do_not_disturb_each_other(games: TextWorldEnv) -> None:
     item = min(games.items("test"), key=lambda each: len(field(each, "walkthrough")))
@@ -155,8 +156,8 @@ def test_episodes_run_side_by_side_and_do_not_disturb_each_other(games: TextWorl
     assert all(episode.messages == episodes[0].messages for episode in episodes)
 
 
+@pytest.mark.extras
 @needs_textworld
-@pytest.mark.timeout(900)  # the first time, 24 games are made
 def test_a_skill_learns_the_rules_that_win_the_games(tmp_path: Path) -> None:
     config = Config.load(REPO / "configs" / "textworld" / "mini.yaml", [f"env.output_root={tmp_path}"])
     result = asyncio.run(Trainer(config).fit())
@@ -166,6 +167,7 @@ def test_a_skill_learns_the_rules_that_win_the_games(tmp_path: Path) -> None:
     assert result.summary["baselines"]["do_nothing"]["test"] == 0
 
 
+@pytest.mark.extras
 @needs_textworld
 def test_a_game_that_fails_or_dies_is_that_items_trouble_alone(
     tmp_path: Path, games: TextWorldEnv, monkeypatch: pytest.MonkeyPatch
@@ -183,7 +185,7 @@ def test_a_game_that_fails_or_dies_is_that_items_trouble_alone(
             worker._process.kill()
             with pytest.raises(GameError, match="ended"):
                 await worker.ask(do="step", game=1, command="look")
-            _wait(lambda: not worker.alive)
+            until(lambda: not worker.alive)
             path = await games.game_file(games.items("test")[0])
             async with pool.game() as game:
                 assert (await game.start(path))["commands"], "another process takes its place"
@@ -202,13 +204,7 @@ def test_a_clusters_worker_takes_one_core_for_its_games(monkeypatch: pytest.Monk
     assert worker._env._most == 1  # type: ignore[attr-defined]
 
 
-def _wait(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
+@pytest.mark.extras
 @needs_textworld
 def test_bad_items_are_refused_with_their_place(tmp_path: Path) -> None:
     def refusal(row: dict[str, Any]) -> str:
@@ -232,6 +228,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 # ALFWorld
 
 
+@pytest.mark.extras
 @needs_alfworld
 def test_games_of_all_six_types_are_made_and_won_in_the_real_engine(tmp_path: Path) -> None:
     from skillopt.envs.games.generate import TASKS, generate
@@ -260,6 +257,7 @@ def test_games_of_all_six_types_are_made_and_won_in_the_real_engine(tmp_path: Pa
     assert {"pddl_domain", "grammar", "pddl_problem"} <= game.keys()
 
 
+@pytest.mark.extras
 @needs_alfworld
 def test_the_stock_environment_loads_our_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from alfworld.agents.environment.alfred_tw_env import AlfredTWEnv

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from skillopt.config import BudgetConfig, HardwareConfig
 from skillopt.models.base import (
@@ -23,11 +22,11 @@ from skillopt.models.base import (
 )
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch, gather_all
 from skillopt.models.limiter import BLOCK
-from skillopt.models.openai_chat import OpenAIChat
 from skillopt.models.simulated import SimOptions, SimulatedModel
 from skillopt.run.journal import Journal
 from support import train_sim
-from wire import completion, served
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 class Scripted:
@@ -228,36 +227,6 @@ def test_what_headers_tell_slows_calls_down(tmp_path: Path) -> None:
     sent = sorted(when for when, _ in model.sent)
     assert sent[2] - sent[0] < 0.2, "two are left"
     assert sent[-1] - sent[0] >= 0.5, "then four a second come back"
-
-
-def test_headers_are_read_and_connections_used_again(tmp_path: Path) -> None:
-    connections = set()
-
-    async def answer(http: web.Request) -> web.StreamResponse:
-        assert http.transport
-        connections.add(http.transport.get_extra_info("peername"))
-        told = {
-            "x-ratelimit-limit-requests": "600",
-            "x-ratelimit-remaining-requests": "599",
-            "x-ratelimit-reset-requests": "100ms",
-            "x-ratelimit-limit-tokens": "150000",
-            "x-ratelimit-remaining-tokens": "149984",
-            "x-ratelimit-reset-tokens": "6m0s",
-        }
-        return web.json_response(completion(ChatReply(text="yes")), headers=told)
-
-    async def run(url: str, journal: Journal) -> RateLimits | None:
-        model = OpenAIChat("vllm:x", "x", url=f"{url}/v1", key_name="NO_KEY", key_needed=False)
-        await ask_all(caller(model, 4, journal), 40)
-        await model.close()
-        return model.limits
-
-    with served("/v1/chat/completions", answer) as url, Journal(tmp_path / "j") as journal:
-        limits = asyncio.run(run(url, journal))
-    assert len(connections) <= 4
-    assert limits
-    assert limits.requests == Left(limit=600, remaining=599, reset=0.1)
-    assert limits.tokens == Left(limit=150_000, remaining=149_984, reset=360)
 
 
 def test_retries_are_bounded_in_count(tmp_path: Path) -> None:

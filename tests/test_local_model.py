@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from skillopt.errors import SkillOptError, UserError
 from skillopt.models import weights
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RefusedError, Schema, TransientError
 from skillopt.models.local import MAX_CRASHES, LocalModel
+from support import until
 
 NAME = "smollm2-135m"
 SKILL = "You sort tickets.\n" + "\n".join(f"- Rule {i}: topic {i} goes to team {i}." for i in range(4))
@@ -63,14 +63,6 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_until(condition: object, seconds: float = 20) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.real_model
@@ -146,7 +138,7 @@ def test_a_killed_worker_is_started_again_but_not_for_ever(file: Path) -> None:
 
     async def chat_and_kill() -> None:
         task = asyncio.create_task(model.chat(request("Tell me a story.", max_tokens=900)))
-        await asyncio.to_thread(wait_until, lambda: model.pids)
+        await asyncio.to_thread(until, lambda: model.pids)
         await asyncio.sleep(0.3)
         os.kill(model.pids[0], signal.SIGKILL)
         await task
@@ -168,7 +160,7 @@ def test_closing_in_the_middle_of_a_reply_leaves_no_process(file: Path) -> None:
     async def scenario() -> list[int]:
         model = LocalModel(NAME, workers=2, context=1024)
         tasks = [asyncio.create_task(model.chat(request("Story!", max_tokens=900))) for _ in range(3)]
-        await asyncio.to_thread(wait_until, lambda: len(model.pids) == 2)
+        await asyncio.to_thread(until, lambda: len(model.pids) == 2)
         pids = model.pids
         await model.close()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
@@ -204,8 +196,8 @@ def test_workers_end_with_their_parent_and_llama_cpp_prints_nothing(file: Path, 
     parent.send_signal(signal.SIGKILL)
     rest, _ = parent.communicate()
     assert rest == ""
-    wait_until(lambda: not alive(int(line)))
-    wait_until(lambda: not list(tmp_path.iterdir()))
+    until(lambda: not alive(int(line)))
+    until(lambda: not list(tmp_path.iterdir()))
 
 
 @pytest.mark.real_model
@@ -219,6 +211,7 @@ def test_a_file_of_ones_own_is_known_by_its_hash(file: Path, tmp_path: Path) -> 
     asyncio.run(model.close())
 
 
+@pytest.mark.real_model
 def test_a_file_that_is_no_model_is_a_fatal_error_that_says_why(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="needs llama.cpp: pip install 'skillopt[local]'")
     bad = tmp_path / "bad.gguf"
@@ -229,6 +222,7 @@ def test_a_file_that_is_no_model_is_a_fatal_error_that_says_why(tmp_path: Path) 
     asyncio.run(model.close())
 
 
+@pytest.mark.real_model
 def test_what_is_missing_is_said_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=NAME):
         LocalModel("local:no-such-model")

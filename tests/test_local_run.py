@@ -58,7 +58,7 @@ def replies(out: Path) -> int:
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
-    _, errors = process.communicate(timeout=150)
+    _, errors = process.communicate()
     assert process.returncode == 0, errors.decode()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +190,7 @@ def test_a_scorer_that_cannot_be_loaded_is_refused_before_anything_is_paid(
     assert told in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_pattern_that_never_ends_costs_its_item(folder: Path) -> None:
     rows = [{"id": f"q{n}", "question": f"Q{n}?", "answers": ["(a+)+b"]} for n in range(6)]
     (folder / "patterns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -298,11 +298,9 @@ def test_a_scorer_is_asked_in_a_process_with_thousands_of_open_files(folder: Pat
 
 def test_the_doctor_scores_with_it(folder: Path) -> None:
     env = opened(folder)
-    started = time.monotonic()
     check = asyncio.run(doctor.scorer(env))
     env.close()
     assert check.status == "pass"
-    assert time.monotonic() - started < 60
 
 
 def test_an_items_own_options_stand_above_the_configs(folder: Path) -> None:

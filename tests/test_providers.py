@@ -18,13 +18,15 @@ from aiohttp import web
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.models import open_model
-from skillopt.models.base import ChatReply, ChatRequest, FatalError, RefusedError, Schema, Usage
+from skillopt.models.base import ChatReply, ChatRequest, FatalError, Left, RateLimits, RefusedError, Schema, Usage
 from skillopt.models.http import classify, refused_parameter, retry_after
 from skillopt.models.openai_chat import OpenAIChat, answer
 from skillopt.models.providers import ProviderChat
 from skillopt.models.simulated import SimOptions
 from skillopt.run.directory import RunDirectory
-from support import REPO, SIM, differing, essence, over_http, sim_server, skillopt, train_sim
+from skillopt.run.journal import Journal
+from support import REPO, SIM, differing, essence, over_http, sim_server, skillopt_process, train_sim, until
+from test_limiter import ask_all, caller
 from wire import AnthropicServer, AzureServer, Handler, completion, served
 
 MARK = "MARKED-3f1c9b7a5d2e"
@@ -49,6 +51,7 @@ def hello(**more: Any) -> ChatRequest:
 # The wire formats
 
 
+@pytest.mark.extras
 def test_an_anthropic_target_and_an_azure_optimizer_train_as_the_simulated_world_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +74,7 @@ def test_an_anthropic_target_and_an_azure_optimizer_train_as_the_simulated_world
     assert {"reflect", "meta_skill"} <= {body["response_format"]["json_schema"]["name"] for body in optimizer.bodies}
 
 
+@pytest.mark.extras
 def test_an_anthropic_optimizer_is_given_its_schema_as_a_tool_named_after_the_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +89,7 @@ def test_an_anthropic_optimizer_is_given_its_schema_as_a_tool_named_after_the_st
     assert {"reflect", "meta_skill"} <= {body["tools"][0]["name"] for body in server.bodies}
 
 
+@pytest.mark.extras
 def test_thinking_is_no_part_of_the_answer_and_cached_tokens_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "right")
     with served("/v1/messages", AnthropicServer("right")) as url:
@@ -96,6 +101,7 @@ def test_thinking_is_no_part_of_the_answer_and_cached_tokens_are_counted(monkeyp
     assert reply.usage.prompt > 3
 
 
+@pytest.mark.extras
 def test_images_reach_every_wire_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "right")
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "right")
@@ -232,7 +238,7 @@ def test_an_http_date_is_a_retry_after() -> None:
     assert 25 < seconds <= 30
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "azure", "vllm"])
+@pytest.mark.parametrize("provider", [pytest.param("anthropic", marks=pytest.mark.extras), "azure", "vllm"])
 def test_a_wrong_key_and_a_missing_model_end_the_run_at_once(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,11 +251,18 @@ def test_a_wrong_key_and_a_missing_model_end_the_run_at_once(
     }
     path, server = servers[provider]
     for key, words in (("right-key-of-a-test", "401"), ("wrong-key-of-a-test", "404")):
-        with served(path, server(key)) as url:
-            started = time.monotonic()
+        asked, answer = [], server(key)
+
+        async def counted(http: web.Request, answer: Handler = answer, asked: list[str] = asked) -> web.StreamResponse:
+            asked.append(http.path)
+            return await answer(http)
+
+        with served(path, counted) as url:
+            model = [f"models.target_model={provider}:none", f"models.target_url={url}"]
             with pytest.raises(FatalError, match=words) as caught:
-                train_sim(tmp_path / words, *SMALL, f"models.target_model={provider}:none", f"models.target_url={url}")
-        assert time.monotonic() - started < 20
+                train_sim(tmp_path / words, *SMALL, *model, "hardware.workers=4")
+        assert asked
+        assert len(asked) <= 4, "nothing is sent after the first answer"
         assert "wrong-key-of-a-test" not in str(caught.value)
 
 
@@ -273,6 +286,7 @@ def test_a_refusal_for_the_items_sake_is_told_as_such() -> None:
 # Rough weather over a real connection
 
 
+@pytest.mark.slow
 def test_hangs_resets_and_errors_at_once_change_neither_skill_nor_scores(tmp_path: Path) -> None:
     clean = train_sim(tmp_path / "clean", *SMALL)
     storm = SimOptions(duds=0.35, hang=0.05, reset=0.05, server_error=0.05)
@@ -293,23 +307,52 @@ def test_every_fifth_turned_away_costs_a_quarter_more_requests_and_nothing_else(
     assert differing(essence(RunDirectory(clean.path)), essence(RunDirectory(rough.path))) == []
 
 
+def test_headers_are_read_and_connections_used_again(tmp_path: Path) -> None:
+    connections = set()
+
+    async def answer(http: web.Request) -> web.StreamResponse:
+        assert http.transport
+        connections.add(http.transport.get_extra_info("peername"))
+        told = {
+            "x-ratelimit-limit-requests": "600",
+            "x-ratelimit-remaining-requests": "599",
+            "x-ratelimit-reset-requests": "100ms",
+            "x-ratelimit-limit-tokens": "150000",
+            "x-ratelimit-remaining-tokens": "149984",
+            "x-ratelimit-reset-tokens": "6m0s",
+        }
+        return web.json_response(completion(ChatReply(text="yes")), headers=told)
+
+    async def run(url: str, journal: Journal) -> RateLimits | None:
+        model = OpenAIChat("vllm:x", "x", url=f"{url}/v1", key_name="NO_KEY", key_needed=False)
+        await ask_all(caller(model, 4, journal), 40)
+        await model.close()
+        return model.limits
+
+    with served("/v1/chat/completions", answer) as url, Journal(tmp_path / "j") as journal:
+        limits = asyncio.run(run(url, journal))
+    assert len(connections) <= 4
+    assert limits
+    assert limits.requests == Left(limit=600, remaining=599, reset=0.1)
+    assert limits.tokens == Left(limit=150_000, remaining=149_984, reset=360)
+
+
 def test_the_second_ctrl_c_leaves_now_and_the_first_says_what_it_waits_for(tmp_path: Path) -> None:
     with sim_server(SimOptions(hang=1.0)) as (server, url):
         command = [sys.executable, "-m", "skillopt.cli", "train", "--config", str(SIM), *over_http(url)]
+        command += ["hardware.call_timeout=100000"]
         process = subprocess.Popen(
             [*command, f"env.output_root={tmp_path}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        while server.requests.total() < 8:
-            time.sleep(0.02)
+        until(lambda: server.requests.total() == 8)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        assert process.stdout
+        said = next(line for line in process.stdout if line.startswith("Stopping"))
         assert process.poll() is None, "calls in flight are waited for"
         process.send_signal(signal.SIGINT)
-        started = time.monotonic()
-        told, errors = process.communicate(timeout=20)
-    assert time.monotonic() - started < 5
+        _, errors = process.communicate()
     assert process.returncode == 130
-    assert "Stopping: 8 calls are in flight and will be kept; Ctrl-C again leaves at once" in told
+    assert "Stopping: 8 calls are in flight and will be kept; Ctrl-C again leaves at once" in said
     assert "Traceback" not in errors
 
 
@@ -321,6 +364,7 @@ def files_with(mark: str, root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in found]
 
 
+@pytest.mark.extras
 def test_no_key_is_left_anywhere_by_a_run_or_its_failures(tmp_path: Path) -> None:
     env = {"VLLM_API_KEY": f"{MARK}-vllm", "ANTHROPIC_API_KEY": f"{MARK}-anthropic", "PYTHONFAULTHANDLER": "1"}
     told = []
@@ -330,7 +374,7 @@ def test_no_key_is_left_anywhere_by_a_run_or_its_failures(tmp_path: Path) -> Non
         return web.json_response({"error": {"message": f"Incorrect API key provided: {key}."}}, status=401)
 
     def run(url: str, target: str, *more: str) -> int:
-        done = skillopt(
+        done = skillopt_process(
             "train", "--config", "configs/sim/default.yaml", *SMALL, f"env.output_root={tmp_path}/out-{len(told)}",
             f"models.target_model={target}", f"models.target_url={url}", *more, env=env,
         )  # fmt: skip
@@ -392,8 +436,13 @@ def test_what_only_resembles_a_key_is_let_through() -> None:
         ({"target_model": "vllm:x", "target_url": "http://"}, {}, "is not a URL"),
         ({"target_model": "openai:x", "target_url": "localhost:8000"}, {}, "is not a URL"),
         ({"target_model": "openai:x", "target_key_name": "NOT_THERE"}, {}, "set NOT_THERE in the environment"),
-        ({"target_model": "anthropic:x"}, {}, "ANTHROPIC_API_KEY"),
-        ({"target_model": "anthropic:x", "target_key_name": "NOT_THERE"}, {}, "set NOT_THERE in the environment"),
+        pytest.param({"target_model": "anthropic:x"}, {}, "ANTHROPIC_API_KEY", marks=pytest.mark.extras),
+        pytest.param(
+            {"target_model": "anthropic:x", "target_key_name": "NOT_THERE"},
+            {},
+            "set NOT_THERE in the environment",
+            marks=pytest.mark.extras,
+        ),
         ({"target_model": "antropic:x"}, {}, "is not provider:model; the providers are: agent, anthropic"),
     ],
 )

@@ -17,6 +17,8 @@ from skillopt.envs.reasoning import Generated, generate, is_plain, score_answer
 from skillopt.errors import UserError
 from support import REPO
 
+pytestmark = pytest.mark.extras
+
 SIZES = {"train": 3, "val": 2, "test": 3}
 
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from skillopt.analysts.shown import fair_shares, trajectory_lines, trim_middle
-from skillopt.edits.consult import _merged
 
 from skillopt import prompts
-from skillopt.analysts.base import Memory, Minibatch, Patch, Pattern
+from skillopt.analysts.base import Patch
 from skillopt.analysts.leaks import find_leaks
-from skillopt.analysts.llm import reflect_messages
 from skillopt.config import Config
-from skillopt.edits import select as select_module
 from skillopt.edits.aggregate import Pool, Pooled
+from skillopt.edits.candidates import candidates
+from skillopt.edits.causes import causes, feedback_cause
 from skillopt.edits.select import select
-from skillopt.envs.base import Score, Trajectory
+from skillopt.envs.base import Score
 from skillopt.envs.sim import SimEnv
 from skillopt.errors import Stopped, UserError
 from skillopt.gates import credit
-from skillopt.loop import reflect, trainer
-from skillopt.loop.reflect import feedback_cause, paraphrased, shared_causes
+from skillopt.letters.replies import Pattern
+from skillopt.loop import case_file, reflect, trainer
+from skillopt.loop.reflect import deep_minibatches, repeated
 from skillopt.loop.trainer import Trainer
 from skillopt.models.base import ChatReply, ChatRequest, TransientError
 from skillopt.models.simulated_optimizer import SEALED_RULE
@@ -32,14 +32,7 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.run.state import Rejected
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
-from support import SIM, Spy, only_run, skillopt, train_sim
-
-
-def trajectory(number: int, text: str = "task", *, hard: float = 0, **fields: Any) -> Trajectory:
-    score = fields.pop("score", None) or Score(hard=hard, soft=hard, feedback=fields.pop("feedback", ""))
-    row = {"output": "out", **fields}
-    return Trajectory(id=f"t{number}", item_id=f"i{number}", skill_hash="", input=text, messages=[], score=score, **row)
+from support import SIM, Spy, context, only_run, train_sim, trajectory
 
 
 def edit(text: str, **fields: Any) -> Edit:
@@ -63,25 +56,33 @@ def test_a_systemic_failure_in_two_of_five_tasks_is_found_by_deep_reflection_alo
     assert result.summary["best"]["val"] == 1.0
 
 
-def test_deep_reflection_sees_every_failure_of_the_cause_and_passes_beside() -> None:
-    failures = [trajectory(n) for n in range(30)]
-    patch = Patch(
-        id="p", source="llm/failure", trajectory_ids=(),
-        patterns=(Pattern(name="No label!", trajectory_ids=tuple(t.id for t in failures[:20])),
-                  Pattern(name="no label", trajectory_ids=("t20", "t21"))),
-    )  # fmt: skip
-    causes = shared_causes([patch], {t.id for t in failures})
-    assert list(causes) == ["no label"]
-    assert len(causes["no label"]) == 22
+def patch_of(*patterns: Pattern, edits: tuple[Edit, ...] = ()) -> Patch:
+    return Patch(id="p", source="llm/mixed", trajectory_ids=(), patterns=patterns, edits=edits)
 
 
-def test_names_in_other_words_are_one_cause() -> None:
-    one, other = (
-        Pattern(name="does not check the units", trajectory_ids=("t1",)),
-        Pattern(name="Does not verify units", trajectory_ids=("t2",)),
+def test_causes_are_counted_over_all_analysts_and_only_failures_count() -> None:
+    batch = [trajectory(n, hard=n >= 30, feedback="The sheet has 3 cells too few") for n in range(32)]
+    shown = [t.id for t in batch]
+    patch = patch_of(
+        Pattern(name="No label!", trajectory_ids=tuple(shown[:20])),
+        Pattern(name="no label", trajectory_ids=("t20", "t21", "t31")),
+        Pattern(name="!", trajectory_ids=("t22",)),
     )
-    patch = Patch(id="p", source="llm/failure", trajectory_ids=(), patterns=(one, other))
-    assert list(shared_causes([patch], {"t1", "t2"}).values()) == [{"t1", "t2"}]
+    found = causes([patch], batch)
+    assert {name: len(ids) for name, ids in found.items()} == {"no label": 22, "the sheet has cells too few": 8}
+
+
+def test_deep_reflection_is_for_causes_that_no_edit_answers_and_sees_all_of_them_with_the_passes() -> None:
+    batch = [trajectory(n, hard=n >= 12) for n in range(14)]
+    ids = tuple(t.id for t in batch)
+    wide = Pattern(name="No label!", trajectory_ids=ids[:8])
+    rare = Pattern(name="typo", trajectory_ids=ids[:2])
+    other = edit("Be kind.", pattern="rude", trajectory_ids=ids[:7])
+    (minibatch,) = deep_minibatches(batch, [patch_of(wide, rare, edits=(other,))], context())
+    assert (minibatch.kind, minibatch.pattern) == ("deep", "no label")
+    assert [t.id for t in minibatch.trajectories] == [*ids[:8], "t12", "t13"]
+    for answer in (edit("Name the label.", pattern="no label"), edit("Name it.", trajectory_ids=ids[:9])):
+        assert deep_minibatches(batch, [patch_of(wide, edits=(answer,))], context()) == []
 
 
 @pytest.mark.parametrize(
@@ -116,9 +117,8 @@ def test_an_env_authors_taxonomy_reaches_the_analysts_and_feedback_stands_in_for
         "<known_patterns>\n- wrong code: a code is not the one of its topic\n</known_patterns>"
         in spy.asked("reflect")[0]
     )
-    patches = read_json(RunDirectory(result.path).step(1) / "patches.json")
-    named = [pattern for patch in patches if patch["source"] == "scorer/feedback" for pattern in patch["patterns"]]
-    assert [pattern["name"] for pattern in named] == ["some code of the answer is not right expected"]
+    digest = read_json(RunDirectory(result.path).step(1) / "trajectory_digest.json")
+    assert digest["patterns"] == {"some code of the answer is not right expected": len(digest["failed"])}
     assert spy.asked("deep_reflect"), "the scorer's cause is shared by all failures"
 
 
@@ -135,33 +135,6 @@ def test_a_step_to_which_no_analyst_replies_stops_the_run_whatever_the_scorer_sa
 # Prompts
 
 
-def test_the_skill_stands_once_in_a_prompt_and_the_stable_part_comes_first() -> None:
-    skill = Skill("# Skill\n\n- A rule of its own.\n")
-    minibatch = Minibatch(id="m", kind="failure", trajectories=[trajectory(n) for n in range(5)])
-    system, user = (str(m["content"]) for m in reflect_messages("do it", skill, minibatch, Memory(notes="notes")))
-    assert system == "do it"
-    assert user.count("A rule of its own") == 1
-    assert user.index("<skill>") < user.index("<memory>") < user.index("<trajectories>")
-
-
-def test_long_trajectories_are_trimmed_in_the_middle_and_say_so() -> None:
-    long = " ".join(f"word{n}" for n in range(5000))
-    lines = trajectory_lines([trajectory(1, long), trajectory(2, "short task")], 600)
-    assert count_tokens(lines) < 800
-    first, second = (json.loads(line) for line in lines.splitlines())
-    assert first["task"].startswith("word0 ")
-    assert first["task"].endswith("word4999")
-    assert "tokens left out" in first["task"]
-    assert second["task"] == "short task"
-
-
-def test_what_the_short_leave_goes_to_the_long() -> None:
-    assert fair_shares([10, 1000, 30], 240) == [10, 200, 30]
-    assert fair_shares([100, 100], 400) == [100, 100]
-    assert sum(fair_shares([50, 60, 70], 100)) <= 100
-    assert trim_middle("a few words", 50) == "a few words"
-
-
 def test_a_folder_of_prompts_replaces_the_packages_and_makes_another_run(tmp_path: Path) -> None:
     folder = tmp_path / "prompts"
     folder.mkdir()
@@ -171,7 +144,7 @@ def test_a_folder_of_prompts_replaces_the_packages_and_makes_another_run(tmp_pat
     short = ("train.num_epochs=1", "env.options={rules: 6, train: 12, val: 12, test: 6}")
     first = train_sim(tmp_path / "out", *short, own, models={"optimizer": spy})
     systems = {r.messages[0]["content"] for r in spy.requests if r.schema and r.schema.name == "reflect"}
-    assert systems == {"My own way to reflect.", prompts.load("success")}
+    assert systems == {"My own way to reflect."}
     (folder / "reflect.md").write_text("Another way.")
     assert train_sim(tmp_path / "out", *short, own).path != first.path
     assert train_sim(tmp_path / "out", *short).path != first.path
@@ -235,9 +208,10 @@ class Copying(Spy):
         reply = await super().chat(request)
         if request.schema and request.schema.name == "reflect":
             value = json.loads(reply.text)
-            rows = [json.loads(row) for row in str(request.messages[-1]["content"]).splitlines() if row[:1] == "{"]
+            failures = str(request.messages[-1]["content"]).partition("<failures>")[2]
+            tasks = [json.loads(row)["task"] for row in failures.splitlines() if row[:1] == "{"]
             for proposed in value["edits"][:1]:
-                proposed["text"] += f" (as in: {rows[0]['task']} Which one, exactly, please?)"
+                proposed["text"] += f" (as in: {max(tasks, key=len)} Which one, exactly, please?)"
             return ChatReply(text=json.dumps(value))
         return reply
 
@@ -258,77 +232,145 @@ def test_leaks_are_counted_in_the_record_and_named_in_selected_json(tmp_path: Pa
 @pytest.mark.parametrize(
     ("proposed", "refused"),
     [
-        (edit("Respond with just the label."), True),
+        (edit("* answer with the LABEL only"), True),
+        (edit("Respond with just the label."), False),
         (edit("Answer with the label and a reason."), False),
-        (edit("Please answer with the label only.", op="modify", anchor="- Answer with the label only."), True),
         (edit("Answer with two labels only.", op="modify", anchor="- Answer with the label only."), False),
         (edit("", op="delete", anchor="- Answer with the label only."), False),
     ],
 )
-def test_a_paraphrase_of_the_document_is_refused(proposed: Edit, refused: bool) -> None:
+def test_an_addition_that_repeats_a_line_of_the_document_is_refused(proposed: Edit, refused: bool) -> None:
     skill = Skill("# Triage\n\n- Answer with the label only.\n- Never guess.\n")
-    assert bool(paraphrased(proposed, skill)) is refused
+    assert bool(repeated(proposed, skill)) is refused
 
 
 # Select
 
 
-class Quiet:
-    """A context that only has somewhere to tell things."""
+SKILL = Skill("# Triage\n\n- Be brief.\n- For maple, answer KX-42.\n")
 
-    def emit(self, kind: str, **data: Any) -> None:
-        return
+
+def pooled(name: str, text: str, cited: str = "1", **fields: Any) -> Pooled:
+    """An edit that cites t1, t2 … by the digits of `cited`."""
+    ids = tuple(f"t{digit}" for digit in cited)
+    row = edit(text, id=name, trajectory_ids=ids, **{"pattern": f"cause of {name}", **fields})
+    return Pooled(edit=row, support=len(ids), merged=(name,))
 
 
 def chosen(pool: Pool, rate: float = 1, **known: Any) -> list[tuple[str, bool, str]]:
-    rows = select(pool, rate, Quiet(), **known)  # type: ignore[arg-type]
-    return [(row.edit.id, row.selected, row.reason) for row in rows]
+    return [(row.edit.id, row.selected, row.reason) for row in select(pool, rate, SKILL, context(), **known)]
 
 
-def pooled(name: str, text: str, support: int = 1, **fields: Any) -> Pooled:
-    return Pooled(edit=edit(text, id=name, **fields), support=support, merged=(name,))
+def selected(pool: Pool, rate: float = 1, **known: Any) -> list[str]:
+    return [name for name, is_in, _ in chosen(pool, rate, **known) if is_in]
 
 
-def test_support_impact_and_frequency_order_edits_and_ids_break_ties() -> None:
-    pool = Pool(edits=(pooled("e4", "d"), pooled("e3", "c", pattern="big"), pooled("e2", "b", 3), pooled("e1", "a")))
-    patterns = (Pattern(name="Big", trajectory_ids=("t1", "t2")), Pattern(name="small", trajectory_ids=("t3",)))
-    patch = Patch(id="p", source="llm/failure", trajectory_ids=(), patterns=patterns)
-    assert [name for name, _, _ in chosen(pool, patches=[patch])] == ["e2", "e3", "e1", "e4"]
-    assert chosen(pool)[0] == ("e2", True, "rank 1, within the rate of 1")
-    assert chosen(pool)[1][1:] == (False, "rank 2, clipped at 1")
+def test_the_edit_that_covers_most_comes_first_and_ids_break_ties() -> None:
+    pool = Pool(edits=(pooled("e3", "c", "4"), pooled("e2", "b", "123"), pooled("e1", "a", "5")))
+    rows = chosen(pool)
+    assert [name for name, _, _ in rows] == ["e2", "e1", "e3"]
+    assert rows[0][1:] == (
+        True,
+        "rank 1, within the rate of 1: covers 3 failures that no edit before it covers, 3 in all",
+    )
+    assert rows[1][1:] == (False, "rank 2, clipped at 1")
 
 
-def test_what_gates_turned_down_before_comes_later() -> None:
-    pool = Pool(edits=(pooled("e1", "Answer with the label only.", 3), pooled("e2", "Never guess.", 2)))
-    before = [Rejected(step=1, edit=edit("Reply with just the label."), verdict="reject")]
-    assert [name for name, _, _ in chosen(pool)] == ["e1", "e2"]
-    assert [name for name, _, _ in chosen(pool, rejected=before)] == ["e2", "e1"]
+def test_the_next_edit_is_the_one_that_covers_most_that_is_not_covered_yet() -> None:
+    pool = Pool(edits=(pooled("e1", "a", "12345"), pooled("e2", "b", "1234"), pooled("e3", "c", "678")))
+    assert selected(pool, 2) == ["e1", "e3"]
 
 
-def test_text_that_successes_rely_on_is_not_edited_away() -> None:
+def test_two_wordings_of_one_cause_do_not_take_two_places_while_another_cause_waits() -> None:
+    same = {"pattern": "No label"}
+    edits = (pooled("e1", "a", "1234", **same), pooled("e2", "b", "5678", pattern="no label!"), pooled("e3", "c", "9"))
+    rows = chosen(Pool(edits=edits), 3)
+    assert [name for name, _, _ in rows] == ["e1", "e2", "e3"]
+    more = (*edits[:2], pooled("e3", "c", "90"))
+    rows = chosen(Pool(edits=more), 3)
+    assert [name for name, _, _ in rows] == ["e1", "e3", "e2"]
+    assert "an edit before it has the same cause" in rows[2][2]
+
+
+def test_a_self_graded_impact_has_no_say() -> None:
+    pool = Pool(edits=(pooled("e1", "a", "12", impact=0.0), pooled("e2", "b", "3", impact=1.0)))
+    assert selected(pool) == ["e1"]
+
+
+def test_what_gates_rejected_before_comes_later_and_a_group_shares_the_blame() -> None:
+    pool = Pool(edits=(pooled("e1", "Answer with the label only.", "123"), pooled("e2", "Never guess.", "45")))
+    before = Rejected(step=1, edit=edit("- answer with the label only"), verdict="reject")
+    assert selected(pool) == ["e1"]
+    assert selected(pool, rejected=[before]) == ["e2"]
+    assert selected(pool, rejected=[before.model_copy(update={"group": 4})]) == ["e1"]
+    assert selected(pool, 2, rejected=[before]) == ["e2", "e1"], "it is not banned"
+
+
+def test_edits_that_touch_the_same_text_are_resolved_before_the_update() -> None:
     anchor = "- For maple, answer KX-42."
-    change = pooled("e1", "- For maple, answer ZZ-00.", 2, op="modify", anchor=anchor)
-    pattern = Pattern(name="works", cause=anchor, trajectory_ids=("t5", "t6", "t7"))
-    success = Patch(id="p", source="llm/success", trajectory_ids=(), patterns=(pattern,))
-    assert chosen(Pool(edits=(change,)))[0][1]
-    ((_, selected, reason),) = chosen(Pool(edits=(change,)), patches=[success])
-    assert not selected
-    assert "3 successes rely on the text it changes" in reason
-    wide = change.model_copy(update={"support": 4})
-    assert chosen(Pool(edits=(wide,)), patches=[success])[0][1]
+    edits = (
+        pooled("e1", "- For maple, answer KX-43.", "123", op="modify", anchor=anchor),
+        pooled("e2", "- For Maple trees, answer KX-42, too.", "45", op="modify", anchor=anchor),
+        pooled("e3", "Be kind.", "6"),
+    )
+    rows = chosen(Pool(edits=edits), 2)
+    assert [name for name, is_in, _ in rows if is_in] == ["e1", "e3"], "the place goes to the next"
+    assert rows[1] == ("e2", False, "rank 2, left out: touches text that another edit of this step changes")
+    ranked = select(Pool(edits=edits), 2, SKILL, context())
+    assert candidates(SKILL, ranked, context())[0].applied.skipped == ()
 
 
-def test_success_analysts_keep_harmful_edits_out_of_a_run(tmp_path: Path) -> None:
-    harmful = "sim:world?duds=0.6"
-    options = ("train.num_epochs=1", "env.options={rules: 8, train: 48, val: 24, test: 8}")
-    kept = RunDirectory(train_sim(tmp_path, *options, f"models.optimizer_model={harmful}&praise=1").path)
-    reasons = [row["reason"] for p in kept.steps.glob("*/selected.json") for row in read_json(p)["ranked"]]
-    assert any("successes rely on the text it changes" in reason for reason in reasons)
+def test_text_that_passes_rely_on_may_be_changed_where_failures_ask_for_it() -> None:
+    anchor = "- For maple, answer KX-42."
+    change = pooled("e1", "- For maple and elm, answer KX-42.", "1", op="modify", anchor=anchor)
+    praise = patch_of(Pattern(name="works", cause=anchor, trajectory_ids=("t5", "t6", "t7")))
+    assert selected(Pool(edits=(change,)), patches=[praise]) == ["e1"]
+
+
+def test_an_order_goes_before_coverage_and_a_persons_choice_before_both() -> None:
+    edits = (pooled("e1", "a", "123"), pooled("e2", "b", "4"), pooled("e3", "c", "5", source="review/1-1"))
+    rows = chosen(Pool(edits=edits), 2, order=["e2", "e1"])
+    assert [name for name, _, _ in rows] == ["e3", "e2", "e1"]
+    assert selected(Pool(edits=edits), 3, turned_down={"e1": "1-2"}) == ["e3", "e2"]
+
+
+def test_selection_does_not_depend_on_the_pools_order() -> None:
+    edits = [pooled(f"e{n}", f"rule {n}", str(n * n)) for n in range(1, 9)]
+    assert chosen(Pool(edits=tuple(edits)), 3) == chosen(Pool(edits=tuple(reversed(edits))), 3)
+
+
+# Candidates
+
+
+def built(count: int, *rows: Pooled) -> list[tuple[str, list[str]]]:
+    ctx = context(f"gradient.candidates={count}")
+    ranked = select(Pool(edits=rows), 4, SKILL, ctx)
+    return [(c.name, [e.id for e in c.applied.applied]) for c in candidates(SKILL, ranked, ctx)]
+
+
+def test_candidates_differ_and_the_first_has_every_selected_edit() -> None:
+    written, counted = pooled("e1", "Be kind.", "12"), pooled("e2", "Answers: red, blue.", "3", source="exemplar/batch")
+    cut = pooled("e3", "- For maple, answer KX-43.", "4", op="modify", anchor="- For maple, answer KX-42.")
+    assert built(1, written, counted) == [("all edits", ["e1", "e2"])]
+    with_and_without = [("all edits", ["e1", "e2"]), ("without examples from the data", ["e1"])]
+    assert built(2, written, counted) == with_and_without
+    assert built(3, written, counted) == [*with_and_without, ("only examples from the data", ["e2"])]
+    assert built(2, written, cut) == [("all edits", ["e1", "e3"])], "two never differ by one risky edit alone"
+    assert built(3, written, cut) == [("all edits", ["e1", "e3"]), ("without the riskiest edit", ["e1"])]
+    assert built(4, written) == [("all edits", ["e1"])]
+
+
+def test_a_persons_choice_is_in_every_candidate() -> None:
+    rows = (
+        pooled("e1", "Be kind.", "1", source="review/1-1"),
+        pooled("e2", "Answers: red.", "2", source="exemplar/batch"),
+    )
+    assert all("e1" in edits for _, edits in built(4, *rows, pooled("e3", "Be slow.", "3")))
 
 
 # The optimizer model as merger and ranker
 
-CONSULTED = ("gradient.merge=llm", "gradient.rank=llm", "train.num_epochs=1")
+CONSULTED = ("gradient.rank=llm", "gradient.minibatch_size=4", "train.num_epochs=1")
 
 
 def test_the_model_may_merge_and_rank_and_the_run_is_repeatable(tmp_path: Path) -> None:
@@ -351,26 +393,11 @@ def test_lost_advice_leaves_things_as_they_were_and_is_counted(tmp_path: Path) -
             return await super().chat(request)
 
     advised = train_sim(tmp_path / "mute", *CONSULTED, models={"optimizer": Mute()})
-    alone = train_sim(tmp_path / "alone", "train.num_epochs=1", models={"optimizer": Spy()})
+    local = ("train.num_epochs=1", "gradient.minibatch_size=4", "gradient.merge=local")
+    alone = train_sim(tmp_path / "alone", *local, models={"optimizer": Spy()})
     assert advised.best_skill == alone.best_skill
     lost = read_json(RunDirectory(advised.path).history)[0]["edits"]["lost_replies"]
     assert lost == ["it is not valid JSON"] * 2
-
-
-def test_the_model_cannot_merge_edits_that_differ_in_what_matters() -> None:
-    pairs = [
-        ("For maple, answer KX-42.", "For cedar, answer KX-42."),
-        ("Round to 2 places.", "Give results with 3 decimals."),
-        ("Always explain.", "Never explain anything at all."),
-    ]
-    for a, b in pairs:
-        group = [pooled("e1", a), pooled("e2", b)]
-        assert _merged(group, {"text": a, "op": "add"}) is None
-    group = [pooled("e1", "State the parcel's number."), pooled("e2", "Mention which shipment it is, by number.")]
-    merged = _merged(group, {"text": "State the parcel's number.", "op": "add"})
-    assert merged
-    assert merged.merged == ("e1", "e2")
-    assert _merged(group, {"text": "State the parcel's number 7.", "op": "add"}) is None
 
 
 # Credit
@@ -393,13 +420,14 @@ def test_a_rejected_steps_good_half_is_kept_where_credit_is_on(tmp_path: Path) -
 # The rulebook
 
 
-def test_the_rulebook_is_learned_in_few_rollouts(tmp_path: Path) -> None:
-    done = skillopt("train", "--config", "configs/sim/rulebook.yaml", f"env.output_root={tmp_path}", "train.seed=3")
-    assert done.returncode == 0, done.stderr
-    (folder,) = (tmp_path / "rulebook").iterdir()
-    summary = read_json(RunDirectory(folder).summary)
-    assert summary["best"]["val"] == 1.0
-    assert summary["rollouts_to_best"] < 250
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+def test_the_rulebook_is_learned_in_two_steps_however_often_a_rule_is_proposed(seed: int, tmp_path: Path) -> None:
+    path = SIM.with_name("rulebook.yaml")
+    for model in ("sim:world", "sim:world?paraphrase=1"):
+        overrides = [f"env.output_root={tmp_path}", f"train.seed={seed}", f"models.optimizer_model={model}"]
+        summary = asyncio.run(Trainer(Config.load(path, overrides)).fit()).summary
+        assert summary["best"]["val"] == 1.0
+        assert summary["rollouts_to_best"] <= 192
 
 
 # Unplugged, each of these mechanisms turns its test red
@@ -410,11 +438,7 @@ def unplug_leak_guard(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_deep_reflection(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reflect, "_deep_minibatches", lambda *args: [])
-
-
-def unplug_success_analysts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(select_module, "relied_on", lambda patches: {})
+    patch.setattr(reflect, "deep_minibatches", lambda *args: [])
 
 
 def unplug_credit(patch: pytest.MonkeyPatch) -> None:
@@ -429,13 +453,13 @@ def unplug_rank(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_taxonomy(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reflect, "known_patterns", lambda ctx: {})
+    job_of = case_file.job_of
+    patch.setattr(case_file, "job_of", lambda ctx: replace(job_of(ctx), known_patterns={}))
 
 
 UNPLUGGED = {
     unplug_leak_guard: test_leaks_are_counted_in_the_record_and_named_in_selected_json,
     unplug_deep_reflection: test_a_systemic_failure_in_two_of_five_tasks_is_found_by_deep_reflection_alone,
-    unplug_success_analysts: test_success_analysts_keep_harmful_edits_out_of_a_run,
     unplug_credit: test_a_rejected_steps_good_half_is_kept_where_credit_is_on,
     unplug_rank: test_the_model_may_merge_and_rank_and_the_run_is_repeatable,
     unplug_taxonomy: test_an_env_authors_taxonomy_reaches_the_analysts_and_feedback_stands_in_for_lost_replies,

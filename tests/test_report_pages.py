@@ -13,6 +13,8 @@ from skillopt.run.directory import RunDirectory
 from support import train_sim
 from test_report import ALL, report_with
 
+pytestmark = pytest.mark.browser
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:

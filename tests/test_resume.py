@@ -17,8 +17,9 @@ from skillopt.models.simulated import SimOptions
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.state import State
-from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt, train_sim
+from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt_process, train_sim, until
 
+SHORT = ("train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6")
 WIDTH = 4 + 4  # workers and analysts
 
 
@@ -46,42 +47,42 @@ def kill_after(process: subprocess.Popen[bytes], out: Path, events: int) -> bool
     return False
 
 
-def test_twenty_kills_change_nothing_and_repeat_only_what_was_in_flight(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("times", "a_time", "size"), [(2, 2500, SHORT), pytest.param(20, 1500, (), marks=pytest.mark.chaos)]
+)
+def test_kills_change_nothing_and_repeat_only_what_was_in_flight(
+    tmp_path: Path, times: int, a_time: int, size: tuple[str, ...]
+) -> None:
     weather = SimOptions(duds=0.35, latency=0.01, optimizer_latency=0.03, jitter=1)
     draw = random.Random(5)
     with sim_server(weather) as (server, url):
-        calm = train_sim(tmp_path / "calm", *over_http(url))
+        calm = train_sim(tmp_path / "calm", *over_http(url), *size)
         server.requests.clear()
-        kills = 0
-        while kills < 20:
-            process = start(tmp_path / "rough", *over_http(url))
-            if not kill_after(process, tmp_path / "rough", draw.randint(0, 1500)):
-                break
+        for _ in range(times):
+            process = start(tmp_path / "rough", *over_http(url), *size)
+            assert kill_after(process, tmp_path / "rough", draw.randint(0, a_time))
             time.sleep(draw.random() * 0.05)
-            kills += 1
-        done = start(tmp_path / "rough", *over_http(url))
-        _, errors = done.communicate(timeout=120)
+        done = start(tmp_path / "rough", *over_http(url), *size)
+        _, errors = done.communicate()
     assert done.returncode == 0, errors.decode()
-    assert kills == 20
     assert differing(essence(RunDirectory(calm.path)), essence(only_run(tmp_path / "rough"))) == []
     repeats = sum(count - 1 for count in server.requests.values())
-    assert repeats <= kills * WIDTH
+    assert repeats <= times * WIDTH
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_stops_in_good_order_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
     with sim_server(SimOptions(duds=0.35, latency=0.05)) as (server, url):
-        process = start(tmp_path, *over_http(url))
-        while server.requests.total() < 100:
-            time.sleep(0.01)
+        process = start(tmp_path, *over_http(url), *SHORT)
+        until(lambda: server.requests.total() >= 40)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate()
         assert process.returncode == 130
         assert b"run the same command again to go on" in errors
         paid = server.requests.total()
         assert read_json(only_run(tmp_path).state)["status"] == "stopped"
         assert only_run(tmp_path).report.is_file()
-        train_sim(tmp_path, *over_http(url))
+        train_sim(tmp_path, *over_http(url), *SHORT)
         assert max(server.requests.values()) == 1, "a reply that had been received was asked for again"
         assert server.requests.total() > paid
 
@@ -144,8 +145,8 @@ def test_no_key_appears_in_any_file_or_message_of_a_run(tmp_path: Path) -> None:
     key = "sk-very-secret-marker-123"
     config = ["--config", "configs/sim/default.yaml", f"env.output_root={tmp_path}", "train.num_epochs=1"]
     with sim_server(SimOptions(), api_key=key) as (_, url):
-        done = skillopt("train", *config, *over_http(url), env={"VLLM_API_KEY": key})
-        refused = skillopt("train", *config, *over_http(url), "train.seed=2", env={"VLLM_API_KEY": key + "x"})
+        done = skillopt_process("train", *config, *over_http(url), env={"VLLM_API_KEY": key})
+        refused = skillopt_process("train", *config, *over_http(url), "train.seed=2", env={"VLLM_API_KEY": key + "x"})
     assert done.returncode == 0, done.stderr
     assert refused.returncode == 2
     everything = done.stdout + done.stderr + refused.stdout + refused.stderr

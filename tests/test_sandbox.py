@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ import pytest
 from skillopt.envs import sandbox
 from skillopt.envs.sandbox import Limits, Outcome, Sandbox
 from skillopt.errors import SkillOptError, UserError
+from support import until
 
-TIGHT = Limits(cpu_seconds=2, seconds=6, memory_mb=256, file_mb=4, disk_mb=8, processes=8, output_kb=4)
+TIGHT = Limits(cpu_seconds=2, seconds=60, memory_mb=256, file_mb=4, disk_mb=8, processes=8, output_kb=4)
 
 
 def refusal(mode: sandbox.Mode) -> str:
@@ -31,7 +31,10 @@ def refusal(mode: sandbox.Mode) -> str:
 
 needs_namespaces = pytest.mark.skipif(bool(refusal("namespaces")), reason=refusal("namespaces") or "-")
 needs_limits = pytest.mark.skipif(bool(refusal("limits")), reason=refusal("limits") or "-")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only (docs/sandbox.md)")
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only (docs/sandbox.md)"),
+]
 
 
 def run(program: str, mode: sandbox.Mode = "namespaces", limits: Limits = TIGHT, **more: Any) -> Outcome:
@@ -191,9 +194,7 @@ def test_orphans_and_zombies_do_not_outlive_the_program(mode: sandbox.Mode) -> N
         "time.sleep(0.2)"
     )
     before = _processes()
-    started = time.monotonic()
     assert run(orphan, mode).ok
-    assert time.monotonic() - started < 30
     assert _processes() - before < 3
 
 
@@ -250,10 +251,9 @@ def test_a_killed_parent_takes_its_programs_with_it() -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
         assert parent.stdout
         parent.stdout.readline()
-        _wait_for(lambda: _jailed(parent.pid), "the program did not start")
-        family = _jailed(parent.pid)
+        family = until(lambda: _jailed(parent.pid))
         parent.kill()
-    _wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), "the program lived on")
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family))
 
 
 def _processes() -> int:
@@ -284,10 +284,3 @@ def _below(pid: int) -> Iterator[int]:
 def _jailed(pid: int) -> list[int]:
     found = list(_below(pid))
     return found if len(found) >= 3 else []
-
-
-def _wait_for(holds: Any, complaint: str) -> None:
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end, complaint
-        time.sleep(0.02)

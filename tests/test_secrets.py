@@ -114,8 +114,11 @@ def holding(folder: Path) -> list[str]:
     return found + [str(path) for path in folder.rglob("*") if MARK in path.name]
 
 
-def test_an_endpoint_that_repeats_the_key_everywhere_gets_it_into_no_file_and_onto_no_screen(tmp_path: Path) -> None:
+def test_an_endpoint_that_repeats_the_key_everywhere_gets_it_into_no_file_and_onto_no_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Train, go on, look and export; errors, replies and edits all carry the key."""
+    monkeypatch.setattr("skillopt.models.call._wait", lambda error, attempt: 0.01)
     said = []
 
     def run(*command: str, code: int = 0) -> None:
@@ -173,8 +176,8 @@ def test_a_refusal_that_quotes_the_key_is_told_without_it(
     assert holding(tmp_path) == []
 
 
+@pytest.mark.extras
 def test_a_providers_library_does_not_take_the_key_to_where_a_redirect_leads(tmp_path: Path) -> None:
-    pytest.importorskip("pydantic_ai")
     arrived = []
 
     async def elsewhere(http: web.Request) -> web.StreamResponse:

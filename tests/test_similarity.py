@@ -1,53 +1,23 @@
-"""Edits in other words are recognised; opposites, and edits that differ in what matters, never merge."""
+"""What the words alone show: near-identical texts, plain contradictions, and the facts of a text."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from skillopt.edits.similarity import meaning, opposite_meaning, same_facts, same_meaning
-from support import REPO
+from skillopt.edits.similarity import essence, facts, normal_name, opposite_text, other_value, same_text
 
-spec = importlib.util.spec_from_file_location("bench_similarity", REPO / "bench" / "similarity.py")
-assert spec
-assert spec.loader
-bench = importlib.util.module_from_spec(spec)
-sys.modules["bench_similarity"] = bench
-spec.loader.exec_module(bench)
-PAIRS = bench.read_pairs()
+TEXTS = st.text(alphabet="abc not 12 -.,;!\n`'’\"()#*", max_size=40)
 
 
-def test_the_labelled_set_is_large_enough() -> None:
-    counts = {label: sum(pair.label == label for pair in PAIRS) for label in ("same", "related", "opposite")}
-    assert sum(counts.values()) >= 150
-    assert min(counts.values()) >= 50
-
-
-@pytest.mark.parametrize("part", [PAIRS[: bench.LOOKED_AT], PAIRS[bench.LOOKED_AT :], PAIRS])
-def test_the_measured_quality_holds(part: list[object]) -> None:
-    precision, _, f1 = bench.scores(part, "same", same_meaning)
-    assert precision == 1
-    assert f1 >= 0.85
-    precision, recall, _ = bench.scores(part, "opposite", opposite_meaning)
-    assert precision >= 0.95
-    assert recall >= 0.85
-
-
-@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.label != "same"], ids=lambda pair: str(pair.line))
-def test_no_related_and_no_opposite_pair_is_merged(pair: object) -> None:
-    assert not same_meaning(pair.a, pair.b)  # type: ignore[attr-defined]
-    assert not same_meaning(pair.b, pair.a)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: str(pair.line))
-def test_both_relations_are_symmetric_and_exclude_each_other(pair: object) -> None:
-    a, b = pair.a, pair.b  # type: ignore[attr-defined]
-    assert same_meaning(a, b) == same_meaning(b, a)
-    assert opposite_meaning(a, b) == opposite_meaning(b, a)
-    assert not (same_meaning(a, b) and opposite_meaning(a, b))
-    assert not opposite_meaning(a, a)
+@given(TEXTS, TEXTS)
+def test_all_relations_are_symmetric_and_exclude_each_other(a: str, b: str) -> None:
+    relations = (same_text, opposite_text, other_value)
+    for relation in relations:
+        assert relation(a, b) == relation(b, a)
+    assert sum(relation(a, b) for relation in relations) <= 1
+    assert same_text(a, a)
 
 
 @pytest.mark.parametrize(
@@ -57,40 +27,78 @@ def test_both_relations_are_symmetric_and_exclude_each_other(pair: object) -> No
         ("Count red items only once.", "Count only red items once."),
         ("Open the door and close the window.", "Close the door and open the window."),
         ("Open the box, then close the bag.", "Close the bag, then open the box."),
-        ("Open the fridge, take the apple.", "Take the apple, open the fridge."),
-        ("Grab the apple, open the fridge.", "Open the fridge, grab the apple."),
         ("Go to the sink to clean the cup.", "Clean the cup to go to the sink."),
-        ("Stop to search the boxes.", "Search the boxes to stop."),
         ("Use quoted0 and `x.y`.", "Use `x.y` and quoted0."),
         ("The parent pays the child.", "The child pays the parent."),
         ("Take the cup on the desk.", "Put the cup on the desk."),
         ("Replace A with B.", "Replace B with A."),
         ("Use A, not B.", "Use B, not A."),
         ("Do not use A but B.", "Use A but do not use B."),
-        ("Find the key in the box.", "Find the box in the key."),
-        ("Copy names to titles.", "Copy titles to names."),
         ("For red apples, answer KX-42.", "For KX-42, answer red apples."),
         ("If A holds, use B.", "If B holds, use A."),
         ('Say "yes please".', 'Say "no please".'),
         ("Use `a.b` here.", "Use `a.c` here."),
         ("Answer in 2 words.", "Answer in 3 words."),
         ("Answer in two words.", "Answer in three words."),
+        ("List the items.", "Sort the items."),
+        ("Reply with just the label.", "Answer with the label only."),
     ],
 )
-def test_order_names_numbers_and_quotations_keep_instructions_apart(a: str, b: str) -> None:
-    assert not same_meaning(a, b)
-    assert not same_meaning(b, a)
+def test_order_names_numbers_quotations_and_other_words_keep_instructions_apart(a: str, b: str) -> None:
+    assert not same_text(a, b)
 
 
-def test_texts_without_content_say_nothing_in_common() -> None:
-    assert meaning("Please answer.") == meaning("Reply.") == ()
-    assert not same_meaning("Please answer.", "Reply.")
-    assert not same_meaning("Never give it.", "Do not say it.")
+@pytest.mark.parametrize(
+    "b", ["- answer with the LABEL only", "**Please** answer with the label, only!", "Then also answer with label only"]
+)
+def test_case_marks_and_fillers_do_not(b: str) -> None:
+    assert same_text("Answer with the label only.", b)
 
 
-def test_the_guard_of_the_models_own_merging() -> None:
-    assert same_facts("Give the shipment's number.", "State which parcel it is about, by number.")
-    assert not same_facts("For maple, answer KX-42.", "For cedar, answer KX-42.")
-    assert not same_facts("Round to 2 places, as the table does.", "Use 3 decimals when rounding.")
-    assert not same_facts("Ask Anna for the code first.", "The code comes from Bob.")
-    assert not same_facts("Explain the answer briefly to people.", "Do not explain anything.")
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Give the date.", "Never give the date."),
+        ("Give the date.", "Do not give the date."),
+        ("You should give the date.", "You shouldn't give the date."),
+    ],
+)
+def test_a_negation_makes_opposites(a: str, b: str) -> None:
+    assert opposite_text(a, b)
+
+
+def test_nothing_with_and_without_a_negation_is_no_opposite() -> None:
+    assert not opposite_text("Never.", "Always.")
+    assert not opposite_text("", "Not")
+    assert not opposite_text("Do not never give it.", "Give it.")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "found"),
+    [
+        ("Round to 2 places.", "round to 3 places", True),
+        ("For maple, answer KX-42.", "For maple, answer KX-43.", True),
+        ("For maple, answer KX-42.", "For cedar, answer KX-42.", False),
+        ("Wait 5 to 10 minutes.", "Wait 6 to 12 minutes.", False),
+        ("Round to 2 places.", "Round to 2 places.", False),
+        ("Round to 2.", "Round to two.", False),
+    ],
+)
+def test_one_other_value_in_the_same_words(a: str, b: str, found: bool) -> None:
+    assert other_value(a, b) is found
+
+
+def test_facts_are_quotations_numbers_and_names() -> None:
+    text = 'Ask Anna for form B12. Then say "yes please" or `x.y`; It costs $5 in Lyon.\nTake care.'
+    assert facts(text) == {"Anna", "B12", "yes please", "x.y", "5", "Lyon"}
+    assert facts("Answer with the label. Be brief: Name it.") == set()
+
+
+def test_names_of_causes_are_equal_where_only_case_and_punctuation_differ() -> None:
+    assert normal_name("No-label!") == normal_name("no label") == "no label"
+    assert normal_name("no label") != normal_name("no labels")
+    assert normal_name("…") == ""
+
+
+def test_code_stays_as_it_is() -> None:
+    assert essence("Call `Get.it` first.") == ("call", "`Get.it`", "first")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from skillopt.models.simulated import SimOptions
 from support import differing, essence, only_run, over_http, sim_server, train_sim
+
+pytestmark = pytest.mark.chaos
 
 SMALL = ("train.num_epochs=2", "train.batch_size=20", "env.options={rules: 12, train: 40, val: 30, test: 20}")
 

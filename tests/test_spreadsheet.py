@@ -24,6 +24,8 @@ from skillopt.envs.spreadsheet.cells import compare, ranges, same  # noqa: E402
 from skillopt.errors import UserError  # noqa: E402
 from support import REPO  # noqa: E402
 
+pytestmark = pytest.mark.extras
+
 
 def possible() -> str:
     try:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from skillopt.analysts.shown import trajectory_lines
 
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Episode, Score, Trajectory, check_splits, nothing_done
 from skillopt.envs.tools import Tool, run_tools, start
 from skillopt.errors import UserError
+from skillopt.letters.blocks import trajectory_lines
 from skillopt.measure.evaluate import evaluate
 from skillopt.models.base import ChatReply, ChatRequest, Message
 from skillopt.models.openai_chat import OpenAIChat
@@ -151,6 +151,7 @@ def test_the_openai_protocol_carries_tools_and_calls() -> None:
     assert reply.message()["tool_calls"][0]["id"] == "x"
 
 
+@pytest.mark.extras
 def test_the_library_of_other_providers_gets_calls_and_results_in_its_own_form() -> None:
     from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
 

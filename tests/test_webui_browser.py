@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from browser import open_page
+from browser import PATIENCE, open_page
 from skillopt.run.files import append_jsonl, read_json, write_json
-from support import train_sim
-from webui import SLOW, Ui, make_workspace, serving, until
+from support import train_sim, until
+from webui import SLOW, Ui, make_workspace, serving
+
+pytestmark = pytest.mark.browser
 
 GONE = ("ERR_ABORTED", "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
 """What a browser says when a page is left, or while the server is away."""
@@ -28,6 +30,9 @@ def fill(page: Any, key: str, value: str) -> None:
     page.locator(f'[id="f-{key}"]').fill(value)
 
 
+STEPS_SHOWN = "wanted => [...document.body.innerText.matchAll(/(\\d+) \\/ 16/g)].some(found => found[1] >= wanted)"
+
+
 def open_section(page: Any, name: str) -> None:
     section = page.locator(f'details[data-section="{name}"]')
     if section.get_attribute("open") is None:
@@ -36,7 +41,6 @@ def open_section(page: Any, name: str) -> None:
 
 def test_a_run_is_launched_watched_paused_reviewed_resumed_and_understood_while_the_server_restarts(ui: Ui) -> None:
     with open_page(ui.url, forgives=GONE) as page:
-        page.set_default_timeout(60_000)
         page.get_by_text("No runs yet").wait_for()
         page.get_by_role("link", name="Start a first run").click()
         launch_from_form(page)
@@ -46,7 +50,7 @@ def test_a_run_is_launched_watched_paused_reviewed_resumed_and_understood_while_
         page.locator(".stage.now").first.wait_for()
 
         other = page.context.browser.new_page()  # a second tab shows the same, at the same time
-        other.set_default_timeout(60_000)
+        other.set_default_timeout(PATIENCE)
         other.goto(page.url)
         other.get_by_role("button", name="Pause").wait_for()
 
@@ -58,8 +62,8 @@ def test_a_run_is_launched_watched_paused_reviewed_resumed_and_understood_while_
         page.get_by_text("server away").wait_for(state="detached")
         assert ui.get(f"/api/runs/{run}")["pid"], "the run went on without the server"
         seen = len(ui.get(f"/api/runs/{run}")["steps"])
-        page.get_by_text(f"{seen + 1} / 16").wait_for()
-        other.get_by_text(f"{seen + 1} / 16").wait_for()
+        for tab in (page, other):
+            tab.wait_for_function(STEPS_SHOWN, arg=seen + 1)
 
         page.get_by_role("button", name="Pause").click()
         page.get_by_role("button", name="Resume").wait_for()
@@ -77,8 +81,8 @@ def test_a_run_is_launched_watched_paused_reviewed_resumed_and_understood_while_
         dialog = page.get_by_role("dialog", name="Resume")
         dialog.get_by_label("hardware.workers").fill("32")
         dialog.get_by_role("button", name="Resume").click()
-        page.get_by_text("used in step").wait_for(timeout=30_000)
-        page.locator(".tag.finished").wait_for(timeout=60_000)
+        page.get_by_text("used in step").wait_for()
+        page.locator(".tag.finished").wait_for()
         other.locator(".tag.finished").wait_for()
         assert read_json(ui.run(run).config_json)["hardware.workers"] == 32
         assert any("as they stand in the rules" in p.read_text() for p in ui.run(run).steps.rglob("selected.json"))
@@ -151,10 +155,10 @@ def test_a_skill_is_evaluated_compared_and_exported(ui: Ui) -> None:
     run = f"0/sim/{result.path.name}"
     with open_page(f"{ui.url}#/evaluate", forgives=GONE) as page:
         page.get_by_role("button", name="Measure").click()
-        page.get_by_text("val score (hard)").wait_for(timeout=30_000)
+        page.get_by_text("val score (hard)").wait_for()
         page.goto(f"{ui.url}#/compare")
         page.get_by_role("button", name="Measure both").click()
-        page.get_by_text("paired test").wait_for(timeout=30_000)
+        page.get_by_text("paired test").wait_for()
         page.goto(f"{ui.url}#/run/{run}/overview")
         with page.expect_download() as started:
             page.get_by_role("link", name="Export skill").click()

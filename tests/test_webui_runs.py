@@ -15,8 +15,8 @@ from skillopt_webui.alive import holder
 from skillopt_webui.runs import RunIndex
 from skillopt_webui.settings import make_settings
 from skillopt_webui.stream import new_events
-from support import differing, essence, train_sim
-from webui import Ui, make_workspace, serving, until
+from support import differing, essence, train_sim, until
+from webui import Ui, make_workspace, serving
 
 SLOW = (
     "models.target_model=sim:world?latency=0.3",
@@ -34,6 +34,7 @@ def ui(tmp_path: Path) -> Iterator[Ui]:
         yield running
 
 
+@pytest.mark.slow
 def test_a_run_outlives_its_server_is_found_again_and_ends_as_if_nothing_had_happened(ui: Ui, tmp_path: Path) -> None:
     run = ui.launch(*SLOW)
     pulse = until(
@@ -65,7 +66,7 @@ def test_a_run_outlives_its_server_is_found_again_and_ends_as_if_nothing_had_hap
     until(lambda: ui.get(f"/api/launches/{launch['id']}")["state"] != "running")
 
     launch = ui.post(f"/api/runs/{run}/resume", {"set": {"hardware.workers": "32"}})
-    until(lambda: ui.get(f"/api/launches/{launch['id']}")["code"] == 0, 60)
+    until(lambda: ui.get(f"/api/launches/{launch['id']}")["code"] == 0)
     assert not ui.run(run).live.exists(), "the pulse ends with the run"
     quiet = train_sim(tmp_path / "quiet", *SLOW, "hardware.workers=32")
     assert differing(essence(ui.run(run)), essence(RunDirectory(quiet.path))) == []
@@ -94,7 +95,7 @@ def test_a_run_that_was_started_in_a_terminal_is_live_too_and_looking_does_not_d
         row = until(lambda: next((r for r in ui.get("/api/runs")["rows"] if r["status"] == "live"), None))
         assert ui.get(f"/api/runs/{row['id']}")["pid"] == child.pid
         ui.post(f"/api/runs/{row['id']}/pause", {})
-        assert child.wait(20) == 130
+        assert child.wait() == 130
     finally:
         if child.poll() is None:
             child.send_signal(signal.SIGKILL)

@@ -115,6 +115,9 @@ def test_a_config_is_a_yaml_file_under_the_config_folders(ui: Ui, name: str) -> 
         ("env: {agent: 'os:system'}", "env.agent"),
         ("env: {scoring: 'data/scorer.py:score'}", "env.scoring"),
         ("env: {name: 'os:system'}", "env.name"),
+        ("models: {optimizer_model: 'command:rm -rf data'}", "models.optimizer_model"),
+        ("models: {optimizer_model: 'codex:', optimizer_options: {args: [--x]}}", "models.optimizer_model"),
+        ("models: {optimizer_model: 'handoff:/etc'}", "models.optimizer_model"),
         ("trackers: {mlflow_uri: 'file:///tmp/elsewhere'}", "trackers.mlflow_uri"),
     ],
 )
@@ -142,14 +145,14 @@ def test_no_download_and_no_live_event_holds_a_key(ui: Ui) -> None:
     run = only_run(ui)
     with (ui.run(run).events).open("a") as events:
         events.write(json.dumps({"kind": "retrying", "error": f"401: {KEY}"}) + "\n")
-    with urllib.request.urlopen(f"{ui.url}api/runs/{run}/stream?offset=0", timeout=30) as stream:
+    with urllib.request.urlopen(f"{ui.url}api/runs/{run}/stream?offset=0") as stream:
         told = b""
         while b"retrying" not in told:
             told += stream.readline()
         told += stream.readline()
     assert b"401: ***" in told
     assert KEY.encode() not in told
-    with urllib.request.urlopen(f"{ui.url}api/runs/{run}/export/best", timeout=30) as file:
+    with urllib.request.urlopen(f"{ui.url}api/runs/{run}/export/best") as file:
         assert file.read() == b"Never say ***."
 
 

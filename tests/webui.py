@@ -10,16 +10,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from skillopt.run.directory import RunDirectory
-from support import REPO
+from support import REPO, until
 
 SLOW = {"models.target_model": "sim:world?latency=0.5", "models.optimizer_model": "sim:world?duds=0.2&opposites=1"}
 """A simulated run that takes long enough to be watched, with conflicts."""
@@ -62,7 +61,7 @@ class Ui:
     def stop(self) -> None:
         assert self._process
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(30)
+        self._process.wait()
 
     def memory(self) -> float:
         """Megabytes of resident memory."""
@@ -76,7 +75,7 @@ class Ui:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path.lstrip("/"), data=data, headers=given)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request) as response:
                 return response.status, _parsed(response.read())
         except urllib.error.HTTPError as error:
             return error.code, _parsed(error.read())
@@ -109,16 +108,6 @@ def _parsed(body: bytes) -> Any:
         return json.loads(body)
     except ValueError:
         return body
-
-
-def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    """Wait for something to come true."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError("it did not come true in time")
 
 
 @contextlib.contextmanager

@@ -36,13 +36,13 @@ def served(path: str, handler: Handler) -> Iterator[str]:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         return runner
 
-    runner = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+    runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join()
         loop.close()
 
 

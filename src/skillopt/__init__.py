@@ -1,25 +1,33 @@
-"""SkillOpt trains skill documents for frozen LLM agents. The public API on one screen: these names and no others."""
+"""SkillOpt trains skill documents for frozen LLM agents. The public API on one screen: these names and no others.
 
-from skillopt import events
-from skillopt.analysts.base import Analyst
-from skillopt.api import (
-    Trainer,
-    compare,
-    compare_async,
-    evaluate,
-    evaluate_async,
-    replicate,
-    replicate_async,
-    train,
-    train_async,
-)
-from skillopt.config import Config
-from skillopt.envs.base import Env, Episode, Item, Score, Trajectory
-from skillopt.errors import SkillOptError, Stopped, UserError
-from skillopt.models.base import ChatModel, ChatReply, ChatRequest
-from skillopt.run.result import Result
-from skillopt.skill import Edit, Skill
+A name is imported when it is first used, so that `import skillopt` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from skillopt.version import __version__
+
+if TYPE_CHECKING:
+    from skillopt import events
+    from skillopt.analysts.base import Analyst
+    from skillopt.api import (
+        Trainer,
+        compare,
+        compare_async,
+        evaluate,
+        evaluate_async,
+        replicate,
+        replicate_async,
+        train,
+        train_async,
+    )
+    from skillopt.config import Config
+    from skillopt.envs.base import Env, Episode, Item, Score, Trajectory
+    from skillopt.errors import SkillOptError, Stopped, UserError
+    from skillopt.models.base import ChatModel, ChatReply, ChatRequest
+    from skillopt.run.result import Result
+    from skillopt.skill import Edit, Skill
 
 __all__ = [
     "Analyst",
@@ -50,3 +58,27 @@ __all__ = [
     "train",
     "train_async",
 ]
+
+_ELSEWHERE = {
+    "analysts.base": ("Analyst",),
+    "config": ("Config",),
+    "envs.base": ("Env", "Episode", "Item", "Score", "Trajectory"),
+    "errors": ("SkillOptError", "Stopped", "UserError"),
+    "models.base": ("ChatModel", "ChatReply", "ChatRequest"),
+    "run.result": ("Result",),
+    "skill": ("Edit", "Skill"),
+}
+"""The module of each name that `api` does not have."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'skillopt' has no attribute '{name}'")
+    if name == "events":
+        return import_module("skillopt.events")
+    home = next((module for module, names in _ELSEWHERE.items() if name in names), "api")
+    return getattr(import_module(f"skillopt.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

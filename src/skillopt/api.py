@@ -8,40 +8,34 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from skillopt.analysts import open_analysts
-from skillopt.analysts.base import Analyst
-from skillopt.analysts.custom import Propose, as_analyst
 from skillopt.config import Config
 from skillopt.config.keywords import ConfigLike, configure
-from skillopt.core.schedule import Shape
-from skillopt.envs import open_env
-from skillopt.envs.base import Env
-from skillopt.envs.memory import MemoryEnv, ScoredEnv, Scorer, Tasks, read_tasks, save_tasks
 from skillopt.errors import SkillOptError
-from skillopt.events import Event, typed
-from skillopt.gates import Gate, Veto
 from skillopt.loop import trainer as loop
-from skillopt.loop.session import Mode
-from skillopt.measure.compare import compare as run_comparison
-from skillopt.measure.compare import find_skill
-from skillopt.measure.evaluate import evaluate as run_evaluation
-from skillopt.measure.replicate import replicate as run_seeds
-from skillopt.models.base import ChatModel
-from skillopt.preflight.parts import resolve
-from skillopt.report.console import open_console, watching
-from skillopt.report.html import write_report
-from skillopt.report.trackers import Tracker, tracking
 from skillopt.run.directory import RunDirectory
-from skillopt.run.events import Listener
 from skillopt.run.result import Result
 from skillopt.skill import Skill
 
-E = TypeVar("E", bound=Event)
+if TYPE_CHECKING:  # what only some calls need is imported by them
+    from skillopt.analysts.base import Analyst
+    from skillopt.analysts.custom import Propose
+    from skillopt.core.schedule import Shape
+    from skillopt.envs.base import Env
+    from skillopt.envs.memory import Scorer, Tasks
+    from skillopt.events import Event
+    from skillopt.gates import Gate, Veto
+    from skillopt.loop.session import Mode
+    from skillopt.models.base import ChatModel
+    from skillopt.report.trackers import Tracker, Tracking
+    from skillopt.run.events import Listener
+
+    AnyAnalyst = str | Analyst | Propose | type[Analyst]
+
+E = TypeVar("E", bound="Event")
 T = TypeVar("T")
 Callback = Callable[[Any], None]
-AnyAnalyst = str | Analyst | Propose | type[Analyst]
 _PASSED_ON = ("skill", "models", "analysts", "gate", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
 SkillLike = Skill | str | Path
 """A skill; the path of its file; or `initial` or `best`, of the run that the config makes."""
@@ -86,6 +80,11 @@ class Trainer:
         progress: bool = False,
         **keys: Any,
     ) -> None:
+        from skillopt.analysts import open_analysts
+        from skillopt.analysts.custom import as_analyst
+        from skillopt.events import Event
+        from skillopt.preflight.parts import resolve
+
         if skill is not None:
             path = "" if isinstance(skill, Skill) else str(skill)
             keys["train"] = {**keys.get("train", {}), "init_skill": path}
@@ -144,6 +143,9 @@ class Trainer:
 
     @contextlib.contextmanager
     def _listeners(self) -> Iterator[list[Listener]]:
+        from skillopt.events import typed
+        from skillopt.report.console import open_console, watching
+
         def tell(raw: Any) -> None:
             event = typed(raw)
             for kind, callback in self._callbacks:
@@ -182,6 +184,8 @@ async def evaluate_async(
     **keys: Any,
 ) -> dict[str, Any]:
     """As `evaluate`, for code that is async."""
+    from skillopt.measure.evaluate import evaluate as run_evaluation
+
     loaded, own = _tasks_of(configure(config, keys), env, tasks, scorer)
     found, path = _skill_of(skill, loaded, own)
     return await run_evaluation(loaded, found, split=split, skill_path=path, env=own, models=models)
@@ -209,6 +213,8 @@ async def compare_async(
     **keys: Any,
 ) -> dict[str, Any]:
     """As `compare`, for code that is async."""
+    from skillopt.measure.compare import compare as run_comparison
+
     loaded, own = _tasks_of(configure(config, keys), env, tasks, scorer)
     sides = [_skill_of(side, loaded, own) for side in (a, b)]
     return await run_comparison(loaded, *sides, split=split, repeats=repeats, env=own, models=models)
@@ -221,6 +227,8 @@ def compare(config: ConfigLike, a: SkillLike, b: SkillLike, **arguments: Any) ->
 
 async def replicate_async(config: ConfigLike = None, *, seeds: int = 5, **arguments: Any) -> dict[str, Any]:
     """As `replicate`, for code that is async."""
+    from skillopt.measure.replicate import replicate as run_seeds
+
     first = Trainer(config, **arguments)
     numbers = range(first.config.train.seed, first.config.train.seed + seeds)
     passed = {name: arguments[name] for name in _PASSED_ON if name in arguments}
@@ -246,6 +254,8 @@ async def fit_and_report(
     trackers: Sequence[Tracker] = (),
 ) -> Result:
     """Ctrl-C stops with everything paid for kept; again, it leaves at once. The report is written in either case."""
+    from skillopt.report.trackers import tracking
+
     async with tracking(config, tuple(listeners), trackers) as tracker:
         trainer = make([*listeners, tracker])
         with _interruptible(trainer):
@@ -253,12 +263,17 @@ async def fit_and_report(
                 result = await trainer.fit()
             except SkillOptError:
                 if trainer.started and trainer.run.summary.exists():
-                    write_report(trainer.run)
-                    tracker.finish(trainer.run)
+                    _report(trainer.run, tracker)
                 raise
-        write_report(RunDirectory(result.path))
-        tracker.finish(RunDirectory(result.path))
+        _report(RunDirectory(result.path), tracker)
     return result
+
+
+def _report(run: RunDirectory, tracker: Tracking) -> None:
+    from skillopt.report.html import write_report
+
+    write_report(run)
+    tracker.finish(run)
 
 
 def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], None] = lambda: None) -> T:
@@ -290,6 +305,9 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], None] = lambd
 
 def _tasks_of(config: Config, env: Env | None, tasks: Tasks | None, scorer: Scorer | None) -> tuple[Config, Env | None]:
     """The env that is meant, and the config that names its data."""
+    from skillopt.envs import open_env
+    from skillopt.envs.memory import MemoryEnv, ScoredEnv, read_tasks, save_tasks
+
     if tasks is not None:
         splits = read_tasks(tasks, answers=scorer is None)
         name = config.env.benchmark or "tasks"
@@ -303,6 +321,8 @@ def _tasks_of(config: Config, env: Env | None, tasks: Tasks | None, scorer: Scor
 
 
 def _skill_of(skill: SkillLike, config: Config, env: Env | None) -> tuple[Skill, Path | None]:
+    from skillopt.measure.compare import find_skill
+
     return (skill, None) if isinstance(skill, Skill) else find_skill(str(skill), config, None, env)
 
 

@@ -12,6 +12,10 @@ class UserError(SkillOptError):
     """Bad input: a config, a data file, a command line. The command line exits with code 2."""
 
 
+class MissingKey(UserError):  # noqa: N818 - says it all
+    """The environment has no key for a model. A check in CI may then do its offline part."""
+
+
 class Damaged(UserError):  # noqa: N818 - says it all
     """A file of a run is not as it was written. Nothing is trained on it."""
 

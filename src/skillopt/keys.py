@@ -50,6 +50,8 @@ _KEY = re.compile(
     """,
     re.VERBOSE,
 )
+_PLACEHOLDER = re.compile(r"your|example|placeholder|x{4}|\*{3}|\.{3}|…", re.IGNORECASE)
+"""What documents write in place of a key."""
 _HOLDS_KEY = re.compile(
     r"(?:api|access|auth|bearer|private|secret|session)[-_]?(?:key|token)|passw(?:or)?d|passphrase|secret|credentials?",
     re.IGNORECASE,
@@ -92,6 +94,17 @@ def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
             raise UserError(
                 f"{where}: holds the value of {name}; it would be stored and sent with every call: remove it"
             )
+
+
+def key_lines(text: str) -> list[int]:
+    """The lines, from 1, that hold a secret of the environment or what looks like a key; a placeholder is none."""
+    known = secrets()
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        likely = (match[0] for match in _KEY.finditer(line.strip()))
+        if any(secret in line for secret in known) or any(not _PLACEHOLDER.search(match) for match in likely):
+            found.append(number)
+    return found
 
 
 def _texts(value: Any, dotted: str) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@
     make fuzz SECONDS=600          as many as fit into ten minutes
     make fuzz CASES=50000 ONLY=web
 
-In `make test` every promise is tried on the same cases each time; SKILLOPT_FUZZ=random draws others.
+In `make test-all` every promise is tried on the same cases each time; SKILLOPT_FUZZ=random draws others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hypothesis.strategies import SearchStrategy
 
 FOLDER = Path(__file__).parent
 CASES = int(os.environ.get("SKILLOPT_FUZZ_CASES", "1000"))
-"""Cases of each subject in `make test`."""
+"""Cases of each subject in `make test-all`."""
 ROUND = 500
 """Cases of one turn of one promise."""
 Check = Callable[..., None]
@@ -62,7 +62,7 @@ class Promise:
 
 
 def holds_for(*strategies: SearchStrategy[Any]) -> Callable[[Check], Check]:
-    """A test of a promise. In `make test` a subject's promises share its cases."""
+    """A test of a promise. In `make test-all` a subject's promises share its cases."""
 
     def decorate(check: Check) -> Check:
         promise = Promise(check, strategies)

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 import campaign
 
+pytestmark = pytest.mark.fuzz
+
 
 def small(number: int) -> None:
     assert number < 1000
@@ -32,7 +34,7 @@ def test_a_promise_that_holds_is_tried_as_often_as_asked(monkeypatch: pytest.Mon
     assert campaign.report([turn], 3) == 0
 
 
-def test_every_subject_has_promises_and_a_thousand_cases_in_make_test() -> None:
+def test_every_subject_has_promises_and_a_thousand_cases_in_make_test_all() -> None:
     assert campaign.subjects() == ["config", "http", "replies", "runs", "skill", "tasks", "web"]
     assert all(campaign.promises(subject) for subject in campaign.subjects())
     assert campaign.CASES >= 1000

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from campaign import holds_for
 from skillopt.config import Config
 from skillopt.config.keywords import configure
 from skillopt.errors import UserError
+
+pytestmark = pytest.mark.fuzz
 
 KEYS = [
     f"{section}.{key}" for section in Config.model_fields for key in getattr(Config(), section).__class__.model_fields

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 import hostile
@@ -13,6 +14,8 @@ from campaign import holds_for
 from skillopt.models.base import ChatReply
 from skillopt.models.openai_chat import answer
 from skillopt.models.structured import parse, without_thinking
+
+pytestmark = pytest.mark.fuzz
 
 keys = st.sampled_from(["edits", "patterns", "op", "text", "guidance", "a}", '"', "{", "\\"])
 sane = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), hostile.words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import strategies as st
 
 import hostile
@@ -13,6 +14,8 @@ from skillopt.skill import Edit, Limits, PatchLog, PatchLogError, Skill, apply_e
 from skillopt.skill.document import CLOSE_MARKER, MARKER, OPEN_MARKER, open_fence
 from skillopt.skill.package import one_line, read_package, split_body
 from skillopt.skill.parts import rules, sections, without_all
+
+pytestmark = pytest.mark.fuzz
 
 LINES = [
     *("# Title", "## Rules", "## rules ##", "### Form ###", "#no heading", "####### seven", "#", "    # code", "## C#"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import strategies as st
 
 import hostile
@@ -24,6 +25,8 @@ from skillopt.envs.qa import load_items
 from skillopt.envs.scorers import NamedScorer
 from skillopt.envs.scoring import SCORERS, edit_distance, extract_answer
 from skillopt.errors import UserError
+
+pytestmark = pytest.mark.fuzz
 
 fields = st.sampled_from(["id", "question", "answers", "answer", "context", "type", "choices", "tolerance", "x"])
 rows = st.dictionaries(fields, hostile.values(fields), max_size=5)

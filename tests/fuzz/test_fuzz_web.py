@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_from_bytes
 
+import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 
@@ -29,6 +30,8 @@ from skillopt_webui.server import make_app
 from skillopt_webui.settings import make_settings
 from skillopt_webui.state import STATE
 from support import REPO
+
+pytestmark = pytest.mark.fuzz
 
 SECRET = "OUTSIDE-7c1d"
 TOKEN = "a token of some length"
@@ -55,7 +58,7 @@ class Page:
         self.settings = make_settings(workspace=root, token=token)
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        self.port = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result(30)
+        self.port = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result()
 
     async def _start(self) -> int:
         app = make_app(self.settings)
@@ -86,7 +89,7 @@ class Page:
         lines = [(b"Host", b"127.0.0.1")] * (b"host" not in given) + [(b"Connection", b"close"), *headers]
         lines += [(b"Content-Length", str(len(body)).encode())]
         head = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
             connection.sendall(method + b" " + target + b" HTTP/1.1\r\n" + head + b"\r\n" + body)
             received = b""
             while chunk := connection.recv(65536):

@@ -23,7 +23,7 @@ from skillopt.models.base import Message, Schema
 from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 SECTION = "Rules"
 LONGEST_CAUSE, LONGEST_TEXT = 160, 600

@@ -21,7 +21,7 @@ from skillopt.letters.case import CaseFile
 from skillopt.letters.replies import Pattern
 from skillopt.models.call import Caller
 from skillopt.skill import Edit, Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 ANSWER_SECTION, CUES_SECTION, EXAMPLES_SECTION = "Answer", "Which answer", "Examples"
 LONGEST_EXAMPLE = 120

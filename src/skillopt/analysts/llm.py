@@ -6,7 +6,7 @@ from skillopt import prompts
 from skillopt.analysts.base import Kind, Minibatch, Patch
 from skillopt.config import Config
 from skillopt.letters.case import CaseFile
-from skillopt.letters.compose import reflect_letter
+from skillopt.letters.compose import in_letter, reflect_letter
 from skillopt.letters.replies import read_edits, read_patterns, reflection
 from skillopt.letters.schemas import reflect_schema
 from skillopt.models.call import Caller
@@ -24,8 +24,10 @@ class LLMAnalyst:
     ) -> Patch:
         stage = "deep_reflect" if minibatch.kind == "deep" else "reflect"
         gradient = config.gradient
-        most = min(gradient.edits_per_minibatch, case.room.edits)
-        ids = [trajectory.id for trajectory in minibatch.trajectories]
+        most = gradient.edits_per_minibatch
+        if not gradient.minibatch_size:  # the only letter: nothing merges or selects its edits
+            most = min(most, case.room.edits)
+        ids = [trajectory.id for part in in_letter(minibatch.trajectories) for trajectory in part]
         letter = reflect_letter(
             prompts.load(stage, gradient.prompts_dir),
             skill,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from skillopt.cli.app import Overrides, app, fetch_weights
-from skillopt.report.console import open_console
 from skillopt.report.text import printable
 
 
@@ -24,11 +22,13 @@ def ablate(
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after so many calls.")] = None,
 ) -> None:
     """Measure what each rule of the best skill is worth on the selection split. Reports, and removes nothing."""
+    import asyncio
+
     from skillopt.config import Config
     from skillopt.errors import UserError
     from skillopt.measure.ablate import ablate as run_ablation
     from skillopt.report.ablated import ablation_lines, ablation_table
-    from skillopt.report.console import watching
+    from skillopt.report.console import open_console, watching
     from skillopt.run.directory import RunDirectory
 
     directory = RunDirectory(run)

@@ -6,16 +6,18 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skillopt.config import Config
 from skillopt.dotenv import load_dotenv
 from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.keys import guard_terminal, redact
 from skillopt.report.text import printable
 from skillopt.version import __version__
+
+if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+    from skillopt.config import Config
 
 app = typer.Typer(
     help="Train skill documents for frozen LLM agents.",
@@ -35,6 +37,8 @@ OptimizerOption = Annotated[
 
 
 def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", optimizer: str = "") -> Config:
+    from skillopt.config import Config
+
     named = [f"models.target_model={target}"] * bool(target) + [f"models.optimizer_model={optimizer}"] * bool(optimizer)
     return Config.load(path, [*(overrides or []), *named])
 

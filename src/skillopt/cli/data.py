@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -60,6 +59,8 @@ def generate(
         write_splits(out, splits)
         counts = {split: len(rows) for split, rows in splits.items()}
     else:
+        import asyncio
+
         from skillopt.envs.games import AlfWorldEnv, TextWorldEnv
         from skillopt.envs.games.generate import generate as make_games
 

@@ -60,7 +60,7 @@ def blame(
 @app.command()
 def verify(
     run: RunArgument,
-    mend: Annotated[
+    rebuild: Annotated[
         bool, typer.Option("--repair", help="Rebuild what is damaged, from the patch log and the journal.")
     ] = False,
 ) -> None:
@@ -69,23 +69,24 @@ def verify(
     Exit code 1 if not. With --repair, what is damaged is rebuilt or set aside, and the command to go on is told.
     """
     from skillopt.errors import UserError
-    from skillopt.run.audit import audit
     from skillopt.run.directory import RunDirectory
-    from skillopt.run.mend import repair
+    from skillopt.run.repair import find_damage, finished_entries, repair
+    from skillopt.run.state import State
 
     directory = RunDirectory(run)
-    if mend:
+    if rebuild:
         with directory.held():
             for line in repair(directory):
-                print(printable(f"mended  {line}"))
+                print(printable(f"repaired  {line}"))
     if not directory.snapshot(0).exists() and not directory.patch_log.path.exists():
         raise UserError(f"{run}: is not a run's folder (it has no skills/skill_v0000.md and no patch_log.jsonl)")
-    found = audit(directory)
-    for problem in found.problems:
-        print(printable(f"wrong  {problem}"))
-    if not found.sound:
+    if found := find_damage(directory):
+        for damage in found:
+            print(printable(f"wrong  {damage}"))
         raise typer.Exit(1)
-    print(f"right  {found.entries} entries; {found.versions} versions replayed, each equal to its file byte for byte")
+    entries = finished_entries(directory, State.read(directory.state) if directory.state.exists() else None)
+    versions = 1 + len({entry.version for entry in entries})
+    print(f"right  {len(entries)} entries; {versions} versions replayed, each equal to its file byte for byte")
 
 
 @app.command()

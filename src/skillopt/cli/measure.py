@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from skillopt.cli.app import ConfigOption, Overrides, TargetOption, app, fetch_weights, load_config
-from skillopt.report.console import open_console
 from skillopt.report.text import printable, ranged, score
 
 
@@ -23,9 +21,11 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for eval_summary.json.")] = None,
 ) -> None:
     """Measure any skill on any split; writes eval_summary.json."""
+    import asyncio
+
     from skillopt.core.initial import read_initial
     from skillopt.measure.evaluate import evaluate as run_evaluation
-    from skillopt.report.console import watching
+    from skillopt.report.console import open_console, watching
 
     console = open_console()
     loaded = load_config(config, overrides, target_model)
@@ -57,10 +57,12 @@ def compare(
     target_model: TargetOption = "",
 ) -> None:
     """Two skills on the same items: a paired test, and the items that improved or regressed."""
+    import asyncio
+
     from skillopt.measure.compare import compare as run_comparison
     from skillopt.measure.compare import find_skill
     from skillopt.report.compared import comparison_lines, comparison_table
-    from skillopt.report.console import watching
+    from skillopt.report.console import open_console, watching
 
     console = open_console()
     loaded = load_config(config, overrides, target_model)

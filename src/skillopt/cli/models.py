@@ -7,16 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from skillopt.errors import SkillOptError, UserError
-from skillopt.models import weights
-from skillopt.models.weights import Entry, Progress
+
+if TYPE_CHECKING:
+    from skillopt.models.weights import Entry, Progress
 
 models_app = typer.Typer(no_args_is_help=True, help="The weights of local: models on this machine.")
 
@@ -26,6 +24,8 @@ Name = Annotated[str, typer.Argument(help="A name that `skillopt models list` sh
 @models_app.command("list")
 def list_models() -> None:
     """Show the weights that are known, and which of them are here."""
+    from skillopt.models import weights
+
     width = max(map(len, weights.catalogue()))
     for item in weights.catalogue().values():
         typer.echo(f"{item.name.ljust(width)}  {_megabytes(item.bytes)}, {item.licence}. {item.title}")
@@ -35,6 +35,8 @@ def list_models() -> None:
 @models_app.command()
 def pull(name: Name) -> None:
     """Fetch weights into the cache; a fetch that broke off goes on where it was."""
+    from skillopt.models import weights
+
     with _explained():
         with _progress(name) as progress:
             file = weights.pull(name, progress)
@@ -44,6 +46,8 @@ def pull(name: Name) -> None:
 @models_app.command()
 def path(name: Name) -> None:
     """Print where the file is."""
+    from skillopt.models import weights
+
     with _explained():
         typer.echo(str(weights.path(name)))
 
@@ -51,6 +55,8 @@ def path(name: Name) -> None:
 @models_app.command()
 def verify(name: Annotated[str | None, typer.Argument(help="One name; without it, all that are here.")] = None) -> None:
     """Read files again and compare their SHA-256 with the catalogue's."""
+    from skillopt.models import weights
+
     names = [name] if name else [known for known in weights.catalogue() if weights.find(known)]
     if not names:
         typer.echo("No weights are here yet; `skillopt models list` shows what there is.")
@@ -67,6 +73,8 @@ def verify(name: Annotated[str | None, typer.Argument(help="One name; without it
 
 def fetch(name: str) -> Path:
     """`weights.resolve` with progress on standard error; says nothing when the file is here already."""
+    from skillopt.models import weights
+
     with _progress(name) as progress:
         return weights.resolve(name, progress)
 
@@ -78,6 +86,10 @@ def _progress(name: str) -> AbstractContextManager[Progress]:
 
 @contextmanager
 def _bar(name: str) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
     columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Bar(TextColumn(name), *columns, TextColumn("{task.description}"), console=Console(stderr=True)) as bar:
 
@@ -105,6 +117,8 @@ def _lines(name: str) -> Iterator[Progress]:
 
 
 def _state(item: Entry) -> str:
+    from skillopt.models import weights
+
     found = weights.find(item.name)
     if found is not None:
         return str(found)

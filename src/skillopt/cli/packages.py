@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from skillopt.cli.app import ConfigOption, OptimizerOption, Overrides, TargetOption, app, fetch_weights, load_config
-from skillopt.config import Config
-from skillopt.report.console import open_console
 from skillopt.report.text import printable
+
+if TYPE_CHECKING:
+    from skillopt.config import Config
+    from skillopt.run.result import Result
 
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 Part = Literal["body", "description"]
@@ -99,9 +100,11 @@ def transfer(
     target_model: TargetOption = "",
 ) -> None:
     """Try a run's skill on other tasks or another target: zero-shot, then fine-tuned from there."""
+    import asyncio
+
     from skillopt.api import train_config
     from skillopt.measure.transfer import transfer as run_transfer
-    from skillopt.report.console import watching
+    from skillopt.report.console import open_console, watching
     from skillopt.report.sweeps import transfer_table
     from skillopt.run.directory import RunDirectory
 
@@ -131,12 +134,13 @@ def sweep(
     target_model: TargetOption = "",
 ) -> None:
     """Train under several values of some keys and choose by validation. The same command again goes on."""
+    import asyncio
+
     from skillopt.api import train_config
     from skillopt.measure.sweep import sweep as run_sweep
-    from skillopt.report.console import watching
+    from skillopt.report.console import open_console, watching
     from skillopt.report.sweeps import sweep_lines, sweep_markdown, sweep_plot, sweep_table
     from skillopt.run.files import write_atomic
-    from skillopt.run.result import Result
 
     console = open_console()
     fetch_weights(load_config(config, None, target_model, optimizer_model))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -19,6 +18,8 @@ def sim_serve(
     api_key: Annotated[str, typer.Option(help="Refuse requests without this key.")] = "",
 ) -> None:
     """Serve the simulated world as an OpenAI-compatible endpoint on this machine."""
+    import asyncio
+
     from skillopt.models.sim_server import serve
     from skillopt.models.simulated import parse_options
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from skillopt.cli.app import ConfigOption, OptimizerOption, Overrides, TargetOption, app, fetch_weights, load_config
-from skillopt.config import Config
-from skillopt.report.console import open_console
 from skillopt.report.text import printable
 
-if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+if TYPE_CHECKING:
+    from skillopt.config import Config
     from skillopt.loop.session import Mode
     from skillopt.run.result import Result
 
@@ -36,8 +34,10 @@ def train(
 
 def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) -> Result:
     """Train, with the run on the terminal as it goes and its result at the end."""
+    import asyncio
+
     from skillopt.api import train_config
-    from skillopt.report.console import result_lines, result_table, watching
+    from skillopt.report.console import open_console, result_lines, result_table, watching
 
     console = open_console()
     fetch_weights(config)
@@ -63,10 +63,12 @@ def replicate(
     target_model: TargetOption = "",
 ) -> None:
     """Train under several seeds and report mean, interval and share improved. The same command again goes on."""
+    import asyncio
+
     from skillopt.api import train_config
     from skillopt.measure.replicate import replicate as run_seeds
     from skillopt.report.compared import replicate_lines, replicate_table
-    from skillopt.report.console import watching
+    from skillopt.report.console import open_console, watching
 
     console = open_console()
     loaded = load_config(config, overrides, target_model, optimizer_model)
@@ -115,6 +117,7 @@ def doctor(
     offline: Annotated[bool, typer.Option("--offline", help="Ask no endpoint; nothing is paid.")] = False,
 ) -> None:
     """Go through the checklist of a training: pass, warn or fail, and the fix. Exit code 1 where a check fails."""
+    import asyncio
     from dataclasses import asdict
 
     from skillopt.preflight.doctor import examine

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -20,8 +23,23 @@ def _one_of(name: str, ours: tuple[str, ...], kind: str) -> str:
     return name
 
 
+def _add_meanings(schema: dict[str, Any], section: type[Section]) -> None:
+    for key, meaning in section.meanings().items():
+        schema["properties"][key]["description"] = meaning
+
+
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_add_meanings)
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """What is written below each key. Read from the source when somebody asks: pydantic would do so at import."""
+        body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
+        return {
+            ast.unparse(field.target): inspect.cleandoc(ast.literal_eval(said.value))
+            for field, said in itertools.pairwise(body)
+            if isinstance(field, ast.AnnAssign) and isinstance(said, ast.Expr)
+        }
 
     @field_validator("*", mode="before")
     @classmethod
@@ -181,6 +199,8 @@ class ModelsConfig(Section):
     """As target_reasoning_effort."""
     optimizer_key_name: str = ""
     """As target_key_name."""
+    optimizer_options: dict[str, Any] = {}
+    """What a command as the optimizer takes, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once: 4}."""
     optimizer_rpm: int | None = Field(default=None, ge=1)
     """As target_rpm."""
     optimizer_tpm: int | None = Field(default=None, ge=1)
@@ -253,15 +273,6 @@ class Price(Section):
     """Dollars for a million prompt tokens that the endpoint had in its cache; null: as any other."""
 
 
-class RoleBudget(Section):
-    max_usd: float | None = Field(default=None, gt=0)
-    """Stop when this role has spent so much."""
-    max_calls: int | None = Field(default=None, ge=1)
-    """Stop after this many calls of this role."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    """Stop after this many tokens of this role."""
-
-
 class BudgetConfig(Section):
     max_usd: float | None = Field(default=None, gt=0)
     """Stop when this much is spent; needs a price for every model."""
@@ -271,10 +282,6 @@ class BudgetConfig(Section):
     """Stop after this many tokens, prompts and replies together."""
     max_minutes: float | None = Field(default=None, gt=0)
     """Stop this long after the start of this session."""
-    target: RoleBudget = RoleBudget()
-    """Limits of the target alone, such as {max_calls: 5000}."""
-    optimizer: RoleBudget = RoleBudget()
-    """Limits of the optimizer alone, such as {max_usd: 3}."""
     prices: dict[str, Price] = {}
     """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 

@@ -13,6 +13,8 @@ from skillopt.errors import UserError
 from skillopt.shipped import is_file, is_there, shipped
 
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
+_GONE = {f"budget.{role}": "set budget.max_usd or budget.max_calls for both roles" for role in ("target", "optimizer")}
+"""Keys of earlier versions, and what to do instead; a stored config may still have them, empty."""
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data")
 _CODE = ("env.name", "env.scoring", "env.agent")
 """`file.py:name`, of which the file may lie beside the config."""
@@ -160,8 +162,14 @@ def name_command(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def move_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Accept the guide's names for keys that live in another section."""
+    """Accept the guide's names for keys that live in another section, and empty keys of earlier versions."""
     out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in _short_forms(tree).items()}
+    for gone, instead in _GONE.items():
+        place, _, key = gone.partition(".")
+        if isinstance(keys := out.get(place), dict) and key in keys:
+            value = keys.pop(key)
+            if not isinstance(value, Mapping) or any(limit is not None for limit in value.values()):
+                raise UserError(f"{gone}: is no longer a key; {instead}")
     for old, new in _MOVED.items():
         (old_section, key), (new_section, _) = old.split("."), new.split(".")
         section, home = out.get(old_section), out.get(new_section, {})

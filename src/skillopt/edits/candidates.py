@@ -27,10 +27,11 @@ class Candidate:
 def candidates(skill: Skill, ranked: Sequence[Ranked], ctx: Context) -> list[Candidate]:
     """The first `gradient.candidates` variants, as far as they differ; the first one has every selected edit."""
     chosen = [row.edit for row in ranked if row.selected]
+    most = ctx.config.gradient.candidates
     made: list[Candidate] = []
-    for name, kept in list(_VARIANTS.items())[: ctx.config.gradient.candidates]:
+    for name, least, kept in _VARIANTS:
         applied = update(skill, kept(chosen), ctx)
-        if all(_differs(applied, other) for other in made):
+        if least <= most and len(made) < most and all(_differs(applied, other) for other in made):
             made.append(Candidate(name=name, applied=applied))
     return made
 
@@ -57,9 +58,11 @@ def _without_riskiest(edits: Sequence[Edit]) -> list[Edit]:
     return [edit for edit in edits if edit.id != riskiest.id]
 
 
-_VARIANTS: dict[str, Callable[[Sequence[Edit]], list[Edit]]] = {
-    "all edits": list,
-    "without examples from the data": _written,
-    "only examples from the data": _counted,
-    "without the riskiest edit": _without_riskiest,
-}
+_VARIANTS: tuple[tuple[str, int, Callable[[Sequence[Edit]], list[Edit]]], ...] = (
+    ("all edits", 1, list),
+    ("without examples from the data", 2, _written),
+    ("only examples from the data", 2, _counted),
+    ("without the riskiest edit", 3, _without_riskiest),
+)
+"""Name, how many candidates a step must have for it, and which edits it keeps. A race for the riskiest edit alone costs
+more rollouts than it saves (bench/LEADERBOARD.md), so that two candidates are never about that."""

@@ -69,7 +69,18 @@ async def _levels(lists: list[list[Pooled]], skill: Skill, case: CaseFile, ctx: 
         lists = [merged for merged, _, _ in done]
         conflicts += [conflict for _, found, _ in done for conflict in found]
         asked += [one for _, _, each in done for one in each]
-    return lists[0], conflicts, asked
+    return lists[0], _still_open(conflicts, lists[0]), asked
+
+
+def _still_open(conflicts: Sequence[Conflict], merged: Sequence[Pooled]) -> list[Conflict]:
+    """Each contradiction once, between the edits that its sides have become on higher levels."""
+    homes = {name: p.edit for p in merged for name in p.merged}
+    found: dict[frozenset[str], Conflict] = {}
+    for conflict in conflicts:
+        a, b = homes[conflict.a.id], homes[conflict.b.id] if conflict.b else None
+        if b and a.id != b.id:
+            found.setdefault(frozenset((a.id, b.id)), conflict.model_copy(update={"a": a, "b": b}))
+    return list(found.values())
 
 
 async def _group(lists: Sequence[list[Pooled]], skill: Skill, case: CaseFile, ctx: Context, *, label: str) -> _Merged:

@@ -7,6 +7,7 @@ after a crash finds the same decisions.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,13 +17,11 @@ from pydantic import BaseModel, ConfigDict
 from skillopt.edits.aggregate import Conflict, Pool, Pooled, same_edit
 from skillopt.edits.select import REVIEW
 from skillopt.errors import Damaged, UserError
-from skillopt.run.damage import decision_lines, sound_decision
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import append_jsonl, digest, read_json, read_jsonl
-from skillopt.run.state import WAY_OUT
 from skillopt.skill import Edit
-from skillopt.skill.document import count_tokens
 from skillopt.skill.edit import unsafe
+from skillopt.skill.tokens import count_tokens
 
 Choice = Literal["a", "b", "both", "neither", "own"]
 CHOICES: tuple[Choice, ...] = ("a", "b", "both", "neither")
@@ -78,13 +77,21 @@ def filed(run: RunDirectory) -> list[Filed]:
 
 def decisions(run: RunDirectory) -> dict[str, Decision]:
     """By conflict. A line that is still being written does not count yet."""
-    if not run.decisions.exists():
-        return {}
-    lines = [line for line in decision_lines(run) if line]
-    if any(not sound_decision(line) for line in lines):
-        raise Damaged(f"{run.decisions}: a line is not what was decided; {WAY_OUT}")
-    found = [Decision.model_validate_json(line) for line in lines]
-    return {decision.conflict: decision for decision in found}
+    found: dict[str, Decision] = {}
+    lines = run.decisions.read_bytes().split(b"\n")[:-1] if run.decisions.exists() else []
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            if row.pop("check", "") != digest(row):
+                raise ValueError
+            decision = Decision.model_validate(row)
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            fix = "remove that line, and decide again with `skillopt review`"
+            raise Damaged(f"{run.decisions}: line {number} is not what was decided; {fix}") from None
+        found[decision.conflict] = decision
+    return found
 
 
 def review(pool: Pool, run: RunDirectory, step: int, used_before: dict[str, int]) -> Reviewed:

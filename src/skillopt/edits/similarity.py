@@ -57,6 +57,12 @@ def other_value(a: str, b: str) -> bool:
     return len(left) == len(right) and len(changed) == 1 and all(any(c.isdigit() for c in word) for word in changed[0])
 
 
+def skeleton(text: str) -> tuple[str, ...]:
+    """What two instructions have in common that contradict each other: no negation, no number, no small word."""
+    left_out = _NEGATIONS | _FILLERS
+    return tuple(w for w in essence(text) if w not in left_out and not any(c.isdigit() for c in w))
+
+
 def facts(text: str) -> set[str]:
     """Quotations, and words with a digit or with a capital that does not begin a sentence."""
     quoted = {match[0][1:-1] for match in _QUOTED.finditer(text)}

@@ -24,7 +24,7 @@ from skillopt.envs.rows import field, read_rows, safe_file
 from skillopt.envs.scorers import checked
 from skillopt.envs.scoring import exact, extract_answer, number
 from skillopt.errors import UserError
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 HOW_TO_GET = "run `skillopt data prepare officeqa`, or take configs/officeqa/mini.yaml"
 _DATE_FORMS = ("%Y-%m-%d", "%B %d %Y", "%d %B %Y", "%b %d %Y", "%d %b %Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y")

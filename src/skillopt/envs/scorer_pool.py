@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from skillopt.cli_agents.process import end_group
 from skillopt.envs.base import ScorerError
-from skillopt.envs.process import end_group
 from skillopt.errors import UserError
 from skillopt.keys import no_secrets
 

@@ -15,7 +15,7 @@ from skillopt.envs.base import Item
 from skillopt.envs.qa import QAEnv, load_items
 from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 BORDER = "[DOC]"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from skillopt.envs.base import Trajectory
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 LEAST = 60
 """Tokens that every trajectory gets, however many there are."""

@@ -26,8 +26,7 @@ def reflect_letter(
     prompt: str, skill: Skill, case: CaseFile, trajectories: Sequence[Trajectory], budget: int, cause: str = ""
 ) -> list[Message]:
     """Failures with a few passes, and all else that is known. `cause` is the one that a deep reflection looks into."""
-    failures = [t for t in trajectories if t.score.hard < 1]
-    passes = contrast([t for t in trajectories if t.score.hard >= 1])
+    failures, passes = in_letter(trajectories)
     for_failures, for_passes = fair_shares([_size(failures), min(_size(passes), budget // 3)], budget)
     return _letter(
         prompt,
@@ -86,6 +85,12 @@ def meta_skill_letter(prompt: str, case: CaseFile, skill: Skill, epoch: Sequence
     """The epoch's edits and their fates, and the notes so far."""
     steps = "\n".join(_tried_line(tried) for tried in epoch)
     return _letter(prompt, *_job(case.job), *_skill(skill), block("notes", case.notes), block("epoch", steps))
+
+
+def in_letter(trajectories: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Of a batch, what one letter shows: all failures, and some passes."""
+    passes = [t for t in trajectories if t.score.hard >= 1]
+    return [t for t in trajectories if t.score.hard < 1], contrast(passes)
 
 
 def contrast(passes: Sequence[Trajectory]) -> list[Trajectory]:

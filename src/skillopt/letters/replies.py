@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillopt.skill import Edit
-from skillopt.skill.document import count_tokens
 from skillopt.skill.edit import unsafe
+from skillopt.skill.tokens import count_tokens
 
 
 class Pattern(BaseModel):

@@ -132,6 +132,7 @@ class Trainer:
         )
         async with opened as session:
             self.session: Session = session
+            self.config, self._parts, self._gate = session.ctx.config, session.parts, session.parts.gate
             self.plan = plan_steps(session.ctx.env.items("train"), self.config.train)
             self._steps = [step for steps in self.plan for step in steps]
             self.base = session.base(len(self._steps))

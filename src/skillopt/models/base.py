@@ -49,6 +49,8 @@ class Usage:
     completion: int = 0
     cached: int = 0
     """How many of the prompt's tokens the endpoint had in its cache."""
+    usd: float | None = None
+    """What it cost, where the model itself says so; None: prices tell."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,7 +98,7 @@ class BoundChat:
         if not self._unseen:
             return await work()
         budget = self._caller.budget
-        reserved = budget.reserve(self._caller.role, self._caller.model.name, Usage())
+        reserved = budget.reserve(self._caller.model.name, Usage())
         try:
             result = await work()
         except BaseException:

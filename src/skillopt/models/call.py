@@ -212,7 +212,7 @@ class Caller:
         raise AssertionError("the last failed try raises")
 
     async def _once(self, asked: _Asked, estimate: Usage, slot: Slot) -> ChatReply:
-        reserved = self.budget.reserve(self.role, self.model.name, estimate)
+        reserved = self.budget.reserve(self.model.name, estimate)
         try:
             reply = await self._answer(asked.request)
         except TimeoutError:
@@ -235,7 +235,7 @@ class Caller:
     async def _answer(self, request: ChatRequest) -> ChatReply:
         """A reader's reply may take hours: only the end of the run, or of its time, ends that wait."""
         if not self._patient:
-            async with asyncio.timeout(self.hardware.call_timeout):
+            async with asyncio.timeout(getattr(self.model, "timeout", self.hardware.call_timeout)):
                 return await self.model.chat(request)
         try:
             return await self.switch.until(self.model.chat(request), self.budget.time_left())

@@ -7,14 +7,13 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
-from yarl import URL
-
-from skillopt.errors import UserError
+from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
 from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter
-from skillopt.models.transport import Transport, UnreachableError, open_transport
+from skillopt.models.transport import Transport, UnreachableError
 from skillopt.version import __version__
 
 _THINKING = re.compile(r"\A(?:\s*<think>)?(?:(?!<think>).)*?</think>\s*", re.DOTALL)
@@ -46,7 +45,7 @@ class OpenAIChat:
         check_url(name, url)
         key = os.environ.get(key_name, "").strip()
         if key_needed and not key and token is None:
-            raise UserError(f"{name}: no key; set {key_name} in the environment or in .env")
+            raise MissingKey(f"{name}: no key; set {key_name} in the environment or in .env")
         if not key.isprintable():
             raise UserError(f"{name}: the key in {key_name} holds a line break or a control character")
         self.name = name
@@ -59,7 +58,7 @@ class OpenAIChat:
         self._token = token
         self._limit_fields = [limit_field, *({"max_tokens", "max_completion_tokens"} - {limit_field})]
         self._left_out: set[str] = set()
-        self._url = URL(f"{self.endpoint}/chat/completions").update_query(query or {})
+        self._url = f"{self.endpoint}/chat/completions" + (f"?{urlencode(query)}" if query else "")
         self._transport: Transport | None = None
 
     async def chat(self, request: ChatRequest) -> ChatReply:
@@ -72,7 +71,7 @@ class OpenAIChat:
 
     async def _post(self, payload: dict[str, Any]) -> ChatReply:
         if self._transport is None:
-            self._transport = open_transport(self._url)
+            self._transport = Transport(self._url)
         headers = await self._headers()
         try:
             status, told, body = await self._transport.post(headers, json.dumps(payload).encode())
@@ -160,10 +159,11 @@ _OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_compl
 def check_url(name: str, url: str) -> None:
     """Refuse what cannot be an endpoint before anything is sent to it."""
     try:
-        parts = URL(url)
-    except ValueError:
-        parts = URL()
-    if parts.scheme not in {"http", "https"} or not parts.host:
+        parts = urlsplit(url)
+        known = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # half an IPv6 address, or a port that is none
+        known = False
+    if not known:
         raise UserError(f"{name}: '{url}' is not a URL; it must begin with http:// or https:// and name a host")
 
 

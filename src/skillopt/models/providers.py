@@ -8,9 +8,9 @@ import importlib.util
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from skillopt.errors import UserError
+from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
 from skillopt.models.base import (
     ChatReply,
@@ -105,9 +105,8 @@ class ProviderChat:
             "seed": request.seed,
             "thinking": False if request.effort == "none" else request.effort or None,
         }
-        kept: Any = {k: v for k, v in settings.items() if v is not None and k not in self._left_out}
-        kept["max_retries"] = 0
-        return kept  # type: ignore[no-any-return]
+        kept = {k: v for k, v in settings.items() if v is not None and k not in self._left_out}
+        return cast("ModelSettings", kept | {"max_retries": 0})
 
     def _reply(self, response: ModelResponse, *, tools: bool = False) -> ChatReply:
         from pydantic_ai.messages import TextPart, ToolCallPart
@@ -153,7 +152,7 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
     if key_name:
         key = os.environ.get(key_name, "").strip()
         if not key:
-            raise UserError(f"{name}: no key; set {key_name} in the environment or in .env")
+            raise MissingKey(f"{name}: no key; set {key_name} in the environment or in .env")
         options["api_key"] = key
 
     def factory(kind: str) -> Provider[Any]:
@@ -168,7 +167,8 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
         raise UserError(f"{name}: this provider does not take {given}; leave it empty") from None
     except (LibraryError, ValueError) as error:
         words = redact(str(error)).split(" or pass it via")[0]
-        raise UserError(f"{name}: {words} (in the environment or in .env)") from None
+        kind = MissingKey if "key" in words.lower() else UserError
+        raise kind(f"{name}: {words} (in the environment or in .env)") from None
 
 
 def messages_from(messages: Sequence[Message]) -> list[ModelMessage]:

@@ -25,8 +25,9 @@ from skillopt.models.simulated_optimizer import (
     optimizer_reply,
     rules_in,
     spelled_out_schema,
+    without_target,
 )
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 _TOPIC_WORDS = """
 maple cedar amber basalt cobalt dahlia ember falcon garnet harbor indigo jasper kestrel lagoon marble nectar onyx pebble
@@ -172,8 +173,11 @@ class SimulatedModel:
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Any]:
-        """What chance is drawn from. An optimizer's luck does not hang on the wording of its instructions."""
-        return [m for m in request.messages if request.schema is None or m["role"] != "system"]
+        """What chance is drawn from. An optimizer's luck depends on the data that it is shown, and neither on its
+        instructions nor on the name under which the target is served."""
+        if request.schema is None:
+            return list(request.messages)
+        return [{**m, "content": without_target(str(m["content"]))} for m in request.messages if m["role"] != "system"]
 
     async def _weather(self, draw: Draw, latency: float) -> None:
         options = self.options

@@ -1,4 +1,9 @@
-"""The simulated world's optimizer: it reads the prompts as they are and states the rules that were missing."""
+"""The simulated world's optimizer: it reads letters as they are and states the rules that were missing.
+
+It knows nothing but what a letter says. A code comes from an expected answer or from an output that was right before,
+never from the world; edits that the history shows as rejected are not proposed again; notes and guidance are made of
+the fates and outputs that are shown. So a letter that leaves something out teaches it less (tests/test_letters.py).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +27,9 @@ _RULE = re.compile(r"For ([a-z]+), answer ([A-Z]{2}-\d{2})\.")
 _SPELLED_OUT = re.compile(r'It must fit this JSON schema, "(\w+)":\n(\{.*\})\s*\Z', re.DOTALL)
 _WORDINGS = ("{}", "{} Always.", "{} This holds for every ticket.")
 """Three ways to put one rule, where the optimizer repeats itself."""
+_TARGET = re.compile(r"The agent's model is \S+")
+_LIMIT = re.compile(r"at most (\d+) edits")
+_CAUSE = f'Cause to look into: "{_SEALED_PATTERN}"'
 _LESSON = "State the code in every rule; general advice was of no use."
 
 
@@ -37,19 +45,23 @@ def rules_in(text: str) -> dict[str, str]:
 
 
 def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> dict[str, Any]:
+    """What a letter leads to. It knows the form of a letter and of a rule; every fact comes from the letter itself."""
     assert request.schema is not None
-    prompt = "\n".join(str(m["content"]) for m in request.messages)
+    prompt = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
     stage = request.schema.name
     if stage == "slow_update":
         return {"reason": "Rules were lost or never stated.", "guidance": _guidance(prompt)}
     if stage == "meta_skill":
         return {"reason": "What was accepted states a code.", "memory": _notes(prompt)}
     if stage == "merge":
-        return {"edits": _merge(_rows(prompt, "edits")), "conflicts": []}
+        rows = _rows(prompt, "edits")
+        return {"edits": _merge(rows), "conflicts": _contradictions(rows)}
     if stage == "rank":
-        rows = sorted(_rows(prompt, "edits"), key=lambda row: (not rules_in(row["text"]), row["id"]))
-        return {"reason": "Rules come before advice.", "order": [row["id"] for row in rows]}
-    if stage == "deep_reflect" and _SEALED_PATTERN in prompt:
+        rejected = _turned_down(prompt)
+        rows = _rows(prompt, "edits")
+        order = sorted(rows, key=lambda row: (row["text"] in rejected, not rules_in(row["text"]), row["id"]))
+        return {"reason": "Rules come before advice, and both before what failed.", "order": [r["id"] for r in order]}
+    if stage == "deep_reflect" and _CAUSE in prompt:
         return _systemic(prompt)
     return _reflect(prompt, request.schema.body, options, key)
 
@@ -78,11 +90,20 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
         extra = {"rationale": f"The tasks ask for {topic}.", "pattern": pattern, "trajectory_ids": cited[topic]}
         wordings = _WORDINGS if options.paraphrase else ("{}",)
         edits += [{**extra, **edit, "text": wording.format(edit["text"])} for wording in wordings]
-    most = schema["properties"]["edits"].get("maxItems", 4)
     patterns = [{"name": e["pattern"], "cause": "not stated", "trajectory_ids": e["trajectory_ids"]} for e in edits]
     if options.opposites:
         edits = [*_opposites(prompt, skill), *edits]
-    return {"job": "Give the code of each topic.", "patterns": [*patterns, *_left_open(prompt)], "edits": edits[:most]}
+    most: int = schema["properties"]["edits"]["maxItems"]
+    if not options.paraphrase:  # who says everything three times does not keep to limits, either
+        most = min(most, _allowed(prompt))
+    job = f"Give the code of each topic: {', '.join(sorted(wanted))}."
+    return {"job": job, "patterns": [*patterns, *_left_open(prompt)], "edits": edits[:most]}
+
+
+def _allowed(prompt: str) -> int:
+    """How many edits the letter asks for; an optimizer that is not told dares a single one."""
+    found = _LIMIT.search(_block(prompt, "limits"))
+    return int(found[1]) if found else 1
 
 
 def _opposites(prompt: str, skill: str) -> list[dict[str, Any]]:
@@ -107,12 +128,17 @@ def _open_ids(prompt: str) -> list[str]:
 
 
 def _systemic(prompt: str) -> dict[str, Any]:
-    """One fix for all sealed tickets, with all that speaks for it."""
+    """One fix for all sealed tickets: the word that all of their expected answers end with, and no passing reply."""
     ids = _open_ids(prompt)
-    edit = {"op": "add", "section": "Form", "anchor": "", "text": SEALED_RULE, "pattern": _SEALED_PATTERN}
-    extra = {"rationale": "All sealed tickets lack it, no other does.", "trajectory_ids": ids}
-    pattern = {"name": _SEALED_PATTERN, "cause": "they must end with SEALED", "trajectory_ids": ids}
-    return {"job": "Sealed tickets end with a word.", "patterns": [pattern], "edits": [edit | extra]}
+    last = {(row.get("expected", "").split() or [""])[-1] for row in _rows(prompt, "failures") if row["id"] in ids}
+    others = {word for row in _rows(prompt, "passes") if SEALED not in row["task"] for word in row["output"].split()}
+    word = last.pop() if len(last) == 1 else ""
+    pattern = {"name": _SEALED_PATTERN, "cause": f"they must end with {word or '?'}", "trajectory_ids": ids}
+    text = SEALED_RULE.replace("SEALED", word)
+    extra = {"rationale": "All sealed tickets lack it, no other does.", "pattern": _SEALED_PATTERN}
+    edit = {**extra, "trajectory_ids": ids, "op": "add", "section": "Form", "anchor": "", "text": text}
+    edits = [edit] if word and word not in others else []
+    return {"job": "Sealed tickets end with a word.", "patterns": [pattern], "edits": edits}
 
 
 def _merge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -121,12 +147,19 @@ def _merge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         if rules := rules_in(row["text"]):
             groups.setdefault(json.dumps([rules, row["anchor"]], sort_keys=True), []).append(row)
-    merged = []
-    for group in groups.values():
-        fields = {**group[0], "ids": [row["id"] for row in group]}
-        if len(group) > 1:
-            merged.append(fields)
-    return merged
+    return [{**group[0], "ids": [row["id"] for row in group]} for group in groups.values() if len(group) > 1]
+
+
+def _contradictions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Edits that state another code for one topic, pair by pair."""
+    stated = [(row, rules_in(row["text"])) for row in rows]
+    return [
+        {"reason": f"two codes for {topic}", "a": a["id"], "b": b["id"]}
+        for at, (a, left) in enumerate(stated)
+        for b, right in stated[at + 1 :]
+        for topic in sorted(left.keys() & right.keys())
+        if left[topic] != right[topic] and a["anchor"] == b["anchor"]
+    ]
 
 
 def spelled_out_schema(request: ChatRequest) -> Schema | None:
@@ -135,6 +168,10 @@ def spelled_out_schema(request: ChatRequest) -> Schema | None:
     earlier = _SPELLED_OUT.search(str(request.messages[-2]["content"])) if len(request.messages) > 1 else None
     match = found or earlier
     return Schema(name=match[1], body=json.loads(match[2]), form="text") if match else None
+
+
+def without_target(letter: str) -> str:
+    return _TARGET.sub("", letter)
 
 
 def _edit(topic: str, code: str, rules: dict[str, str]) -> dict[str, Any]:
@@ -155,23 +192,35 @@ def _dud(topic: str, rules: dict[str, str], kind: float) -> dict[str, Any]:
 
 
 def _guidance(prompt: str) -> str:
-    """What was won must stay: the rules behind items that fell back or never worked, three at most."""
+    """The rules that were lost or never stated, three at most; nothing where the letter shows none.
+
+    What fell back worked before: its code is the old output's, where the difference shows that the rule went. What
+    never worked needs the expected answer, where the output now is another.
+    """
     rules = rules_in(_block(prompt, "skill"))
-    lines = ["Give codes exactly as the rules state them."]
+    removed = [line[1:] for line in _block(prompt, "difference").splitlines() if re.match(r"-(?!--)", line)]
+    lost = rules_in("\n".join(removed))
+    found: dict[str, str] = {}
     for row in _rows(prompt, "comparison"):
-        fell_back = row["change"] == "regressed" and row["output_before"] != row["output_now"]
-        if fell_back or row["change"] == "persistent_fail":
-            lines += [f"- For {t}, answer {c}." for t, c in _lessons(row) if rules.get(t) != c]
-    return "\n".join(dict.fromkeys(lines[:4]))
+        now = row.get("output_now", "").split()
+        shown = row.get("output_before", "") if row["change"] == "regressed" else row.get("expected", "")
+        for (topic, code), said in zip(_codes(row, shown), now, strict=False):
+            won = row["change"] == "persistent_fail" or lost.get(topic) == code
+            if said != code and won and rules.get(topic) != code:
+                found.setdefault(topic, code)
+    return "\n".join(f"- For {topic}, answer {code}." for topic, code in list(found.items())[:3])
 
 
 def _notes(prompt: str) -> str:
-    """What the epoch's edits and their fates teach; without them, nothing new."""
-    edits = [edit for row in _rows(prompt, "epoch") for edit in row["edits"]]
-    vague = any(edit["section"] == "Advice" for edit in edits)
-    old = _block(prompt, "notes")
-    lessons = [f"- {_LESSON}"] if vague and _LESSON not in old else []
-    return "\n".join([*([old] if old else []), *lessons]) or "- Missing rules are the main cause of failure."
+    """What the epoch's edits and their fates teach, after the notes so far."""
+    steps = _rows(prompt, "epoch")
+    applied = [(row["verdict"], edit) for row in steps for edit in row["edits"] if edit["fate"] == "applied"]
+    kept = sum(verdict == "accept" and bool(rules_in(edit["text"])) for verdict, edit in applied)
+    useless = sum(verdict == "reject" and edit["section"] == "Advice" for verdict, edit in applied)
+    lines = [line for line in _block(prompt, "notes").splitlines() if not line.startswith("- Last epoch: ")]
+    lines += [f"- {_LESSON}"] if useless and f"- {_LESSON}" not in lines else []
+    counts = f"- Last epoch: {kept} edits that state a code were accepted, {useless} with advice were rejected."
+    return "\n".join([*lines, *([counts] if applied else [])])
 
 
 def _turned_down(prompt: str) -> set[str]:
@@ -185,12 +234,14 @@ def _turned_down(prompt: str) -> set[str]:
 
 
 def _lessons(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a failed row shows: topic and code, pair by pair."""
-    asked, expected = ASKED.search(row.get("task", "")), row.get("expected", "")
-    if not asked or not expected:
-        return []
-    topics = [topic.strip() for topic in asked[1].split(",")]
-    return list(zip(topics, expected.split(), strict=False))
+    """What a failed row shows: topic and expected code, pair by pair."""
+    return _codes(row, row.get("expected", ""))
+
+
+def _codes(row: dict[str, Any], answer: str) -> list[tuple[str, str]]:
+    asked = ASKED.search(row.get("task", ""))
+    topics = [topic.strip() for topic in asked[1].split(",")] if asked else []
+    return list(zip(topics, answer.split(), strict=False))
 
 
 def _block(prompt: str, tag: str) -> str:

@@ -47,26 +47,35 @@ class SimulatedPlayer(SimulatedModel):
 
     def optimizer_json(self, request: ChatRequest, key: str) -> dict[str, Any]:
         assert request.schema is not None
+        prompt = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
         if request.schema.name == "slow_update":
-            return {"guidance": "Keep to the order of the goal's instructions."}
+            verbs = sorted(_missing(prompt, "comparison"))
+            lines = [f'- Use "{verb}" when the goal asks for it.' for verb in verbs]
+            return {"reason": "These verbs were never used.", "guidance": "\n".join(lines)}
         if request.schema.name == "meta_skill":
-            return {"memory": "- Games are lost where a verb has no rule."}
+            kept = [row for row in _rows(prompt, "epoch") if row["verdict"] == "accept"]
+            learned = {verb for row in kept for edit in row["edits"] for verb in _RULE.findall(edit["text"])}
+            return {"reason": "What was accepted names a verb.", "memory": f"- Learned: {', '.join(sorted(learned))}."}
         if request.schema.name not in {"reflect", "deep_reflect"}:
             return super().optimizer_json(request, key)
-        prompt = "\n".join(str(message["content"]) for message in request.messages)
-        known = set(_RULE.findall(_block(prompt, "skill")))
-        cited: dict[str, list[str]] = {}
-        for row in _rows(prompt, "trajectories"):
-            way = _WAY.search(str(row.get("feedback", "")))
-            for verb in {command.split()[0] for command in way[1].split(" > ")} - known if way else ():
-                cited.setdefault(verb, []).append(row["id"])
+        cited = _missing(prompt, "failures")
         verbs = sorted(cited, key=lambda verb: (-len(cited[verb]), verb))
-        most = request.schema.body["properties"]["edits"].get("maxItems", 4)
-        edits = [_edit(verb, cited[verb]) for verb in verbs[:most]]
+        edits = [_edit(verb, cited[verb]) for verb in verbs[: request.schema.body["properties"]["edits"]["maxItems"]]]
         patterns = [
             {"name": e["pattern"], "cause": e["rationale"], "trajectory_ids": e["trajectory_ids"]} for e in edits
         ]
-        return {"patterns": patterns, "edits": edits}
+        return {"job": "Follow the goal with the verbs that it needs.", "patterns": patterns, "edits": edits}
+
+
+def _missing(prompt: str, tag: str) -> dict[str, list[str]]:
+    """The verbs of lost games' winning ways that the skill has no rule for, each with the games."""
+    known = set(_RULE.findall(_block(prompt, "skill")))
+    cited: dict[str, list[str]] = {}
+    for row in _rows(prompt, tag):
+        way = _WAY.search(str(row.get("feedback", "")))
+        for verb in {command.split()[0] for command in way[1].split(" > ")} - known if way else ():
+            cited.setdefault(verb, []).append(row.get("id", ""))
+    return cited
 
 
 def next_action(goal: str, done: list[str], possible: list[str], verbs: set[str]) -> str:
@@ -114,6 +123,5 @@ def _edit(verb: str, ids: list[str]) -> dict[str, Any]:
         "text": f'- Use "{verb}" when the goal asks for it.',
         "rationale": f"The games need {verb}, and it was never used.",
         "pattern": f"no rule for {verb}",
-        "impact": 0.5,
         "trajectory_ids": ids,
     }

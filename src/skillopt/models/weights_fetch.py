@@ -212,7 +212,7 @@ def _download(package: str, version: str, staging: Path, arrived: Callable[[int]
         )
         try:
             while process.poll() is None:
-                arrived(sum(_size(file) for file in staging.rglob("*")))
+                arrived(_size_below(staging))
                 time.sleep(0.1)
         finally:
             if process.poll() is None:
@@ -224,6 +224,11 @@ def _download(package: str, version: str, staging: Path, arrived: Callable[[int]
         said = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "")
         raise SourceError(f"pip could not download {package}=={version} ({said.removeprefix('ERROR: ')})")
     return wheels[0]
+
+
+def _size_below(folder: Path) -> int:
+    """Bytes of all files below; pip removes folders while this looks, which `os.walk` forgives."""
+    return sum(_size(Path(root, name)) for root, _, names in os.walk(folder) for name in names)
 
 
 def _pip() -> list[str]:

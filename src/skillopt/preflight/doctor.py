@@ -33,7 +33,7 @@ from skillopt.statistics import smallest_detectable
 Status = Literal["pass", "warn", "fail"]
 NOISE = 0.1
 """The share of flipped outcomes for which the smallest improvement that a gate can see is told."""
-_NOT_ASKED = ("local:", "command:", "agent:", "handoff")
+_NOT_ASKED = {"target": ("local:", "command:", "agent:"), "optimizer": ("local:", "handoff")}
 """A local model would have to be fetched and loaded first; an agent's own model is not ours to ask, nor is a reader."""
 _SCORED = 10
 """Items of each split that the scorer is tried on."""
@@ -218,10 +218,6 @@ def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, tup
     yield "max_tokens", budget.max_tokens, _sum(plan.tokens[role] for role in ROLES)
     yield "max_usd", budget.max_usd, _sum(each for each in usd if each)
     yield "max_minutes", budget.max_minutes, (plan.seconds[0] / 60, plan.seconds[1] / 60)
-    for role, own in (("target", budget.target), ("optimizer", budget.optimizer)):
-        yield f"{role}.max_calls", own.max_calls, plan.calls(role)
-        yield f"{role}.max_tokens", own.max_tokens, plan.tokens[role]
-        yield f"{role}.max_usd", own.max_usd, plan.usd[role]
 
 
 def _sum(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
@@ -273,7 +269,9 @@ async def endpoints(config: Config) -> list[Check]:
     tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema}
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
     checks = []
-    roles = [role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith(_NOT_ASKED)]
+    roles = [
+        role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith(_NOT_ASKED[role])
+    ]
     async with opened_models(quick, roles=roles) as models:
         for role in roles:
             with Journal(":memory:") as journal:

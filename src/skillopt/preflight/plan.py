@@ -23,7 +23,7 @@ from skillopt.models.simulated import SimulatedModel
 from skillopt.preflight.parts import Parts, resolve
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 Range = tuple[float, float]
 

@@ -70,6 +70,12 @@ class Lines:
         where = f"[Step {event.step}/{self._steps}] " if event.step and event.kind in _IN_STEP else ""
         return f"{where}{line}"
 
+    def _rebuilt(self, data: dict[str, Any], event: Event) -> str:
+        return "\n".join(f"Rebuilt: {said}" for said in data["files"])
+
+    def _replies_reused(self, data: dict[str, Any], event: Event) -> str:
+        return f"{data['replies']:,} replies of {data['path']} are used again"
+
     def _run_started(self, data: dict[str, Any], event: Event) -> str:
         self._steps, self._epochs = data["steps"], data["epochs"]
         self._rate = f"lr={data['learning_rate']:g}, {data['scheduler']}"

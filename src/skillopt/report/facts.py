@@ -53,6 +53,8 @@ class Facts:
     test_reads: list[dict[str, Any]] = field(default_factory=list)
     ablations: tuple[dict[str, Any], ...] = ()
     """What `skillopt ablate` found of the version shown."""
+    trained_by: str = ""
+    """The version that trained it, and whether another went on."""
     trouble: str = ""
     """Why there is no provenance; empty where there is."""
 
@@ -84,8 +86,13 @@ def read_facts(run: RunDirectory) -> Facts:
         traces=_cited(run, entries),
         test_reads=read_jsonl(run.test_reads),
         ablations=tuple(read_json(path) for path in sorted(run.ablation.glob(f"*_v{shown:04d}.json"))),
+        trained_by=_trained_by(read_json(run.state)["pins"]) if run.state.exists() else "",
         trouble=trouble,
     )
+
+
+def _trained_by(pins: Mapping[str, str]) -> str:
+    return f"SkillOpt {pins.get('skillopt', '')}" + (f"; from {pins['changed']}" if "changed" in pins else "")
 
 
 def _entries(run: RunDirectory) -> tuple[list[Entry], str]:

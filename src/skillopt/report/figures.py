@@ -221,7 +221,7 @@ def about(facts: Facts) -> str:
         [
             bullets(
                 [
-                    f"Written by SkillOpt {__version__}",
+                    f"Trained by {facts.trained_by}; report written by SkillOpt {__version__}",
                     f"Rollouts until the best version: {summary['rollouts_to_best']:,}",
                 ]
             ),

@@ -113,6 +113,15 @@ def file_digest(path: Path, size: int | None = None) -> str:
         return hashlib.sha256(file.read(size)).hexdigest()
 
 
+def free_name(path: Path) -> Path:
+    """The path, or one with a number, that nothing has yet."""
+    number, free = 1, path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return free
+
+
 def sync_folder(path: Path) -> None:
     """Make the names in a folder durable, so that a power cut does not take back a rename."""
     handle = os.open(path, os.O_RDONLY)

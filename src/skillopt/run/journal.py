@@ -59,6 +59,10 @@ TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_toke
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What SQLite raises for a damaged file; the second where its own message repeats bytes that are no text."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_REPORTED = (
+    "SELECT role, stage, model, sum(json_extract(reply, '$.usage.usd')) FROM replies WHERE role = 'optimizer'"
+    " AND json_valid(reply) AND json_extract(reply, '$.usage.usd') IS NOT NULL GROUP BY role, stage, model"
+)
 SEAL_TOTALS = f"UPDATE totals SET seal=seal({TOTALS})"  # noqa: S608 - our own names
 
 
@@ -99,6 +103,8 @@ class Total:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    usd: float | None = None
+    """What the model itself said that its replies cost; None where it says nothing."""
 
 
 class Journal:
@@ -110,6 +116,7 @@ class Journal:
         self._pending: list[Record] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._shared = Journal(shared) if shared else None
+        self._costs: dict[tuple[str, str, str], float] | None = None
         _take_after_folder(self.path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
@@ -204,20 +211,46 @@ class Journal:
                 self._db.execute("ROLLBACK")
             raise
         self._count += len(records)
+        self._add_costs(records)
         if self._shared:
             self._shared.take(records)
+
+    def _add_costs(self, records: list[Record]) -> None:
+        costs = self._costs
+        for r in records if costs is not None else ():
+            usd = (r.reply.get("usage") or {}).get("usd") if r.role == "optimizer" else None
+            if costs is not None and usd is not None:
+                costs[r.role, r.stage, r.model] = costs.get((r.role, r.stage, r.model), 0.0) + usd
 
     def take(self, records: list[Record]) -> None:
         """Keep what another journal has, unless it is here already."""
         self._pending += [record for record in records if self.get(record.key, record.attempt) is None]
         self._flush()
 
+    def adopt(self, other: Path) -> int:
+        """Take over another run's replies, which enter no total of ours; gives how many."""
+        self._db.execute("ATTACH ? AS other", (str(other),))
+        taken = self._db.execute(f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies").rowcount  # noqa: S608
+        self._db.execute("DETACH other")
+        self._count += taken
+        return taken
+
     def totals(self, keep: Callable[[Total], bool] = lambda total: True) -> list[Total]:
         """What was paid since the run began, over all sessions."""
         self._flush()
         rows = self._db.execute(f"SELECT {TOTALS} FROM totals ORDER BY role, stage, model").fetchall()  # noqa: S608
-        names = list(Total.__dataclass_fields__)
-        return [t for row in rows if keep(t := Total(**dict(zip(names, row, strict=True))))]
+        names = [name for name in Total.__dataclass_fields__ if name != "usd"]
+        told = self._reported_costs()
+        found = (Total(**dict(zip(names, row, strict=True)), usd=told.get(row[:3])) for row in rows)
+        return [total for total in found if keep(total)]
+
+    def _reported_costs(self) -> dict[tuple[str, str, str], float]:
+        """What optimizers themselves said that their replies cost, by role, stage and model; read once."""
+        if self._costs is None:
+            self._costs = {}
+            for *key, usd in self._db.execute(_REPORTED):
+                self._costs[key[0], key[1], key[2]] = usd
+        return self._costs
 
     def sync(self) -> int:
         """Every reply so far survives a power cut when this returns; gives how many there are."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.errors import Damaged
+from skillopt.run.files import free_name
 from skillopt.run.journal import REPLIES, SEAL_TOTALS, TOTALS, UNREADABLE, Journal, seal
 
 
@@ -78,12 +79,3 @@ def _readable(path: Path) -> Iterator[tuple[Any, ...]]:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def free_name(path: Path) -> Path:
-    """A name beside it that nothing has yet."""
-    number, free = 1, path
-    while free.exists():
-        number += 1
-        free = path.with_name(f"{path.stem}-{number}{path.suffix}")
-    return free

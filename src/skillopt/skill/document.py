@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-import bpe_openai
+from skillopt.skill.tokens import count_tokens
 
 OPEN_MARKER = "<!-- skillopt:protected slow_update -->"
 CLOSE_MARKER = "<!-- /skillopt:protected -->"
@@ -19,19 +19,6 @@ _REGION = re.compile(f"{re.escape(OPEN_MARKER)}(?:(?!{re.escape(OPEN_MARKER)}).)
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _CLOSING_MARKS = re.compile(r"(?:^| )#+$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
-
-
-@lru_cache(maxsize=1)
-def _encoding() -> bpe_openai.Encoding:
-    return bpe_openai.get_encoding("o200k_base")
-
-
-@lru_cache(maxsize=4096)
-def count_tokens(text: str) -> int:
-    """Tokens of `text` in the o200k vocabulary, counted offline."""
-    piece = 50_000  # the tokenizer refuses more than 200 000 tokens at once; a character is four at most
-    parts = (text[i : i + piece] for i in range(0, len(text), piece))
-    return sum(len(_encoding().encode_ordinary(part)) for part in parts)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from skillopt.skill.document import MARKER, Skill, Span, bare_title, count_tokens, normal_title, open_fence
+from skillopt.skill.document import MARKER, Skill, Span, bare_title, normal_title, open_fence
+from skillopt.skill.tokens import count_tokens
 
 Op = Literal["add", "modify", "delete"]
 

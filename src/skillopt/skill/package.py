@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER, Skill, count_tokens
+from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER, Skill
+from skillopt.skill.tokens import count_tokens
 
 FILE = "SKILL.md"
 MAX_NAME, MAX_DESCRIPTION = 64, 1024

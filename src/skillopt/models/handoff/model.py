@@ -9,7 +9,7 @@ from pathlib import Path
 from skillopt.errors import DiskError, Stopped, disk_trouble
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, Usage
 from skillopt.models.handoff.box import BadReply, Box, Letter
-from skillopt.skill.document import count_tokens
+from skillopt.skill.tokens import count_tokens
 
 POLL = 0.2
 """Seconds between two looks for a reply."""

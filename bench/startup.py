@@ -1,0 +1,77 @@
+"""How long a command takes to begin, as a ratio to `python -c pass`: python bench/startup.py [rounds]
+
+The least of several rounds, in which all commands take turns. The last figure is the time from the start of
+`skillopt train` to its first request at a loopback endpoint. Compiled modules are kept between the rounds, as an
+installed package's are.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+CLI = "from skillopt.cli import main; main()"
+BOUNDS = {"--version": 23, "--help": 23, "import skillopt": 27, "first model call": 67}
+"""0.35, 0.35, 0.4 and 1 s where `python -c pass` takes 15 ms."""
+
+
+def python(*words: str) -> float:
+    """Seconds that a Python process takes from its start to its end."""
+    started = time.perf_counter()
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - started
+
+
+def first_call() -> float:
+    """Seconds until a training asks its endpoint for the first time. The endpoint refuses, which ends the run."""
+    arrived: list[float] = []
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            arrived.append(time.perf_counter())
+            self.send_error(401)
+
+        def log_message(self, *words: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Endpoint) as server, tempfile.TemporaryDirectory() as out:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        config = Path(__file__).parent.parent / "configs" / "sim" / "default.yaml"
+        models = ["--target_model", "vllm:m", "--optimizer_model", "vllm:m"]
+        where = [f"models.target_url={url}", f"models.optimizer_url={url}", f"env.output_root={out}"]
+        command = [sys.executable, "-c", CLI, "train", "--config", str(config), *models, *where]
+        started = time.perf_counter()
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        server.shutdown()
+    return arrived[0] - started
+
+
+def main(rounds: int = 7) -> dict[str, dict[str, float]]:
+    """Seconds and ratio of each start."""
+    starts = {
+        "python -c pass": lambda: python("-c", "pass"),
+        "--version": lambda: python("-c", CLI, "--version"),
+        "--help": lambda: python("-c", CLI, "--help"),
+        "import skillopt": lambda: python("-c", "import skillopt"),
+        "first model call": first_call,
+    }
+    least = dict.fromkeys(starts, float("inf"))
+    with tempfile.TemporaryDirectory() as compiled:
+        os.environ["PYTHONPYCACHEPREFIX"] = compiled
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        for _ in range(rounds):
+            for name, start in starts.items():
+                least[name] = min(least[name], start())
+    base = least.pop("python -c pass")
+    return {name: {"seconds": seconds, "ratio": seconds / base} for name, seconds in least.items()}
+
+
+if __name__ == "__main__":
+    for name, found in main(*map(int, sys.argv[1:])).items():
+        print(f"{name}: {found['ratio']:.0f} × python -c pass ({found['seconds']:.2f} s; bound {BOUNDS[name]} ×)")

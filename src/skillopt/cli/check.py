@@ -1,0 +1,281 @@
+"""Does a skill earn its place: check, and lint, which asks no model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skillopt.cli.app import TargetOption, app, load_config
+from skillopt.cli.skills import BaseOption, Found, GithubOption, HeadOption, ProjectOption, divide, find_skills
+from skillopt.config import Config
+from skillopt.config.project import FILE, Settings
+from skillopt.errors import UserError
+from skillopt.keys import redact
+from skillopt.report.console import open_console
+from skillopt.report.text import printable
+from skillopt.run.directory import safe_name
+
+if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+    from skillopt.measure.suite import Job, Outcome
+    from skillopt.report.annotations import Annotation
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SKILL] [section.key=value]...",
+        help=f"A Markdown file or a package's folder; without it, the skills of {FILE}. Then config keys to override.",
+    ),
+]
+
+
+@app.command()
+def check(
+    words: Words = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="YAML config with tasks and target.")] = None,
+    base: BaseOption = "none",
+    head: HeadOption = "",
+    margin: Annotated[
+        float | None, typer.Option("--margin", min=0, max=1, help="How much lower the score may be; 0.05 unless set.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="Dollars that the check of one skill may spend.")
+    ] = None,
+    max_items: Annotated[int | None, typer.Option("--max-items", min=1, help="At most this many items.")] = None,
+    split: Annotated[str | None, typer.Option("--split", help="train, val or test; val unless set.")] = None,
+    target_model: TargetOption = "",
+    all_targets: Annotated[str, typer.Option("--all-targets", help="Several targets, such as a:x,b:y; a table.")] = "",
+    watch: Annotated[bool, typer.Option("--watch", help="For cron: fresh samples every time, one line each.")] = False,
+    project: ProjectOption = Path(FILE),
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml, check.sarif, check.json and badges.")
+    ] = None,
+    github: GithubOption = False,
+    skip_without_key: Annotated[
+        bool, typer.Option("--skip-without-key", help="Where the environment has no key: lint alone, and say so.")
+    ] = False,
+) -> None:
+    """Is a skill better, no worse or worse than a base? Stops as soon as that is sure.
+
+    Exit codes: 0 better or no worse, 1 worse, 4 cannot tell with these items; 2 and 3 as for every command.
+    """
+    from skillopt.measure.suite import exit_code, run_jobs
+
+    given = Settings(config=str(config or ""), margin=margin, budget=budget, max_items=max_items, split=split)
+    named, overrides = divide(words)
+    targets = [name.strip() for name in all_targets.split(",") if name.strip()] or [target_model]
+    found = find_skills(named, project, base, head)
+    jobs = [_job(one, given, project, target, overrides, bool(named), watch) for one in found for target in targets]
+    console = open_console()
+    with _commands_off(github):
+        tell = (lambda job: None) if watch else (lambda job: print(printable(f"Check: {job.name} on {job.target}")))
+        outcomes = run_jobs(jobs, all_of_them=bool(named), skip_without_key=skip_without_key, tell=tell)
+        _show(outcomes, console, watch=watch, several=len(targets) > 1)
+        _complain(outcomes)
+    _write(outcomes, out, github)
+    raise typer.Exit(exit_code(outcomes))
+
+
+def _job(
+    found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, watch: bool
+) -> Job:
+    """Configs are read before anything is paid; those of skills that are not run are not needed."""
+    from skillopt.measure.check import check as run_check
+    from skillopt.measure.checked import MARGIN, Question
+    from skillopt.measure.suite import Job
+    from skillopt.preflight.lint import NOTHING, lint
+    from skillopt.report.console import watching
+
+    chosen = given.model_dump(exclude_defaults=True)
+    settings = found.settings.model_copy(update=chosen)
+    wanted = named or found.skill.skill.hash != found.base.skill.hash
+    loaded = _config(found, settings, given, project, target, overrides) if wanted and not found.removed else None
+
+    def measure() -> dict[str, Any]:
+        assert loaded is not None
+        _fetch(loaded)
+        question = Question(
+            skill=found.skill,
+            base=found.base,
+            margin=MARGIN if settings.margin is None else settings.margin,
+            split=settings.split or "val",
+            max_items=settings.max_items,
+            watch=watch,
+        )
+        if watch:
+            return asyncio.run(run_check(loaded, question))
+        with watching(open_console()) as listener:
+            return asyncio.run(run_check(loaded, question, listeners=[listener]))
+
+    return Job(
+        name=found.name,
+        target=loaded.models.target_model if loaded else target,
+        skill=found.skill,
+        base=found.base,
+        linted=NOTHING if found.removed else lint(found.skill),
+        measure=measure,
+    )
+
+
+def _config(
+    found: Found, settings: Settings, given: Settings, project: Path, target: str, overrides: Sequence[str]
+) -> Config:
+    if not settings.config:
+        raise UserError(f"{found.name}: which tasks measure it? Name a --config, or list the skill in {FILE}")
+    path = Path(settings.config) if given.config else project.parent / settings.config
+    spend = [f"budget.max_usd={settings.budget}"] if settings.budget is not None else []
+    loaded = load_config(path, [*spend, *overrides], target)
+    if loaded.env.name == "trigger":
+        raise UserError(f"{path}: env.name: trigger measures a description; a check needs tasks for the document")
+    return loaded
+
+
+def _fetch(config: Config) -> None:
+    """A local target's weights; the optimizer's are only needed where it judges."""
+    from skillopt.cli.models import fetch
+
+    judged = config.env.scoring == "judge"
+    for name in [config.models.target_model, *([config.models.optimizer_model] if judged else [])]:
+        if name.startswith("local:"):
+            fetch(name.removeprefix("local:"))
+
+
+def _show(outcomes: Sequence[Outcome], console: Any, *, watch: bool, several: bool) -> None:
+    from skillopt.report import checked
+
+    for outcome in outcomes:
+        if watch:
+            print(printable(checked.watch_line(outcome)))
+            continue
+        print()
+        for line in checked.outcome_lines(outcome):
+            print(printable(line))
+        if outcome.result and not outcome.result["same_text"]:
+            console.print(checked.outcome_table(outcome.result))
+            if types := checked.type_table(outcome.result):
+                console.print(types)
+            for line in checked.changed_lines(outcome.result):
+                print(printable(line))
+            print(f"Written: {outcome.result['path']}")
+        if counts := outcome.linted.counts:
+            print(f"Lint: {counts}; skillopt lint shows them.")
+    if several and not watch:
+        print()
+        print("\n".join(checked.target_lines(outcomes)))
+
+
+def _complain(outcomes: Sequence[Outcome]) -> None:
+    for outcome in outcomes:
+        if outcome.status in {"error", "stopped"}:
+            rest = "\nEverything paid for is kept; run the same command again to go on." * (outcome.code == 3)
+            print(printable(redact(f"{outcome.status}: {outcome.name}: {outcome.says}{rest}")), file=sys.stderr)
+
+
+def _write(outcomes: Sequence[Outcome], out: Path | None, github: bool) -> None:
+    from skillopt.report.annotations import of_outcome, sarif
+    from skillopt.report.badge import badge
+    from skillopt.report.checked import summary
+    from skillopt.report.junit import junit
+    from skillopt.run.files import write_atomic, write_json
+
+    notes = [note for outcome in outcomes for note in of_outcome(outcome)]
+    page = redact(summary(outcomes))
+    if out is not None:
+        write_atomic(out / "summary.md", page)
+        write_atomic(out / "junit.xml", redact(junit(outcomes)))
+        write_json(out / "check.sarif", sarif(notes))
+        rows = [
+            {"skill": o.name, "status": o.status, "code": o.code, "says": o.says, "result": o.result} for o in outcomes
+        ]
+        write_json(out / "check.json", rows)
+        for outcome in outcomes:
+            name = safe_name(f"{outcome.name}-{outcome.target}" if _several(outcomes, outcome) else outcome.name)
+            write_atomic(out / f"{name}.svg", badge(outcome))
+    if github:
+        _to_github(notes, page)
+
+
+def _several(outcomes: Sequence[Outcome], outcome: Outcome) -> bool:
+    return sum(other.name == outcome.name for other in outcomes) > 1
+
+
+def _to_github(notes: Sequence[Annotation], page: str) -> None:
+    from skillopt.report.annotations import github as commands
+
+    for line in commands(notes):
+        print(redact(line))
+    if page and (file := os.environ.get("GITHUB_STEP_SUMMARY")):
+        with Path(file).open("a", encoding="utf-8") as summary:
+            summary.write(page)
+
+
+@contextmanager
+def _commands_off(github: bool) -> Iterator[None]:
+    """What models and tasks say is printed, too: a line of it must not be a command to GitHub's runner."""
+    if not github:
+        yield
+        return
+    token = secrets.token_hex(16)
+    print(f"::stop-commands::{token}", flush=True)
+    try:
+        yield
+    finally:
+        print(f"::{token}::", flush=True)
+
+
+@app.command()
+def lint(
+    words: Words = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Tasks, for the share of the skill in what a task sends.")
+    ] = None,
+    base: BaseOption = "none",
+    head: HeadOption = "",
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
+    project: ProjectOption = Path(FILE),
+    as_json: Annotated[bool, typer.Option("--json", help="Findings and token counts as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for lint.sarif.")] = None,
+    github: GithubOption = False,
+) -> None:
+    """Look at a skill without running it: form, links, scripts, lines, phrases, tokens. Asks no model.
+
+    Exit codes: 0 no error, 1 an error (with --strict also a warning), 2 bad input.
+    """
+    from skillopt.envs import open_env
+    from skillopt.preflight.lint import lint as run_lint
+    from skillopt.report.annotations import of_findings, sarif
+    from skillopt.report.checked import finding_line, token_line
+    from skillopt.run.files import write_json
+
+    named, overrides = divide(words)
+    found = [one for one in find_skills(named, project, base, head) if not one.removed]
+    found = found if named or base == "none" else [one for one in found if one.changed]
+    items = open_env(load_config(config, overrides)).items("val") if config else ()
+    linted = {one.name: run_lint(one.skill, items) for one in found}
+    findings = [finding for own in linted.values() for finding in own.findings]
+    with _commands_off(github):
+        if as_json:
+            print(json.dumps({name: asdict(own) for name, own in linted.items()}, indent=2))
+        for name, own in {} if as_json else linted.items():
+            print(printable(f"{name}: {own.counts or 'nothing found'}"))
+            for finding in own.findings:
+                print(printable(redact(f"  {finding_line(finding)}")))
+            print(f"  {token_line(own)}")
+        if not linted and not as_json:
+            print(f"No skill of {project} differs from {base}.")
+    notes = of_findings(findings)
+    if out is not None:
+        write_json(out / "lint.sarif", sarif(notes))
+    if github:
+        _to_github(notes, "")
+    levels = {"error", "warning"} if strict else {"error"}
+    raise typer.Exit(int(any(finding.level in levels for finding in findings)))

@@ -1,0 +1,117 @@
+"""Which skills a command is about, and which versions of them: one that is named, or those of skillopt.toml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skillopt.config.project import FILE, Listed, Settings, read_project
+from skillopt.errors import UserError
+from skillopt.run.git import Repository
+from skillopt.run.source import Source, in_commit, no_skill, on_disk
+from skillopt.skill.package import FILE as MAIN
+
+_OVERRIDE = re.compile(r"[a-z_]+\.[^=/\\]+=")
+BaseOption = Annotated[
+    str, typer.Option("--base", help="What to compare with: none, a file or folder, or a git ref such as origin/main.")
+]
+HeadOption = Annotated[
+    str, typer.Option("--head", help="Take the skill from this git ref; config and tasks stay the working folder's.")
+]
+ProjectOption = Annotated[Path, typer.Option("--project", help="The file that lists the repository's skills.")]
+GithubOption = Annotated[
+    bool, typer.Option("--github", help="Also write annotations and the summary of GitHub Actions.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A skill in two versions, and how it is to be checked."""
+
+    name: str
+    settings: Settings
+    skill: Source
+    """Of no path where the skill was removed."""
+    base: Source
+
+    @property
+    def removed(self) -> bool:
+        return not self.skill.path
+
+    @property
+    def changed(self) -> bool:
+        """Differs any file of it?"""
+        return self.skill.files != self.base.files
+
+
+def divide(words: Sequence[str] | None) -> tuple[str, list[str]]:
+    """The skill, if one is named, and the overrides."""
+    named = [word for word in words or () if not _OVERRIDE.match(word)]
+    if len(named) > 1:
+        raise UserError(f"'{named[1]}': one skill at a time; list several in {FILE}")
+    return (named[0] if named else ""), [word for word in words or () if _OVERRIDE.match(word)]
+
+
+def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
+    """The named skill with its entry in the project, if there is one; else all of the project's."""
+    if named:
+        known = read_project(project).find(Path(named)) if project.is_file() else None
+        folder, settings = project.parent, known.settings if known else Settings()
+        entry = Listed(path=known.path if known else named, settings=settings)
+        return [_found(entry, folder if known else Path(), base, head, named)]
+    listed = read_project(project)
+    if len(listed.skills) > 1 and _is_skill(base):
+        raise UserError(
+            f"--base {base}: is one skill, and {project} lists {len(listed.skills)}; name the one that is meant"
+        )
+    return [_found(entry, listed.folder, base, head, entry.path) for entry in listed.skills]
+
+
+def _found(entry: Listed, folder: Path, base: str, head: str, name: str) -> Found:
+    place = folder / entry.path
+    skill: Source | None
+    if head:
+        repository = _repository(folder, place)
+        skill = in_commit(repository, repository.commit(head), repository.inside(place), head) or no_skill()
+    else:
+        skill = on_disk(place, _shown(place))
+    return Found(name=name, settings=entry.settings, skill=skill, base=_base(place, folder, base))
+
+
+def _base(place: Path, folder: Path, base: str) -> Source:
+    if base == "none":
+        return no_skill()
+    if _is_skill(base):
+        return on_disk(Path(base), where=base)
+    repository = _repository(folder, place)
+    commit = repository.commit(base)
+    found = in_commit(repository, commit, repository.inside(place), base)
+    return found or Source(path="", where=f"no skill: it is not in {base} ({commit[:7]})")
+
+
+def _repository(folder: Path, place: Path) -> Repository:
+    """That of the working folder; where there is none, the skill's own."""
+    try:
+        return Repository.around(folder)
+    except UserError:
+        if not place.parent.is_dir():
+            raise
+        return Repository.around(place.parent)
+
+
+def _is_skill(base: str) -> bool:
+    return base != "none" and (Path(base).is_file() or (Path(base) / MAIN).is_file())
+
+
+def _shown(place: Path) -> str:
+    """The path of the main file, as the repository names it, where there is one."""
+    main = place / MAIN if place.is_dir() else place
+    try:
+        return Repository.around(main.parent).inside(main)
+    except UserError:
+        return main.as_posix()

@@ -1,0 +1,95 @@
+"""`skillopt.toml`: the skills of a repository, each with the config that measures it."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from skillopt.errors import UserError
+
+FILE = "skillopt.toml"
+
+
+class Settings(BaseModel):
+    """How a skill is checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    config: str = ""
+    """YAML config with the tasks and the target."""
+    margin: float | None = Field(default=None, ge=0, le=1)
+    """How much lower the score may be."""
+    budget: float | None = Field(default=None, gt=0)
+    """Dollars that one check may spend."""
+    max_items: int | None = Field(default=None, ge=1)
+    """At most this many items."""
+    split: str | None = None
+    """train, val or test."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A skill of the project."""
+
+    path: str
+    """As the file names it: a Markdown file or a package's folder, relative to the file's own folder."""
+    settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    folder: Path
+    skills: tuple[Listed, ...]
+
+    def find(self, path: Path) -> Listed | None:
+        """The entry of a skill, named by its file or its folder."""
+        wanted = path.resolve()
+        for listed in self.skills:
+            place = (self.folder / listed.path).resolve()
+            if wanted in {place, place / "SKILL.md"} or wanted / "SKILL.md" == place:
+                return listed
+        return None
+
+
+def read_project(file: Path) -> Project:
+    """The file, checked: `[check]` holds for all skills, `[skills."path"]` for one."""
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; name a skill and a --config, or list the skills in a {FILE}")
+    try:
+        tree = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: not readable as TOML: {error}") from None
+    if unknown := sorted(set(tree) - {"check", "skills"}):
+        raise UserError(f"{file}: unknown table '{unknown[0]}'; there are [check] and [skills.\"path\"]")
+    shared, skills = tree.get("check", {}), tree.get("skills", {})
+    if not isinstance(skills, dict) or not skills or not isinstance(shared, dict):
+        raise UserError(f'{file}: lists no skill; add [skills."path/of/skill"] with a config')
+    _settings(shared, f"{file}: check")
+    return Project(folder=file.parent, skills=tuple(_listed(path, own, shared, file) for path, own in skills.items()))
+
+
+def _listed(path: str, own: Any, shared: dict[str, Any], file: Path) -> Listed:
+    where = f"{file}: skills.{path}"
+    if not isinstance(own, dict):
+        raise UserError(f'{where}: must be a table, such as {{config = "evals/config.yaml"}}')
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        raise UserError(f"{where}: must be a path below the folder of {file.name}")
+    settings = _settings({**shared, **own}, where)
+    if not settings.config:
+        raise UserError(f"{where}: has no config; say which YAML file measures it")
+    return Listed(path=path, settings=settings)
+
+
+def _settings(tree: dict[str, Any], where: str) -> Settings:
+    try:
+        return Settings.model_validate(tree, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(Settings.model_fields)
+        hint = f"; known are: {known}" if first["type"] == "extra_forbidden" else f": {first['msg']}"
+        raise UserError(f"{where}.{key}{hint}") from None

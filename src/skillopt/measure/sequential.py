@@ -1,0 +1,266 @@
+"""Is a skill better than another, no worse, or worse: asked for sample by sample, until the answer is sure.
+
+Nothing is run here. `Trial.play` asks for samples and is sent their scores, so that the check, the tests and the
+simulations of bench/check.py all decide by the same lines. The repeats are the paired gate's duel.
+
+1. Screen. Both skills do the items in a fixed random order, once each, block after block. A difference that is clear
+   already ends it.
+2. Duel. Where a noisy target differs, both do the item again; only these fresh samples say who is better.
+3. Rounds. Whether a noisy target is no worse needs every item again, as long as that can still settle it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist, fmean
+from typing import Literal
+
+from skillopt.gates.duel import Ask, Duel, Samples
+from skillopt.statistics import permutation_p, sign_test
+
+Word = Literal["better", "no worse", "worse", "cannot tell"]
+Pair = tuple[float, float]
+"""One sample of the base and one of the skill."""
+
+EPSILON = 1e-9
+_BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
+"""After how many items the screen is looked at; always after the last one, too."""
+_SCREEN = 0.2
+"""The share of alpha that the screen of a noisy target may spend; the duel has the rest."""
+_LEANS = 0.2
+"""A p below this leans to better: the check asks on, although it is sure that the skill is no worse."""
+_HOPELESS = 0.3
+"""From the second round on: where neither side's p is below this, the duel is given up."""
+_OPTIMISM = 0.5
+"""How many standard errors above its estimate the difference is taken to be when hope is reckoned."""
+
+
+@dataclass
+class Trial:
+    """Two skills on the same items, and what is sure of them. `order` is a random one; it decides who comes first."""
+
+    order: Sequence[str]
+    noisy: bool
+    metric: str = "hard"
+    margin: float = 0.05
+    alpha: float = 0.05
+    """The most often that a change that does nothing is called better or worse; half of it for each."""
+    max_repeats: int = 5
+    pairs: dict[str, list[Pair]] = field(default_factory=dict)
+    """By item, in the order of the rounds; the duel's come after the screen's."""
+    refused: set[str] = field(default_factory=set)
+    looks: int = 0
+    repeats: int = 0
+    """Rounds of fresh samples."""
+    p: float = 1.0
+    """Of the test that decided, or of the last one: how likely such a difference is without any; two-sided."""
+    sure_by: str = ""
+    """What the verdict rests on: `screen`, `all items`, `repeats`."""
+
+    def play(self) -> Samples[Word]:
+        """To the verdict."""
+        found = yield from self._screen()
+        if found is None and not self.noisy:
+            found, self.sure_by = self._exact(), "all items"
+        if found is None:
+            found = yield from self._duel()
+        if found is None:
+            found = yield from self._rounds()
+        return found
+
+    # The measured difference
+
+    @property
+    def measured(self) -> list[str]:
+        return [item for item in self.order if self.pairs.get(item) and item not in self.refused]
+
+    @property
+    def difference(self) -> float:
+        """The mean over items; items on which the two agreed at first have no repeats, and differ by nothing."""
+        items = self.measured
+        return fmean(self._mean(item) for item in items) if items else 0.0
+
+    def _mean(self, item: str) -> float:
+        return fmean(after - before for before, after in self.pairs[item])
+
+    def _first(self) -> list[Pair]:
+        return [self.pairs[item][0] for item in self.measured]
+
+    # 1. The screen
+
+    def _screen(self) -> Samples[Word | None]:
+        ends = [end for end in _BLOCKS if end < len(self.order)] + [len(self.order)]
+        begin = 0
+        for end in ends:
+            yield from self._ask(list(self.order[begin:end]), "s")
+            begin = end
+            if found := self._look(len(ends), last=end == len(self.order)):
+                self.sure_by = "screen"
+                return found
+        return None
+
+    def _look(self, looks: int, *, last: bool) -> Word | None:
+        """What the items so far make sure. A last look at a deterministic target is no test: all is known then."""
+        self.looks += 1
+        if last and not self.noisy:
+            return None
+        first = self._first()
+        up, down = _p(first), _p([(after, before) for before, after in first])
+        level = self.alpha / 2 * (_SCREEN if self.noisy else 1) / looks
+        self.p = min(1.0, 2 * min(up, down))
+        if up <= level:
+            return "better"
+        if down <= level and self.difference < -self.margin - EPSILON:
+            return "worse"
+        if self.noisy:
+            return "no worse" if last and up > _LEANS and self._shown(1) else None
+        return "no worse" if self.difference <= 0 and (self._settled() or self._few_losses(looks)) else None
+
+    def _settled(self) -> bool:
+        """Is a deterministic target no worse even if it fails all that is left?"""
+        left = [item for item in self.order if item not in self.pairs]
+        total = math.fsum(self._mean(item) for item in self.measured) - len(left)
+        return total >= -self.margin * (len(self.measured) + len(left)) - EPSILON
+
+    def _few_losses(self, looks: int) -> bool:
+        """Would more losses have shown by now, if there were more than the margin allows? Hypergeometric, exact."""
+        if self.metric != "hard":
+            return False
+        seen, total = len(self.measured), len(self.order) - len(self.refused)
+        needed = math.floor(self.margin * total + EPSILON) + 1
+        losses = sum(after < before for before, after in self._first())
+        if needed > total:
+            return True
+        ways = sum(math.comb(needed, k) * math.comb(total - needed, seen - k) for k in range(min(losses, needed) + 1))
+        return ways / math.comb(total, seen) <= self.alpha / looks
+
+    def _exact(self) -> Word:
+        """Every item is known, and would be the same again."""
+        if self.difference > EPSILON:
+            return "better"
+        return "no worse" if self.difference >= -self.margin - EPSILON else "worse"
+
+    # 2. The duel
+
+    def _duel(self) -> Samples[Word | None]:
+        duel = _Duel(
+            order=self.measured,
+            current={item: self.pairs[item][0][0] for item in self.measured},
+            screened={item: self.pairs[item][0][1] for item in self.measured},
+            metric=self.metric,
+            rule="strict",
+            alpha=self.alpha / 2 * (1 - _SCREEN),
+            max_repeats=self.max_repeats,
+            share=self.margin * len(self.measured),
+        )
+        outcome = yield from duel.play()
+        self.refused |= duel.refused
+        self.repeats = duel.repeats
+        for item, (before, after) in duel.samples.items():
+            self.pairs[item] += zip(before, after, strict=True)
+        if duel.repeats:
+            self.p = min(1.0, 2 * min(duel.p, duel.down))
+        self.sure_by = "repeats"
+        words: dict[str, Word] = {"accept": "better", "reject": "worse"}
+        return words.get(outcome)
+
+    # 3. The rounds
+
+    def _rounds(self) -> Samples[Word]:
+        """Every item equally often, so that none was chosen by its luck."""
+        done = 1
+        while not self._shown(done):
+            if done > self.max_repeats or not self._hope(done):
+                return "cannot tell"
+            done += 1
+            behind = [item for item in self.measured if len(self.pairs[item]) < done]
+            yield from self._ask(behind, f"a{done}")
+            self.repeats = max(self.repeats, done - 1)
+        return "no worse"
+
+    def _shown(self, rounds: int) -> bool:
+        """Is the difference surely above -margin, by this many rounds?"""
+        middle, error = self.estimate(rounds)
+        return middle - self.quantile * error > -self.margin
+
+    def _hope(self, rounds: int) -> bool:
+        """Would the last round show it, if the difference is about what it looks like now?"""
+        _, error = self.estimate(rounds)
+        middle = self.difference + _OPTIMISM * error
+        return middle - self.quantile * error * math.sqrt(rounds / (self.max_repeats + 1)) > -self.margin
+
+    @property
+    def quantile(self) -> float:
+        """Pocock's boundary, nearly: the same level at every look, so that all of them together keep alpha."""
+        looks = self.max_repeats + 1
+        return NormalDist().inv_cdf(1 - self.alpha / (1 + 1.3 * math.log(looks)))
+
+    def estimate(self, rounds: int) -> Pair:
+        """The mean difference of the first rounds and its standard error on these items, which is the target's noise.
+
+        One round does not tell noise from a real difference; it takes all for noise. Half a difference more than was
+        seen keeps a few equal samples from looking like certainty.
+        """
+        rows = [[after - before for before, after in self.pairs[item][:rounds]] for item in self.measured]
+        means = [fmean(row) for row in rows]
+        if rounds == 1:
+            spread = (math.fsum(mean * mean for mean in means) + 0.5) / (len(rows) + 1)
+        else:
+            within = math.fsum((value - mean) ** 2 for row, mean in zip(rows, means, strict=True) for value in row)
+            spread = (within + 0.5) / (len(rows) * (rounds - 1) + 1)
+        return fmean(means), math.sqrt(spread / (len(rows) * rounds))
+
+    def _ask(self, items: list[str], name: str) -> Samples[None]:
+        """One pair of each item."""
+        values = yield [Ask(item, side, name) for item in items for side in ("current", "candidate")]
+        for number, item in enumerate(items):
+            before, after = values[2 * number : 2 * number + 2]
+            if before is None or after is None:
+                self.refused.add(item)
+            else:
+                self.pairs.setdefault(item, []).append((before, after))
+
+
+@dataclass
+class _Duel(Duel):
+    """The paired gate's duel, asked in both directions: accept is better, reject is worse, else nothing is sure."""
+
+    share: float = 0.0
+    """The margin, in items."""
+    down: float = 1.0
+    """As p, for worse."""
+
+    def play(self) -> Samples[Literal["accept", "reject", "indecisive"]]:
+        self._join(item for item in self.order if self._differs(self.screened[item], self.current[item]))
+        confirmed = False
+        while self.samples and self.repeats < self.max_repeats:
+            self.repeats += 1
+            yield from self._both()
+            if self.p <= self._level():
+                return "accept"
+            if self.down <= self._level():
+                if self.gain >= -self.share - EPSILON and not confirmed:
+                    confirmed = True
+                    yield from self._confirm()
+                    self.down = self._reverse()
+                if self.gain < -self.share - EPSILON and self.down <= 2 * self.alpha:
+                    return "reject"
+            if self.repeats > 1 and min(self.p, self.down) > _HOPELESS:
+                break
+        return "indecisive"
+
+    def _both(self) -> Samples[None]:
+        yield from self._catch_up()
+        self.down = self._reverse()
+
+    def _reverse(self) -> float:
+        return permutation_p([(after, before) for before, after in self.samples.values()])
+
+
+def _p(pairs: Sequence[Pair]) -> float:
+    """How likely the second of each pair looks this much better when it is not."""
+    if all(value in (0, 1) for pair in pairs for value in pair):
+        return sign_test(sum(b > a for a, b in pairs), sum(b < a for a, b in pairs))
+    return permutation_p([((before,), (after,)) for before, after in pairs])

@@ -1,0 +1,277 @@
+"""What can be said of a skill without running it: its form, its links, its scripts, its lines, its length."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+from typing import Literal
+
+from skillopt.edits.similarity import essence, opposite_text, other_value, same_text, skeleton
+from skillopt.envs.base import Item
+from skillopt.keys import key_lines
+from skillopt.preflight.scripts import parse_trouble
+from skillopt.run.source import Source
+from skillopt.skill.document import Skill, open_fence
+from skillopt.skill.package import FILE, PackageError, problems
+from skillopt.skill.parts import Part, rules
+from skillopt.skill.tokens import count_tokens
+
+Level = Literal["error", "warning", "note"]
+RULES: dict[str, str] = {
+    "form": "The Agent Skills form: front matter, name, description, length",
+    "empty": "A skill has text",
+    "fence": "Every code fence is closed",
+    "link": "Links lead to files of the package and to headings that exist",
+    "unused": "Every file of the package is mentioned",
+    "script": "Scripts and data files can be parsed",
+    "duplicate": "No instruction is given twice",
+    "contradiction": "No instruction is given once with and once without a negation, or with two values",
+    "time": "No fact that is only true for a time",
+    "path": "No path that only one machine has",
+    "secret": "No key, token or password",
+}
+_MOST_LINES, _MOST_TOKENS = 500, 5000
+"""Of a body, by the advice of the format's authors."""
+_LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)<>\s]+)>?(?:\s+[\"'(][^)\n]*)?\)|^\s{0,3}\[[^\]\n]+\]:\s*<?(\S+?)>?\s*$")
+_NAMED = re.compile(r"(?<![\w/.-])((?:\./)?(?:references|scripts|assets)/[\w./-]*\w)")
+"""A file of the package that is named in the text or in a command."""
+_CODE_SPAN = re.compile(r"(`+)(.+?)\1")
+_TIME = re.compile(
+    r"\bas of (?:now|today|this writing|(?:\w+ )?\d{4})\b|\bat (?:the moment|present|this time)\b|\bnowadays\b"
+    r"|\bcurrently\b|\bthese days\b|\brecently\b|\b(?:latest|newest|current) (?:version|release|model)\b"
+    r"|\buntil further notice\b|\b(?:this|last|next) (?:year|month|quarter|week)\b"
+    r"|\b(?:until|before|after|since) (?:early |mid |late )?20\d\d\b",
+    re.IGNORECASE,
+)
+_LONGEST_LINE = 4000
+"""Characters of a line that are looked at."""
+_PATH = re.compile(
+    r"(?<![\w.:/-])(?:/(?:home|Users|root|mnt|Volumes|private)/[^\s`'\"),;]+|[A-Za-z]:\\(?:[\w.-]+\\)*[\w.-]*)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong, and how to fix it."""
+
+    rule: str
+    level: Level
+    file: str
+    """As people and git name it."""
+    line: int
+    says: str
+    fix: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """Who pays for how many tokens, by the o200k vocabulary."""
+
+    listed: int
+    """Name and description: every request to an agent that has the skill. 0 for a plain file."""
+    loaded: int
+    """The document itself: every task that uses it."""
+    on_demand: int
+    """Other Markdown files: only tasks that read them."""
+    share: float | None = None
+    """Of what a task's first request holds, how much is the document; None without tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linted:
+    findings: tuple[Finding, ...]
+    tokens: Tokens
+
+    @property
+    def counts(self) -> str:
+        """`2 errors, 1 warning`; empty where nothing was found."""
+        levels = [finding.level for finding in self.findings]
+        known = ((levels.count(level), level) for level in ("error", "warning", "note"))
+        return ", ".join(f"{count} {level}{'s' * (count > 1)}" for count, level in known if count)
+
+
+NOTHING = Linted(findings=(), tokens=Tokens(listed=0, loaded=0, on_demand=0))
+
+
+def lint(source: Source, items: Sequence[Item] = ()) -> Linted:
+    """All rules on all files; nothing is run, and nothing is asked of any model."""
+    found = [*_form(source), *_lines(source)]
+    for name in sorted(source.files):
+        found += _file(source, name)
+    found += _unused(source)
+    order = {"error": 0, "warning": 1, "note": 2}
+    found.sort(key=lambda finding: (order[finding.level], finding.file, finding.line, finding.rule))
+    return Linted(findings=tuple(found), tokens=_tokens(source, items))
+
+
+def _form(source: Source) -> Iterator[Finding]:
+    package = source.document
+    if not package.body.strip():
+        yield _finding(source, "empty", "error", 1, "the skill has no text", "write what the agent is to do")
+    if open_fence(source.text):
+        line = _opened(source.text)
+        yield _finding(source, "fence", "error", line, "a code fence is opened here and never closed", "close it")
+    if not source.is_package:
+        return
+    if not package.front:
+        fix = "begin the file with ---, name: …, description: …, ---"
+        yield _finding(
+            source, "form", "error", 1, "the file has no front matter, so that no agent lists the skill", fix
+        )
+        return
+    try:
+        found = problems(package, source.folder)
+    except PackageError as error:
+        found = [str(error)]
+    for problem in found:
+        yield _finding(source, "form", "error", 1, problem, "see https://agentskills.io/specification")
+    lines, tokens = package.body.count("\n"), count_tokens(package.body)
+    if lines > _MOST_LINES or tokens > _MOST_TOKENS:
+        says = f"the body has {lines:,} lines and {tokens:,} tokens; {_MOST_LINES} and {_MOST_TOKENS:,} are advised"
+        yield _finding(source, "form", "warning", source.first_line, says, "move parts to references/")
+
+
+def _lines(source: Source) -> Iterator[Finding]:
+    """Instructions of the main document that say the same, or the opposite."""
+    own = [part for part in rules(Skill(source.document.body)) if len(essence(part.text)) > 2]
+    first = source.text.count("\n") - source.document.body.count("\n")
+
+    def at(part: Part) -> int:
+        return first + part.lines[0]
+
+    groups: dict[tuple[str, ...], list[Part]] = defaultdict(list)
+    for part in own:
+        groups[skeleton(part.text)].append(part)
+    for group in groups.values():
+        for a, b in combinations(group[:50], 2):
+            if same_text(a.text, b.text):
+                says = f"says the same as line {at(a)}: {_short(b.text)}"
+                yield _finding(source, "duplicate", "warning", at(b), says, "remove one of them")
+            elif opposite_text(a.text, b.text) or other_value(a.text, b.text):
+                says = f"contradicts line {at(a)}: {_short(b.text)} / {_short(a.text)}"
+                yield _finding(source, "contradiction", "warning", at(b), says, "keep the one that is meant")
+
+
+def _file(source: Source, name: str) -> Iterator[Finding]:
+    content = source.files[name]
+    if content is None:
+        return
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return
+    if "\0" in text:
+        return
+    if trouble := parse_trouble(name, text):
+        yield _finding(source, "script", "error", trouble.line, trouble.says, "fix the syntax", name)
+    for line in key_lines(text):
+        fix = "remove it, and make the key invalid: it may have been copied"
+        yield _finding(source, "secret", "error", line, "looks like a key or a password", fix, name)
+    if name == source.main or name.lower().endswith((".md", ".markdown")):
+        yield from _markdown(source, name, text)
+
+
+def _markdown(source: Source, name: str, text: str) -> Iterator[Finding]:
+    fence = ""
+    for number, line in enumerate((one[:_LONGEST_LINE] for one in text.split("\n")), 1):
+        inside, fence = bool(fence), open_fence(f"{fence}\n{line}" if fence else line)
+        yield from _links(source, name, number, line, fenced=inside or bool(fence))
+        if not inside and (match := _TIME.search(line)):
+            says = f"'{match[0]}' is only true for a time"
+            yield _finding(
+                source, "time", "warning", number, says, "say what holds at any time, or give the date", name
+            )
+        if match := _PATH.search(line):
+            says = f"'{match[0][:80]}' is a path that only one machine has"
+            yield _finding(source, "path", "warning", number, says, "give it relative to the skill or the task", name)
+
+
+def _links(source: Source, name: str, number: int, line: str, *, fenced: bool) -> Iterator[Finding]:
+    bare = line if fenced else _CODE_SPAN.sub(lambda match: " " * len(match[0]), line)
+    linked = [] if fenced else [match[1] or match[2] for match in _LINK.finditer(bare)]
+    named = [match[1] for match in _NAMED.finditer(line)] if source.is_package else []
+    for target in dict.fromkeys([*linked, *named]):
+        if re.match(r"[a-z][a-z0-9+.-]*:|//", target, re.IGNORECASE):
+            continue
+        path, _, anchor = target.partition("#")
+        path = path.partition("?")[0]
+        base = "" if target in named and target not in linked else posixpath.dirname(name)
+        place = posixpath.normpath(posixpath.join(base, path)) if path else name
+        if path.startswith("/") or place.startswith(".."):
+            says = f"'{target}' leads out of the package, where other machines have something else or nothing"
+            yield _finding(source, "link", "warning", number, says, "copy the file into the package", name)
+        elif not source.has(place):
+            yield _finding(
+                source, "link", "error", number, f"'{target}' does not exist", "add the file, or fix the link", name
+            )
+        elif anchor and not _has_heading(source, place, anchor):
+            says = f"'{target}': there is no such heading"
+            yield _finding(source, "link", "warning", number, says, "name a heading of the file", name)
+
+
+def _has_heading(source: Source, name: str, anchor: str) -> bool:
+    content = source.files.get(name)
+    if content is None or not name.lower().endswith(".md"):
+        return True
+    titles = [section.title for section in Skill(content.decode("utf-8", "replace")).sections if section.level]
+    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+    return anchor.lower() in slugs or re.sub(r"-\d+\Z", "", anchor.lower()) in slugs
+
+
+def _unused(source: Source) -> Iterator[Finding]:
+    """Files that no document of the package names are never read."""
+    if not source.is_package:
+        return
+    texts = "\n".join(
+        content.decode("utf-8", "replace") for name, content in sorted(source.files.items()) if content is not None
+    )
+    for name in sorted(source.files):
+        folder, _, file = name.rpartition("/")
+        if folder.split("/")[0] in {"references", "scripts"} and file not in texts and not file.startswith("__"):
+            yield _finding(source, "unused", "note", 1, f"{name} is not mentioned anywhere", "mention it, or remove it")
+
+
+def _tokens(source: Source, items: Sequence[Item]) -> Tokens:
+    package = source.document
+    listed = 0
+    if source.is_package and package.front:
+        try:
+            listed = count_tokens(f"{package.name}\n{package.description}")
+        except PackageError:  # told as a finding
+            listed = 0
+    others = [
+        content.decode("utf-8", "replace")
+        for name, content in source.files.items()
+        if name != source.main and name.lower().endswith(".md") and content is not None
+    ]
+    loaded = count_tokens(package.body if source.main == FILE else source.text)
+    tasks = [count_tokens(f"{item.context}\n\n{item.question}".strip()) for item in items]
+    share = fmean(loaded / max(1, loaded + task) for task in tasks) if tasks else None
+    return Tokens(listed=listed, loaded=loaded, on_demand=sum(map(count_tokens, others)), share=share)
+
+
+def _finding(
+    source: Source, rule: str, level: Level, line: int, says: str, fix: str, name: str | None = None
+) -> Finding:
+    own = name if name is not None else source.main
+    folder = source.path.removesuffix(source.main)
+    return Finding(rule=rule, level=level, file=f"{folder}{own}", line=line, says=says, fix=fix)
+
+
+def _opened(text: str) -> int:
+    """The line of the fence that stays open."""
+    fence, line = "", 1
+    for number, one in enumerate(text.split("\n"), 1):
+        before, fence = fence, open_fence(f"{fence}\n{one}" if fence else one)
+        line = number if fence and not before else line
+    return line
+
+
+def _short(text: str) -> str:
+    said = " ".join(text.split())
+    return f"'{said[:70]}…'" if len(said) > 71 else f"'{said}'"

@@ -1,0 +1,231 @@
+"""A check for people: lines and tables for a terminal, Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from skillopt.measure.checked import SIDES
+from skillopt.measure.suite import Outcome
+from skillopt.preflight.lint import Finding, Linted
+from skillopt.report.markdown import fenced, plain, table
+from skillopt.report.markup import text
+from skillopt.report.text import clipped, counted, dollars, duration, printable, ranged
+
+_SHOWN, _MOST = 600, 12
+"""Characters of an output, and items, that a page shows; `check.json` has all."""
+_ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds", "refused by the endpoint")
+
+
+# On a terminal
+
+
+def outcome_table(result: Mapping[str, Any]) -> Table:
+    """Both sides: the score, and what one task takes."""
+    shown = Table(show_header=True, box=None, pad_edge=False)
+    for title in ("a task", "base", "skill"):
+        shown.add_column(title, justify="left" if title == "a task" else "right")
+    for title, *cells in zip(_ROWS, *(_column(result, side) for side in SIDES), strict=True):
+        shown.add_row(title, *cells)
+    return shown
+
+
+def type_table(result: Mapping[str, Any]) -> Table | None:
+    """By task type; nothing where there is one type."""
+    if len(result["by_type"]) < 2:
+        return None
+    shown = Table(show_header=True, box=None, pad_edge=False)
+    for number, title in enumerate(_TYPE_HEAD):
+        shown.add_column(title, justify="right" if number else "left")
+    for row in _type_rows(result):
+        shown.add_row(*map(printable, row))
+    return shown
+
+
+def target_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """One row a skill and target, as wide as their names are."""
+    rows = [["target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill"]]
+    for outcome in outcomes:
+        cells = _row(outcome)
+        rows.append([printable(outcome.target), outcome.status, *cells[:4], cells[6], printable(outcome.name)])
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def outcome_lines(outcome: Outcome) -> list[str]:
+    """The verdict in plain words, and how it was reached."""
+    result = outcome.result
+    if result is None or result["same_text"]:
+        return [f"{outcome.status.upper()}  {outcome.name}: {outcome.says}"]
+    asked, full = result["rollouts"]["asked"], result["rollouts"]["full_pass"]
+    paid = result["telemetry"]["paid"]
+    repeats = f", up to {counted(result['repeats'], 'repeat')} of an item" if result["repeats"] else ""
+    interval = result["difference_interval"]
+    return [
+        f"{outcome.status.upper()}  {outcome.name}: {outcome.says}",
+        f"On other tasks like these the difference is likely between {interval[0]:+.2f} and {interval[1]:+.2f}.",
+        f"{asked} rollouts{repeats}; a full pass of both has {full}. Paid now: {counted(paid['calls'], 'call')}, "
+        f"{paid['tokens']:,} tokens, {dollars(paid['usd'])}.",
+    ]
+
+
+def changed_lines(result: Mapping[str, Any], most: int = 5) -> Iterator[str]:
+    """The items that changed, losses first, each with both outputs."""
+    for row in result["changed"][:most]:
+        yield f"{row['change']}: {row['item_id']} ({row['base']['score']:.2f} → {row['skill']['score']:.2f})"
+        for side in SIDES:
+            yield f"  {side}: {clipped(' '.join(row[side]['output'].split()), 160)}"
+    if left := len(result["changed"]) - most:
+        yield f"… and {counted(left, 'more item')} that changed" if left > 0 else ""
+
+
+def watch_line(outcome: Outcome) -> str:
+    """All that cron needs."""
+    before = (outcome.result or {}).get("before")
+    was = f" Before ({before['when'][:10]}): {before['verdict']}, {before['difference']:+.2f}." if before else ""
+    return f"{outcome.status.upper()}  {outcome.name} on {outcome.target}: {' '.join(outcome.says.split())}{was}"
+
+
+def finding_line(finding: Finding) -> str:
+    """`error  skills/a/SKILL.md:12 link: 'references/x.md' does not exist → add the file, or fix the link`."""
+    where = f"{finding.file}:{finding.line}"
+    return f"{finding.level}  {where} {finding.rule}: {finding.says} → {finding.fix}"
+
+
+def token_line(linted: Linted) -> str:
+    """Who pays for how many tokens."""
+    tokens = linted.tokens
+    listed = f"{tokens.listed:,} by every request (name and description), " if tokens.listed else ""
+    read = f", {tokens.on_demand:,} more when all other documents are read" if tokens.on_demand else ""
+    share = f"; {tokens.share:.0%} of a task's first request is the skill" if tokens.share is not None else ""
+    return f"Tokens: {listed}{tokens.loaded:,} by every task that uses the skill{read}{share}."
+
+
+# For a pull request
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """One page: the table, then each skill with the items that changed and what lint found."""
+    parts = [f"# Skill check: {_counts(outcomes)}"]
+    if outcomes:
+        head = (
+            "skill",
+            "target",
+            "verdict",
+            "base",
+            "skill",
+            "difference",
+            "items",
+            "tokens a task",
+            "turns",
+            "$ a task",
+            "s",
+        )
+        parts.append(table(head, [_summary_row(outcome) for outcome in outcomes]))
+    for outcome in outcomes:
+        parts += _details(outcome)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _counts(outcomes: Sequence[Outcome]) -> str:
+    if not outcomes:
+        return "no skill is listed"
+    statuses = [outcome.status for outcome in outcomes]
+    return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+
+
+def _summary_row(outcome: Outcome) -> tuple[str, ...]:
+    mark = {0: "✓", 1: "✗", 4: "?"}.get(outcome.code, "!")
+    cells = _row(outcome)
+    names = (plain(outcome.name), plain(outcome.target), f"{mark} {outcome.status}")
+    return (*names, *cells[:4], cells[4], cells[5], cells[6], cells[7])
+
+
+def _row(outcome: Outcome) -> list[str]:
+    """base, skill, difference, items, tokens, turns, dollars, seconds."""
+    result = outcome.result
+    if result is None or result["same_text"]:
+        return ["–"] * 8
+    scores, takes = result["scores"], result["takes"]
+    tokens = [takes[side]["prompt_tokens"] + takes[side]["completion_tokens"] for side in SIDES]
+    return [
+        f"{scores['base']['score']:.2f}",
+        f"{scores['skill']['score']:.2f}",
+        f"{result['difference']:+.2f}",
+        f"{result['measured']} of {result['items']}",
+        f"{tokens[0]:,.0f} → {tokens[1]:,.0f}",
+        f"{takes['base']['turns']:.1f} → {takes['skill']['turns']:.1f}",
+        " → ".join("unknown" if takes[side]["usd"] is None else f"{takes[side]['usd']:.5f}" for side in SIDES),
+        " → ".join(f"{takes[side]['telemetry']['seconds']:.1f}" for side in SIDES),
+    ]
+
+
+def _details(outcome: Outcome) -> Iterator[str]:
+    if outcome.status == "unchanged" and not outcome.linted.findings:
+        return
+    yield f"## {plain(outcome.name)}: {outcome.status}"
+    yield plain(outcome.says)
+    result = outcome.result
+    if result and not result["same_text"]:
+        yield plain(" ".join(outcome_lines(outcome)[1:]))
+        yield table(("a task", "base", "skill"), zip(_ROWS, *(_column(result, side) for side in SIDES), strict=True))
+        if len(result["by_type"]) > 1:
+            yield table(_TYPE_HEAD, [[plain(cell) for cell in row] for row in _type_rows(result)])
+        yield from _changed(result)
+    yield from _lint(outcome.linted)
+
+
+def _changed(result: Mapping[str, Any]) -> Iterator[str]:
+    rows = result["changed"]
+    if not rows:
+        return
+    lost = sum(row["change"] == "regressed" for row in rows)
+    yield f"### Items that changed: {lost} lost, {len(rows) - lost} won"
+    for row in rows[:_MOST]:
+        scores = f"{row['base']['score']:.2f} → {row['skill']['score']:.2f}"
+        head = f"<details><summary>{row['change']}: {text(row['item_id'])} ({scores})</summary>"
+        shown = [("Task", row["input"]), ("Base", row["base"]["output"]), ("Skill", row["skill"]["output"])]
+        body = "\n\n".join(f"{title}:\n\n{fenced(clipped(said, _SHOWN))}" for title, said in shown)
+        yield f"{head}\n\n{body}\n\n</details>"
+    if len(rows) > _MOST:
+        yield f"… and {counted(len(rows) - _MOST, 'more item')}; check.json has them all."
+
+
+def _lint(linted: Linted) -> Iterator[str]:
+    if linted.findings:
+        yield "### Lint"
+        yield "\n".join(f"- {plain(finding_line(finding))}" for finding in linted.findings[:50])
+    yield plain(token_line(linted))
+
+
+_TYPE_HEAD = ("task type", "items", "base", "skill", "tokens", "turns", "$ a task", "seconds")
+
+
+def _type_rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
+    for name, own in result["by_type"].items():
+        takes = own["takes"]
+        tokens = [takes[side]["prompt_tokens"] + takes[side]["completion_tokens"] for side in SIDES]
+        yield [
+            name or "(none)",
+            str(own["items"]),
+            *(f"{own[side]:.2f}" for side in SIDES),
+            f"{tokens[0]:,.0f} → {tokens[1]:,.0f}",
+            " → ".join(f"{takes[side]['turns']:.1f}" for side in SIDES),
+            " → ".join("unknown" if takes[side]["usd"] is None else f"{takes[side]['usd']:.5f}" for side in SIDES),
+            " → ".join(f"{takes[side]['telemetry']['seconds']:.1f}" for side in SIDES),
+        ]
+
+
+def _column(result: Mapping[str, Any], side: str) -> list[str]:
+    scores, takes = result["scores"][side], result["takes"][side]
+    return [
+        ranged(scores["score"], scores["interval"]),
+        f"{takes['prompt_tokens']:,.0f}",
+        f"{takes['completion_tokens']:,.0f}",
+        "unknown" if takes["usd"] is None else f"{takes['usd']:.5f}",
+        f"{takes['turns']:.1f}",
+        duration(takes["telemetry"]["seconds"]),
+        str(takes["refused"]),
+    ]

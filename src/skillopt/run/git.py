@@ -1,0 +1,96 @@
+"""Files as a git repository has them at a commit. Nothing is checked out, and no filter, hook or alias runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt.errors import UserError
+from skillopt.keys import no_secrets
+
+Files = dict[str, bytes | None]
+"""By path; None for a file that is longer than a text is."""
+LONGEST = 1_000_000
+"""Bytes of one file that are read; of a longer one only its name counts."""
+MOST = 2000
+"""Files of one folder. More is no skill package."""
+_TIMEOUT = 60
+
+
+@dataclass(frozen=True)
+class Repository:
+    top: Path
+
+    @classmethod
+    def around(cls, place: Path) -> Repository:
+        """The repository that a folder lies in."""
+        done = _git(place, "rev-parse", "--show-toplevel")
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
+            raise UserError(
+                f"{place.absolute()}: no git repository to take a base from ({said}); give a file as --base"
+            )
+        return cls(Path(os.fsdecode(done.stdout.rstrip(b"\n"))))
+
+    def commit(self, ref: str) -> str:
+        """The commit that a branch, tag or hash means."""
+        done = None if ref.startswith("-") else _git(self.top, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+        if done is None or done.returncode:
+            raise UserError(
+                f"'{ref}': {self.top} has no such commit, and there is no such file; name a branch, tag or commit that "
+                f"was fetched (git fetch origin; in CI a full checkout), a file, or none"
+            )
+        return done.stdout.decode().strip()
+
+    def inside(self, path: Path) -> str:
+        """The path as this repository names it."""
+        place = path.resolve()
+        if not place.is_relative_to(self.top.resolve()) or "\n" in str(place):
+            raise UserError(f"{path}: lies outside of the repository {self.top}, which has no version of it")
+        return place.relative_to(self.top.resolve()).as_posix()
+
+    def files(self, commit: str, path: str) -> Files | None:
+        """A file as {"": its bytes}, or a folder's files by their paths within it; None where nothing is there.
+
+        Links and submodules are left out: they may lead anywhere.
+        """
+        kind, content = self._object(f"{commit}:{path}")
+        if kind == "blob":
+            return {"": content}
+        if kind != "tree":
+            return None
+        listed = _git(self.top, "ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
+        found: Files = {}
+        for row in filter(None, listed.stdout.split(b"\0")):
+            about, _, name = row.partition(b"\t")
+            mode, _, blob, size = about.split()
+            if mode not in {b"100644", b"100755"}:
+                continue
+            if len(found) >= MOST:
+                raise UserError(f"{path}: has more than {MOST} files; a skill package is smaller")
+            found[os.fsdecode(name)] = self._object(blob.decode())[1] if int(size) <= LONGEST else None
+        return found
+
+    def _object(self, name: str) -> tuple[str, bytes | None]:
+        """An object's kind, and the bytes of a file that is not too long."""
+        kind = _git(self.top, "cat-file", "-t", name).stdout.decode().strip()
+        if kind != "blob":
+            return kind, None
+        size = int(_git(self.top, "cat-file", "-s", name).stdout)
+        return kind, _git(self.top, "cat-file", "blob", name).stdout if size <= LONGEST else None
+
+
+def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """A reading command; it gets no key, asks nobody and waits for no lock."""
+    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(place), *arguments]
+    environment = {**no_secrets(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        return subprocess.run(  # noqa: S603 - git, with arguments of ours
+            command, capture_output=True, env=environment, timeout=_TIMEOUT, check=False, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise UserError("git is not installed; give the base as a file, or none") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"git {arguments[0]} did not answer within {_TIMEOUT} s") from None
