@@ -303,7 +303,7 @@ class Trainer:
         ctx.emit("gate_decided", **work.verdict.brief())
         state = self.state
         state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
-        apply_verdict(state, work.skill, work.candidate, work.verdict, ctx)
+        apply_verdict(state, work.skill, work.credited, ctx)
         remember(state, work, ctx)
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
