@@ -187,8 +187,8 @@ def _read_state(run: RunDirectory, config: Config, mode: Mode) -> State | None:
     begun = state.pins.get("skillopt", "")
     if mode != "resume":
         raise UserError(
-            f"{run.root}: was begun by SkillOpt {begun}, which trains by another method than {__version__}. To finish "
-            f"it as it was begun, run the same command with that version (pip install skillopt=={begun}); to go on by "
+            f"{run.root}: was begun by SkillOpt {begun}, by another method or with other prompts than those of this "
+            f"{__version__}. To finish it as it was begun, run the same command with that version (pip install skillopt=={begun}); to go on by "
             f"the new method from step {state.step + 1}, add --resume; to begin anew, add --fresh: the replies that it "
             "has paid for are used again"
         )
