@@ -188,9 +188,9 @@ def _read_state(run: RunDirectory, config: Config, mode: Mode) -> State | None:
     if mode != "resume":
         raise UserError(
             f"{run.root}: was begun by SkillOpt {begun}, by another method or with other prompts than those of this "
-            f"{__version__}. To finish it as it was begun, run the same command with that version (pip install skillopt=={begun}); to go on by "
-            f"the new method from step {state.step + 1}, add --resume; to begin anew, add --fresh: the replies that it "
-            "has paid for are used again"
+            f"{__version__}. To finish it as it was begun, run the same command with that version (pip install "
+            f"skillopt=={begun}); to go on by the new method from step {state.step + 1}, add --resume; to begin anew, "
+            "add --fresh: the replies that it has paid for are used again"
         )
     state.pins = {**now, "skillopt": begun, "changed": f"step {state.step + 1}: SkillOpt {__version__}"}
     return state
