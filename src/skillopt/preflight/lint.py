@@ -16,9 +16,10 @@ from skillopt.envs.base import Item
 from skillopt.keys import key_lines
 from skillopt.preflight.scripts import parse_trouble
 from skillopt.run.source import Source
-from skillopt.skill.document import Skill, count_tokens, open_fence
+from skillopt.skill.document import Skill, open_fence
 from skillopt.skill.package import FILE, PackageError, problems
 from skillopt.skill.parts import Part, rules
+from skillopt.skill.tokens import count_tokens
 
 Level = Literal["error", "warning", "note"]
 RULES: dict[str, str] = {
