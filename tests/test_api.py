@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
