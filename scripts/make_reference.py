@@ -85,7 +85,8 @@ def cli_page() -> str:
 
 
 CLI_INTRO = """`skillopt --help` and `skillopt COMMAND --help` say the same. Exit codes: 0 done; 1 worse, or a failed
-verification; 2 bad input, or an endpoint that refuses; 3 stopped with everything paid for kept; 4 cannot tell; 130 Ctrl-C.
+verification; 2 bad input, or an endpoint that refuses; 3 stopped with everything paid for kept; 4 cannot tell; 130
+Ctrl-C.
 """
 
 
