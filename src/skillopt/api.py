@@ -42,7 +42,7 @@ SkillLike = Skill | str | Path
 
 
 class Trainer:
-    """Trains one skill. The same arguments again go on where the run stands.
+    """Trains one skill. The same arguments again continue the run.
 
     `config` is a Config, a YAML file, a dict, or nothing; keywords are config keys (`num_epochs=2`) or sections
     (`budget={"max_usd": 5}`). In place of what the config names may be passed
@@ -162,7 +162,7 @@ class Trainer:
 def train(config: ConfigLike = None, **arguments: Any) -> Result:
     """Train a skill to the end and write the report; the arguments are those of `Trainer`.
 
-    Ctrl-C stops with everything paid for kept; the same call again goes on.
+    Ctrl-C stops with everything paid for kept; the same call again continues.
     """
     return Trainer(config, **arguments).fit()
 
@@ -194,7 +194,7 @@ async def evaluate_async(
 def evaluate(config: ConfigLike, skill: SkillLike, **arguments: Any) -> dict[str, Any]:
     """A skill's score on a split (`split="test"`), as `eval_summary.json` has it: score, interval, hard, soft, failed …
 
-    A read of the test split is written down beside the run that the skill is from.
+    A read of the test split is recorded in the folder of the run that the skill is from.
     """
     return run_sync(evaluate_async(config, skill, **arguments))
 

@@ -61,7 +61,7 @@ _HOLDS_KEY = re.compile(
 _named: set[str] = set()
 """Variables that a config names as its key's, whatever they are called."""
 _fetched: dict[str, str] = {}
-"""Tokens that stand in no variable."""
+"""Tokens that are in no variable."""
 
 
 # What a user writes
@@ -159,7 +159,7 @@ def secrets() -> Secrets:
 
 
 def remember(token: str) -> None:
-    """A token that was fetched and stands in no variable is secret, too."""
+    """A token that was fetched and is in no variable is secret as well."""
     if len(token) >= _SHORTEST:
         _fetched[token] = "a fetched token"
 

@@ -1,4 +1,4 @@
-"""`skillopt init`: a folder that trains as it stands, from the demo's tasks or from a file of the user's own."""
+"""`skillopt init`: a folder that is ready to train, from the demo's tasks or from the user's file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Wish:
     scorer: bool = False
     """Write a scorer.py, and use it."""
     env: bool = False
-    """An env of one's own in place of tasks in a file."""
+    """A custom env in place of tasks in a file."""
 
 
 def write_folder(folder: Path, wish: Wish) -> list[str]:
@@ -85,7 +85,7 @@ def _task_files(inside: Path, folder: Path, wish: Wish) -> list[str]:
     (inside / "seed_skill.md").write_text(seed, encoding="utf-8")
     _write_config(inside, folder, wish, split, scoring)
     _write_readme(inside, folder, wish, len(every), scoring)
-    return [*told, f"{folder}: {len(every)} tasks, split and written down in tasks.split.json:"] + [
+    return [*told, f"{folder}: {len(every)} tasks, split as saved in tasks.split.json:"] + [
         f"  {line}" for line in describe(split)
     ]
 
@@ -145,7 +145,7 @@ def _env_files(inside: Path, folder: Path, wish: Wish) -> list[str]:
         ("seed_skill.md", "seed_skill.md"),
     ):
         (inside / name).write_text(_template("env", source).format(**values), encoding="utf-8")
-    return [f"{folder}: an env of your own in my_env.py"]
+    return [f"{folder}: a custom env in my_env.py"]
 
 
 def _name(folder: Path) -> str:
@@ -188,7 +188,7 @@ def _own_items(wish: Wish) -> tuple[list[Item], list[str]]:
         rest = {key: value for key, value in row.items() if key not in named.values() and key not in fields}
         item = item_from(where, {**rest, **fields}, answers=_needs_answers(wish), ids=False)
         if item.id in items and items[item.id].content() != item.content():
-            raise UserError(f"{where}: id '{item.id}' stands twice; ids must be unique: correct it, or drop the column")
+            raise UserError(f"{where}: id '{item.id}' is used twice; ids must be unique: fix it, or drop the column")
         items.setdefault(item.id, item)
     pairs = ", ".join(f"{column} → {field}" for field, column in named.items() if field != column)
     closed = closed_set(list(items.values()))

@@ -34,7 +34,7 @@ def list_models() -> None:
 
 @models_app.command()
 def pull(name: Name) -> None:
-    """Fetch weights into the cache; a fetch that broke off goes on where it was."""
+    """Fetch weights into the cache; a fetch that broke off is continued."""
     from skillopt.models import weights
 
     with _explained():

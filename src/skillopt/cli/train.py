@@ -1,4 +1,4 @@
-"""Training: train, replicate, and what stands before it: plan, doctor."""
+"""Training: train, replicate, and what comes before it: plan, doctor."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def train(
     overrides: Overrides = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
-    resume: Annotated[bool, typer.Option("--resume", help="Only go on with an unfinished run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Only continue an unfinished run.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin another run, whatever is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Each event as a line of JSON, as in events.jsonl.")] = False,
 ) -> None:
-    """Train a skill. The same command again goes on where the run stands."""
+    """Train a skill. The same command again continues the run."""
     if resume and fresh:
         raise typer.BadParameter("--resume and --fresh exclude each other")
     mode: Mode = "resume" if resume else "fresh" if fresh else "auto"
@@ -62,7 +62,7 @@ def replicate(
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Train under several seeds and report mean, interval and share improved. The same command again goes on."""
+    """Train under several seeds and report mean, interval and share improved. The same command again continues."""
     import asyncio
 
     from skillopt.api import train_config

@@ -182,9 +182,9 @@ class ModelsConfig(Section):
     target_key_name: str = ""
     """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
     target_rpm: int | None = Field(default=None, ge=1)
-    """Requests a minute that the endpoint allows; null: what its headers tell."""
+    """Requests a minute that the endpoint allows; null: what its headers say."""
     target_tpm: int | None = Field(default=None, ge=1)
-    """Tokens a minute that the endpoint allows; null: what its headers tell."""
+    """Tokens a minute that the endpoint allows; null: what its headers say."""
     optimizer_model: str = "openai:gpt-4o"
     """provider:model that reads trajectories and proposes edits."""
     optimizer_url: str = ""
@@ -218,17 +218,17 @@ class EnvConfig(Section):
     split_dir: str = ""
     """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
     data: str = ""
-    """One file with all items (.jsonl, .json, .csv) in place of split_dir; its split is written beside it."""
+    """One file with all items (.jsonl, .json, .csv) in place of split_dir; its split is saved next to it."""
     split: dict[str, float] = {"train": 0.5, "val": 0.25, "test": 0.25}
     """How env.data is divided; only read when there is no written split yet."""
     split_seed: int = 0
     """Which of the possible divisions of env.data is taken."""
     scoring: str = "exact"
-    """How an answer becomes a score: a scorer's name, judge, or a function of your own as `scorer.py:fn`."""
+    """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`."""
     scoring_options: dict[str, Any] = {}
-    """What the scorer takes, such as {tolerance: 0.01}; for a function of your own {timeout: 10, memory_mb: 2048}."""
+    """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
     agent: str = ""
-    """An agent of your own as the target, `module:fn` or `file.py:fn`; empty: one question, one reply."""
+    """Your agent as the target, `module:fn` or `file.py:fn`; empty: one question, one reply."""
     command: str | list[str] = ""
     """A command line as the target (task on stdin, answer on stdout), or claude-code or codex."""
     agent_options: dict[str, Any] = {}
@@ -238,8 +238,8 @@ class EnvConfig(Section):
     output_root: str = "outputs"
     """Where runs are kept."""
     private: bool | None = None
-    """Keep runs from other users of the machine: folders 0700, journals 0600. null: where a .env lies in the working
-    folder, in output_root or beside it."""
+    """Keep runs from other users of the machine: folders 0700, journals 0600. null: if there is a .env in the
+    working folder, in output_root or next to it."""
 
 
 class HardwareConfig(Section):
@@ -283,12 +283,12 @@ class BudgetConfig(Section):
     max_minutes: float | None = Field(default=None, gt=0)
     """Stop this long after the start of this session."""
     prices: dict[str, Price] = {}
-    """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
+    """Prices that override the list, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 
 
 class TrackersConfig(Section):
     use: tuple[str, ...] = ()
-    """Where else a run is told, as it happens: tensorboard, mlflow, wandb, otel (each an extra of its own name), or the
+    """Where else events are sent, as they happen: tensorboard, mlflow, wandb, otel (each an extra of that name), or the
     names of entry points of the group skillopt.trackers. `trackers: [mlflow]` for short."""
     project: str = Field(default="skillopt", min_length=1)
     """What runs are filed under: the experiment of mlflow, the project of wandb, the service of otel."""

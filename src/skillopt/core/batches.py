@@ -17,7 +17,7 @@ class Step:
     epoch: int
     split: Sequence[Item]
     places: list[list[int]]
-    """Where each batch's items stand in the split; more than one batch where gradients are accumulated."""
+    """The positions of each batch's items in the split; more than one batch if gradients are accumulated."""
 
     @property
     def batches(self) -> list[list[Item]]:
@@ -34,7 +34,7 @@ class Step:
 
 
 def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
-    """The steps of each epoch. Every epoch goes through all items once, in an order of its own."""
+    """The steps of each epoch. Every epoch goes through all items once, each epoch in another order."""
     epochs: list[list[Step]] = []
     number = 0
     by_id = in_id_order(items)

@@ -38,7 +38,7 @@ class Context:
     executor: Executor = field(default_factory=LocalExecutor)
     """Where tasks are done and scored."""
     underway: Underway = field(default_factory=Underway)
-    """Work that was started beside the loop."""
+    """Work that was started in parallel with the loop."""
     later: bool = False
     """Nothing waits for this work yet: its calls take the places that others leave free."""
 

@@ -20,7 +20,7 @@ from skillopt.skill import Skill
 async def rollout(
     skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
 ) -> list[Trajectory | RolloutError]:
-    """Roll out every item, in any order of time; results stand in the order of `items`.
+    """Roll out every item, in any order of time; results are in the order of `items`.
 
     `tag` names the purpose: it labels fresh samples and begins the trajectories' ids. Without it, it is the step's.
     """
@@ -64,7 +64,7 @@ class Rollouts:
         self._items = items
         self.tag = tag or f"{ctx.step:04d}"
         self.wanted = wanted
-        """Whether the loop has come to it; before, it tells nobody of its progress."""
+        """Whether the loop has reached it; before that, it reports no progress."""
         self._stage = stage
         self._done = 0
         work = (self._one(number, item, ctx) for number, item in enumerate(items))

@@ -29,7 +29,7 @@ VISITS = 2
 @dataclass(frozen=True)
 class Turn:
     """What a worker says: it needs a reply (`chat`), the result of a whole rollout (`whole`), has done the work that it
-    was told to do (`did`), is `done`, or met an `error`; or it does not know of this task (`lost`)."""
+    was asked to do (`did`), is `done`, or met an `error`; or it does not know of this task (`lost`)."""
 
     kind: Literal["chat", "whole", "did", "done", "error", "lost"]
     value: Any = None
@@ -153,7 +153,7 @@ class EnvWorker:
 
 
 def packed(said: Turn | Answer) -> bytes:
-    """What cannot travel is an error of its own task, and no hindrance to the others."""
+    """What cannot be sent is an error of that task alone, and does not affect the others."""
     try:
         if said.kind == "error":
             said = replace(said, value=portable(said.value))
@@ -174,6 +174,6 @@ def portable(error: Exception) -> Exception:
     """The error itself where it can travel between processes, else its words."""
     try:
         copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    except Exception:  # exceptions with arguments of their own often cannot
+    except Exception:  # exceptions with custom arguments often cannot
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error if isinstance(copy, type(error)) else RuntimeError(str(error))

@@ -1,6 +1,6 @@
 """The pulse of a run, twice a second: what is going on, what is in flight, what is spent.
 
-Listeners are told, and `live.json` tells whoever watches from another process. Nothing of it stays, and nothing in the
+It is sent to listeners, and written to `live.json` for other processes. Nothing of it is kept, and nothing in the
 run depends on it.
 """
 
@@ -59,7 +59,7 @@ async def _beat(ctx: Context) -> None:
 
 
 def _letters(ctx: Context, known: set[int]) -> dict[str, Any]:
-    """The letters that the run waits for, and their folder; those that are new are told once."""
+    """The letters that the run waits for, and their folder; each new one is reported once."""
     waiting = dict(getattr(ctx.optimizer.model, "waiting", {}))  # only a handoff has any
     folder = next((str(letter.folder) for letter in waiting.values()), "")
     if new := sorted(waiting.keys() - known):

@@ -36,7 +36,7 @@ from skillopt.skill import Skill
 from skillopt.version import METHOD, __version__
 
 Mode = Literal["auto", "resume", "fresh"]
-"""auto: go on where an unfinished run of this config stands, else begin; resume: only go on; fresh: begin another."""
+"""auto: continue an unfinished run of this config, else begin one; resume: only continue; fresh: begin another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Session:
     started: float
 
     def base(self, steps: int) -> Context:
-        """The context outside of any step, for a run of so many steps."""
+        """The context outside of any step, for a run of this many steps."""
         return replace(self.ctx, steps=steps)
 
 
@@ -188,9 +188,9 @@ def _read_state(run: RunDirectory, config: Config, mode: Mode) -> State | None:
     if mode != "resume":
         raise UserError(
             f"{run.root}: was begun by SkillOpt {begun}, which trains by another method than {__version__}. To finish "
-            f"it as it was begun, run the same command with that version (pip install skillopt=={begun}); to go on by "
-            f"the new method from step {state.step + 1}, add --resume; to begin anew, add --fresh: the replies that it "
-            "has paid for are used again"
+            f"it as it was begun, run the same command with that version (pip install skillopt=={begun}); to continue "
+            f"by the new method from step {state.step + 1}, add --resume; to begin anew, add --fresh: the replies that "
+            "it has paid for are used again"
         )
     state.pins = {**now, "skillopt": begun, "changed": f"step {state.step + 1}: SkillOpt {__version__}"}
     return state

@@ -200,8 +200,8 @@ class Trial:
     def estimate(self, rounds: int) -> Pair:
         """The mean difference of the first rounds and its standard error on these items, which is the target's noise.
 
-        One round does not tell noise from a real difference; it takes all for noise. Half a difference more than was
-        seen keeps a few equal samples from looking like certainty.
+        One round cannot separate noise from a real difference; all of it counts as noise. Half a difference is added,
+        so that a few equal samples do not look certain.
         """
         rows = [[after - before for before, after in self.pairs[item][:rounds]] for item in self.measured]
         means = [fmean(row) for row in rows]

@@ -19,7 +19,7 @@ Form = Literal["schema", "json", "text"]
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """A JSON schema for the reply. Its name is the stage that asks, so that any server can tell stages apart."""
+    """A JSON schema for the reply. Its name is the stage that asks, so that any server can distinguish stages."""
 
     name: str
     body: dict[str, Any]
@@ -50,7 +50,7 @@ class Usage:
     cached: int = 0
     """How many of the prompt's tokens the endpoint had in its cache."""
     usd: float | None = None
-    """What it cost, where the model itself says so; None: prices tell."""
+    """What it cost, if the model reports it; None: it is computed from prices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class ChatModel(Protocol):
 
     @property
     def endpoint(self) -> str:
-        """What tells this model's replies from another's of the same name: a URL, or the hash of the weights."""
+        """What distinguishes this model from another of the same name: a URL, or the hash of the weights."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class ChatModel(Protocol):
 
 
 class NoModel:
-    """Stands for the optimizer in a run in which nothing calls it."""
+    """Takes the place of the optimizer in a run in which nothing calls it."""
 
     name = endpoint = "none"
     deterministic = True

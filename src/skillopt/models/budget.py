@@ -104,4 +104,4 @@ class Budget:
 
 
 def _reached(name: str, limit: float) -> Stopped:
-    return Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to go on")
+    return Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to continue")

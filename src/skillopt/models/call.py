@@ -258,7 +258,7 @@ class Caller:
         self._replies += 1
         self._completions += usage.completion
         self.limiter.used(usage.prompt + usage.completion - estimate.prompt - estimate.completion)
-        limits = getattr(self.model, "limits", None)  # only some endpoints tell
+        limits = getattr(self.model, "limits", None)  # only some endpoints report them
         if limits is not None:
             self.limiter.told(limits)
 

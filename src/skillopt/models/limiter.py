@@ -22,9 +22,9 @@ T = TypeVar("T")
 START = 32
 """Calls at once before anything is known of an endpoint; where more are allowed they double while all goes well."""
 WINDOW = 40
-"""Outcomes that tell how an endpoint is doing now."""
+"""Recent outcomes, which show the state of an endpoint."""
 RISE = 2.0
-"""Latency has risen when the median of a block of calls is so many times that of an earlier block."""
+"""Latency has risen when the median of a block of calls is this many times that of an earlier block."""
 BLOCK = 16
 """Calls of one kind whose median latency is compared."""
 
@@ -224,7 +224,7 @@ class Endpoint:
 
 
 class Places:
-    """So many at once; who waits goes in the order of asking, and those who can wait go after all who cannot."""
+    """A number of places. Waiting calls get one in order of arrival; those that can wait come after all others."""
 
     def __init__(self, free: int) -> None:
         self._free = free
@@ -256,7 +256,7 @@ class Places:
 
 @dataclass(slots=True)
 class Slot:
-    """A place among the calls in flight, from which the caller tells what came of its call."""
+    """A place among the calls in flight, through which the caller reports the outcome of its call."""
 
     endpoint: Endpoint
     level: int
@@ -272,7 +272,7 @@ class Slot:
 class Limiter:
     """One role's calls: at most `limit` in flight, fewer where its endpoint bears fewer, none while that asks to wait.
 
-    `requests` and `tokens` are the user's own limits a minute; without them, the endpoint's headers tell.
+    `requests` and `tokens` are the user's limits a minute; without them, the endpoint's headers are used.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class Limiter:
         self.endpoint.pause(seconds)
 
     def told(self, limits: RateLimits) -> None:
-        """What the endpoint's headers said. The user's own limits stand above them."""
+        """What the endpoint's headers said. The user's limits override them."""
         for name, left in (("requests", limits.requests), ("tokens", limits.tokens)):
             if left is None or self._own[name] or left.reset <= 0 or left.remaining >= left.limit:
                 continue
@@ -303,7 +303,7 @@ class Limiter:
             self._buckets["tokens"].take(tokens)
 
     async def enter(self, switch: Switch, *, tokens: float = 0, later: bool = False) -> Slot:
-        """A place for one call of about so many tokens; one that can wait goes `later` than all that cannot."""
+        """A place for one call of about `tokens` tokens; with `later`, it comes after all calls that cannot wait."""
         await self._places.take(later=later)
         level = 0
         try:

@@ -127,7 +127,7 @@ class LocalModel:
 
 
 def default_workers() -> int:
-    """One for each core that this process may use, up to four: each has a context of its own in memory."""
+    """One for each core that this process may use, up to four: each has a separate context in memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, 4))
 

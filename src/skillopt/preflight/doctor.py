@@ -32,7 +32,7 @@ from skillopt.statistics import smallest_detectable
 
 Status = Literal["pass", "warn", "fail"]
 NOISE = 0.1
-"""The share of flipped outcomes for which the smallest improvement that a gate can see is told."""
+"""The share of flipped outcomes for which the smallest improvement that a gate can see is reported."""
 _NOT_ASKED = {"target": ("local:", "command:", "agent:"), "optimizer": ("local:", "handoff")}
 """A local model would have to be fetched and loaded first; an agent's own model is not ours to ask, nor is a reader."""
 _SCORED = 10
@@ -69,7 +69,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
 
 
 def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
-    """What can be told from the config and the data alone; `train` runs this part."""
+    """What can be checked from the config and the data alone; `train` runs this part."""
     return [
         _splits(config, env),
         _initial(config, skill),
@@ -206,7 +206,7 @@ def _budget(config: Config, plan: Plan) -> Check:
         for name, limit, needed in limits:
             if limit is not None and needed is not None and needed[edge] > limit:
                 says = f"budget.{name} is {limit:g}, and the plan needs {word} {needed[edge]:,.4g} (estimate)"
-                fix = "raise it, or make the run smaller; a run that stops can go on with a larger limit"
+                fix = "raise it, or make the run smaller; a run that stops can continue with a larger limit"
                 return Check(name="budget", status=status, says=says, fix=fix)  # type: ignore[arg-type]
     return passed("budget", "the plan stays within every limit (estimate)")
 

@@ -1,4 +1,4 @@
-"""All that a report tells of a run, read once."""
+"""All that a report shows of a run, read once."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def verdict(summary: Mapping[str, Any]) -> str:
             f"The trained skill does worse on the test split ({gain:+.2f}): what helped in validation does not carry."
         )
     apart = best["test_interval"][0] > initial["test_interval"][1]
-    sure = "the intervals are apart" if apart else "but the intervals overlap: more test items would tell"
+    sure = "the intervals are apart" if apart else "but the intervals overlap: more test items are needed"
     return (
         f"On tasks that training never saw the score rises by {gain:.2f}; {sure}."
         if gain

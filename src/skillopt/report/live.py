@@ -1,4 +1,4 @@
-"""The live display of a run: where it stands, what is in flight, the score's course, the budget and the time left."""
+"""The live display of a run: its progress, calls in flight, the course of the score, the budget and the time left."""
 
 from __future__ import annotations
 

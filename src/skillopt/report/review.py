@@ -68,7 +68,7 @@ def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
     finished = read_json(run.state)["status"] == "finished"
     then = "This run is finished, so no step of it will use the choice."
     if not finished:
-        then = "The next step tries it, through the gate; run the same train command to go on."
+        then = "The next step tries it, through the gate; run the same train command to continue."
     for decision in made:
         say(f"Conflict {decision.conflict}: {decision.choice}. {then}")
 

@@ -52,7 +52,7 @@ class RunDirectory:
         return self.steps / f"step_{step:04d}"
 
     def epoch_end(self, step: int) -> Path:
-        """What happened at the end of the epoch whose last step this was; stands in the history, too."""
+        """What happened at the end of the epoch whose last step this was; it is in the history as well."""
         return self.step(step) / "epoch_end.json"
 
     def slow_update(self, epoch: int) -> Path:
@@ -97,8 +97,8 @@ class RunDirectory:
 
     @contextmanager
     def held(self, *, private: bool = False) -> Iterator[None]:
-        """Hold this run's lock; a second trainer is refused, and told who holds it. A `private` folder is kept from
-        other users of the machine.
+        """Hold this run's lock; a second trainer is refused, with the name of the holder. A `private` folder is closed
+        to other users of the machine.
 
         The kernel ends the lock with the process, however that ends: what a dead one (or one before a restart of the
         machine) has left in the file is not looked at, so that no process number can be mistaken for another's.
@@ -156,7 +156,7 @@ def make_folder(path: Path, *, private: bool) -> None:
 
 
 def is_private(chosen: bool | None, output_root: str) -> bool:
-    """What was chosen; else whether keys lie near: a `.env` in the working folder, the output folder or beside it."""
+    """What was chosen; else whether keys are nearby: a `.env` in the working folder, output folder or next to it."""
     root = Path(output_root).absolute()
     near = any((folder / ".env").exists() for folder in (Path.cwd(), root, root.parent))
     return near if chosen is None else chosen

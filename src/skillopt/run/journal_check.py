@@ -15,7 +15,7 @@ from skillopt.run.journal import REPLIES, SEAL_TOTALS, TOTALS, UNREADABLE, Journ
 
 
 def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one for each thing that can be wrong
-    """What is wrong with a journal that held at least so many replies; empty if nothing."""
+    """What is wrong with a journal that should have at least this many replies; empty if nothing."""
     if not path.exists():
         return "is missing" if least else ""
     try:

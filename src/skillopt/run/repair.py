@@ -154,7 +154,7 @@ def _history_fits(run: RunDirectory, state: State) -> bool:
 
 
 def rebuild(run: RunDirectory) -> list[str]:
-    """Before a run goes on: rebuild what sound files give byte for byte, and say what; refuse anything else.
+    """Before a run continues: rebuild what undamaged files give byte for byte, and report it; refuse anything else.
 
     Also clears away what a run left that lost its state, or never had one.
     """

@@ -22,7 +22,7 @@ STEP_SECONDS = 120.0
 BUILD_SECONDS = 900.0
 """Making a game takes seconds, but many may wait for their turn."""
 GAMES_A_PROCESS = 200
-"""Engines leak: a process that has played so many games makes room for a new one as soon as it is idle."""
+"""Engines leak memory: after this many games, an idle process is replaced by a new one."""
 
 
 class GameError(ScorerError):
