@@ -18,7 +18,7 @@ PATIENCE = 120
 
 
 class Worker:
-    """Two questions at a time: each loads a data set of its own."""
+    """Two questions at a time: each loads a data set."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
