@@ -149,8 +149,9 @@ def sim_server(options: SimOptions | None = None, api_key: str = "") -> Iterator
 
 
 def over_http(url: str) -> list[str]:
-    """Overrides that send both roles to a server."""
-    return [f"hardware.vllm_url={url}", "models.target_model=vllm:sim", "models.optimizer_model=vllm:sim"]
+    """Overrides that send both roles to a server, whose replies are as steady as the simulated world's own."""
+    models = [f"models.{role}_model=vllm:sim" for role in ("target", "optimizer")]
+    return [f"hardware.vllm_url={url}", *models, "evaluation.gate=strict"]
 
 
 def until(condition: Callable[[], Any]) -> Any:

@@ -653,8 +653,11 @@ def test_a_reply_that_cannot_be_used_is_asked_for_once_more_with_the_reason(
     answer, payloads = asking(path, first, lambda: good('{"memory": "second"}'))
     assert answer.value == "second"
     assert len(payloads) == 2
-    assert payloads[1]["messages"][0] == payloads[0]["messages"][0]
-    note = payloads[1]["messages"][1]["content"]
+    asked, said, why = payloads[1]["messages"]
+    assert asked == payloads[0]["messages"][0]
+    assert said["role"] == "assistant"
+    assert said["content"], "the bad reply is shown, or said to be empty"
+    note = why["content"]
     assert "could not be used" in note
     assert [attempt for attempt, _, _ in stored(path)] == [1, 2]
     assert re.search(problem, note)

@@ -154,7 +154,7 @@ def test_an_unfinished_run_does_not_go_on_under_other_prompts(tmp_path: Path, mo
     with pytest.raises(Stopped):
         train_sim(tmp_path, "budget.max_calls=60")
     monkeypatch.setattr(prompts, "fingerprint", lambda folder="": "another")
-    with pytest.raises(UserError, match="another prompts"):
+    with pytest.raises(UserError, match=r"other prompts.*--fresh"):
         train_sim(tmp_path)
     assert read_json(only_run(tmp_path).state)["step"] == 0
 

@@ -5,7 +5,7 @@ import sqlite3
 
 
 class SkillOptError(Exception):
-    """Base of all errors that are ours to explain."""
+    """Base of all errors that SkillOpt raises for users."""
 
 
 class UserError(SkillOptError):
@@ -38,7 +38,7 @@ def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:
 
 
 def disk_trouble(error: OSError | sqlite3.Error) -> str:
-    """What a disk's refusal means, and the way out."""
+    """What a disk error means, and what to do."""
     room, leave = "free some space or raise the quota", "make the folder writable again"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

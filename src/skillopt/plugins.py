@@ -1,4 +1,4 @@
-"""Parts that other packages bring: entry points, looked up where the config names something that is not ours."""
+"""Parts from other packages: entry points, looked up if the config names something that is not built in."""
 
 from __future__ import annotations
 

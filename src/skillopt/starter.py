@@ -37,7 +37,7 @@ class Wish:
     """What the folder is to hold."""
 
     source: Path | None = None
-    """A file of the user's own; None for the demo's tasks."""
+    """The user's file; None for the demo's tasks."""
     question: str = ""
     """The column of the question, where its name does not say so."""
     answer: str = ""
@@ -96,7 +96,7 @@ def _write_config(inside: Path, folder: Path, wish: Wish, split: dict[str, list[
     llm = bool(wish.optimizer) or not local or scoring == "judge"
     optimizer = wish.optimizer or OPTIMIZER
     models = [f"  target_model: {json.dumps(target)}"]
-    if target.startswith("local:"):  # a small model rambles as long as it may
+    if target.startswith("local:"):  # a small model writes as much as it may
         longest = max(len(answer) for item in split["train"] for answer in item.answers or ("x" * 400,))
         models.append(f"  target_max_tokens: {20 if longest <= 20 else min(512, 40 + longest // 2)}")
     models += [f"  optimizer_model: {json.dumps(optimizer)}"] * llm

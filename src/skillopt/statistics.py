@@ -1,4 +1,4 @@
-"""Statistics of paired measurements, in exact formulas where there are such: no table, no further package.
+"""Statistics of paired measurements, in exact formulas where they exist: no table, no other package.
 
 Two skills, item by item. Where neither is better, the samples of one item could as well have been the other skill's:
 that is all the tests below assume. They hold for few items, for any score between 0 and 1, and for items of very

@@ -1,4 +1,4 @@
-"""Asking the worker: one process a question, with an end to patience."""
+"""Asking the worker: one process for each question, with a time limit."""
 
 from __future__ import annotations
 

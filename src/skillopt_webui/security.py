@@ -1,4 +1,4 @@
-"""Who may ask: the request's Host and Origin, the token, and headers that keep the page to itself."""
+"""Who has access: the request's Host and Origin, the token, and headers that isolate the page."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from skillopt.models.handoff import box_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt_webui.alive import holder
@@ -35,9 +36,18 @@ def overview(run: RunDirectory) -> dict[str, Any]:
         "steps": _cache.get("steps", run.history, lambda path: [step_row(r) for r in load(path)]) or [],
         "versions": run.versions(),
         "conflicts": len(read_jsonl(run.conflicts)) if run.conflicts.exists() else 0,
+        "letters": letters(run),
         "log": recent(run),
         "report": run.report.exists(),
     }
+
+
+def letters(run: RunDirectory) -> int | None:
+    """How many wait for a reply; None for a run whose optimizer is no handoff."""
+    config = _cache.get("json", run.config_json, load) or {}
+    if not str(config.get("models.optimizer_model", "")).startswith("handoff"):
+        return None
+    return len(box_of(run.root).open_letters())
 
 
 def live(run: RunDirectory) -> dict[str, Any] | None:

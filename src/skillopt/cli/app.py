@@ -70,7 +70,8 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command. Exit codes: 0 done; 2 bad input, or the endpoint refuses; 3 stopped, can continue; 130 Ctrl-C."""
+    """Run a command. Exit codes: 0 done; 1 worse, or a failed verification; 2 bad input, or the endpoint refuses;
+    3 stopped, can continue; 4 cannot tell; 130 Ctrl-C."""
     guard_terminal()
     try:
         code = _guarded(lambda: app(arguments, standalone_mode=True))

@@ -18,7 +18,7 @@ RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 def report(
     run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False
 ) -> None:
-    """Write a run's report anew (report.html, report.md, plots/), also for one that is not finished."""
+    """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
     from skillopt.report.html import write_report
     from skillopt.report.png import write_pngs
     from skillopt.run.directory import RunDirectory

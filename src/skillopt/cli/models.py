@@ -135,7 +135,7 @@ def _megabytes(count: int) -> str:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Errors of ours as one line and an exit code: 2 for bad input, 1 for the rest."""
+    """SkillOpt errors as one line and an exit code: 2 for bad input, 1 for the rest."""
     try:
         yield
     except SkillOptError as error:

@@ -1,4 +1,4 @@
-"""Skills that leave the lab: export, import, transfer; and sweep."""
+"""Skills outside their run: export, import, transfer; and sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Your own tasks: init, split."""
+"""The user's tasks: init, split."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def init(
 
 
 def _asked(wish: Wish) -> Wish:
-    """The same wish with a person's answers in it; what was given as an option is not asked."""
+    """The same request with a person's answers; what was given as an option is not asked."""
     from dataclasses import replace
 
     from skillopt.envs.scoring import SCORERS

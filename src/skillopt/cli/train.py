@@ -92,7 +92,7 @@ def plan(
     target_seconds: Annotated[float | None, typer.Option(help="Seconds that a target call takes.")] = None,
     optimizer_seconds: Annotated[float | None, typer.Option(help="Seconds that an optimizer call takes.")] = None,
 ) -> None:
-    """Say what a training will take, before anything is spent."""
+    """Show what a training will cost, before anything is paid for."""
     from skillopt.core.initial import initial_of
     from skillopt.envs import open_env
     from skillopt.envs.base import check_splits
@@ -116,7 +116,7 @@ def doctor(
     target_model: TargetOption = "",
     offline: Annotated[bool, typer.Option("--offline", help="Ask no endpoint; nothing is paid.")] = False,
 ) -> None:
-    """Go through the checklist of a training: pass, warn or fail, and the fix. Exit code 1 where a check fails."""
+    """Go through the checklist of a training: pass, warn or fail, with the fix. Exit code 1 if a check fails."""
     import asyncio
     from dataclasses import asdict
 

@@ -97,9 +97,7 @@ PRESETS: dict[str, Preset] = {
         doing=Doing(
             argv=("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write"),
             env=lambda home: {"CODEX_HOME": str(home / ".codex")},
-            skill_folders=lambda home: [
-                home / ".codex" / "skills"
-            ],  # in two places it would be ambiguous, and not read
+            skill_folders=lambda home: [home / ".codex" / "skills"],  # two places are ambiguous to it
             use=lambda name: f"Use the skill ${name} for this task.",
         ),
     ),

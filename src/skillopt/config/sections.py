@@ -17,7 +17,7 @@ TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
 def _one_of(name: str, ours: tuple[str, ...], kind: str) -> str:
-    """A name of ours, or one that an installed package registers."""
+    """A built-in name, or one that an installed package registers."""
     if name not in ours and name not in (known := [*ours, *plugins.names(kind)]):
         raise ValueError(f"Input should be one of: {', '.join(known)}")
     return name
@@ -53,7 +53,7 @@ class Section(BaseModel):
 
 class TrainConfig(Section):
     num_epochs: int = Field(default=4, ge=1)
-    """How often the training split is gone through."""
+    """Passes over the training split."""
     batch_size: int = Field(default=40, ge=1)
     """Tasks in one rollout batch."""
     accumulation: int = Field(default=1, ge=1)
@@ -65,8 +65,8 @@ class TrainConfig(Section):
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does."""
     speculate: bool = False
-    """While the gate runs, begin the next step's rollouts on the likelier verdict: sooner done where workers are to
-    spare, and a wrong guess costs its calls. Changes no result."""
+    """While the gate runs, begin the next step's rollouts with the likelier verdict: faster if there are free
+    workers; a wrong guess costs its calls. Changes no result."""
 
 
 class OptimizerConfig(Section):
@@ -234,7 +234,7 @@ class EnvConfig(Section):
     agent_options: dict[str, Any] = {}
     """What the agent or command takes, such as {timeout: 600, pass_env: [MY_KEY]}."""
     options: dict[str, Any] = {}
-    """What only this env knows; it checks them itself."""
+    """Options of this env, which checks them itself."""
     output_root: str = "outputs"
     """Where runs are kept."""
     private: bool | None = None
@@ -251,13 +251,13 @@ class HardwareConfig(Section):
     ray_address: str = ""
     """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
     call_timeout: float = Field(default=120, gt=0)
-    """Seconds until a call without an answer is given up and tried again."""
+    """Seconds until a call without an answer is ended and retried."""
     max_retries: int = Field(default=5, ge=0)
-    """Tries after the first for a call that may heal (429, 5xx, timeouts, resets)."""
+    """Retries of a call that failed for a reason that may go away (429, 5xx, timeouts, resets)."""
     max_retry_seconds: float = Field(default=300, gt=0)
-    """A call that may heal is given up when its next try would come later than this after its first."""
+    """A call is not retried when its next try would be more than this many seconds after its first."""
     vllm_url: str = ""
-    """Base URL for vllm: models where no role has its own."""
+    """Base URL for vllm: models, unless a role has its own."""
     azure_endpoint: str = ""
     """https://<resource>.openai.azure.com for azure: models."""
     azure_api_version: str = "2024-10-21"
@@ -291,7 +291,7 @@ class TrackersConfig(Section):
     """Where else events are sent, as they happen: tensorboard, mlflow, wandb, otel (each an extra of that name), or the
     names of entry points of the group skillopt.trackers. `trackers: [mlflow]` for short."""
     project: str = Field(default="skillopt", min_length=1)
-    """What runs are filed under: the experiment of mlflow, the project of wandb, the service of otel."""
+    """The group of the runs: the experiment of mlflow, the project of wandb, the service of otel."""
     mlflow_uri: str = ""
     """MLflow's tracking server; empty for files in the run's folder."""
     wandb_mode: Literal["offline", "online"] = "offline"

@@ -149,7 +149,7 @@ def override(tree: dict[str, Any], text: str) -> None:
 
 
 def name_command(tree: dict[str, Any]) -> dict[str, Any]:
-    """A command line takes the target's place, and its name: prices, plans and reports then speak of it."""
+    """A command line takes the target's place, and its name: prices, plans and reports then use that name."""
     env, models = tree.get("env"), tree.get("models", {})
     command = env.get("command") if isinstance(env, dict) else None
     words = command.split() if isinstance(command, str) else command

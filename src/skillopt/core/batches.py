@@ -1,4 +1,4 @@
-"""The order in which the training split is gone through."""
+"""The order of the training items."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Step:
 
     @property
     def batches(self) -> list[list[Item]]:
-        """Read from the split when they are wanted: an env may hold its items on disk."""
+        """Read from the split when they are needed: an env may keep its items on disk."""
         return [[self.split[place] for place in batch] for batch in self.places]
 
     @property
@@ -51,6 +51,6 @@ def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
 
 
 def in_id_order(items: Sequence[Item]) -> list[int]:
-    """The places of a split's items by their ids."""
+    """The positions of a split's items by their ids."""
     ids = [item.id for item in items]
     return sorted(range(len(ids)), key=ids.__getitem__)

@@ -18,7 +18,7 @@ class Underway:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.ahead: dict[str, Rollouts] = {}
-        """Rollouts that were begun before the loop came to them, by their tag."""
+        """Rollouts that were begun before the loop needed them, by their tag."""
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)

@@ -1,4 +1,4 @@
-"""The pulse of a run, twice a second: what is going on, what is in flight, what is spent.
+"""The pulse of a run, twice a second: the stage, the calls in flight, the money spent.
 
 It is sent to listeners, and written to `live.json` for other processes. Nothing of it is kept, and nothing in the
 run depends on it.
@@ -53,7 +53,7 @@ async def _beat(ctx: Context) -> None:
             "letters": letters,
             "retries": sum(caller.retries for caller in callers.values()),
         }
-        with suppress(OSError):  # a full disk is the run's own trouble
+        with suppress(OSError):  # the run itself reports a full disk
             write_brief(ctx.run.live, now)
         await asyncio.sleep(SECONDS)
 

@@ -186,11 +186,13 @@ def _read_state(run: RunDirectory, config: Config, mode: Mode) -> State | None:
         return state
     begun = state.pins.get("skillopt", "")
     if mode != "resume":
+        what = "with other prompts than those of now. "
+        if begun != __version__:
+            what = f"by SkillOpt {begun}, which trains by another method than {__version__}. To finish it as it was "
+            what += f"begun, run the same command with that version (pip install skillopt=={begun}). "
         raise UserError(
-            f"{run.root}: was begun by SkillOpt {begun}, which trains by another method than {__version__}. To finish "
-            f"it as it was begun, run the same command with that version (pip install skillopt=={begun}); to continue "
-            f"by the new method from step {state.step + 1}, add --resume; to begin anew, add --fresh: the replies that "
-            "it has paid for are used again"
+            f"{run.root}: was begun {what}To continue in the new way from step {state.step + 1}, add --resume; to "
+            "begin anew, add --fresh: the replies that it has paid for are used again"
         )
     state.pins = {**now, "skillopt": begun, "changed": f"step {state.step + 1}: SkillOpt {__version__}"}
     return state

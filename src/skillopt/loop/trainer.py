@@ -111,7 +111,7 @@ class Trainer:
         if not self.started:
             raise KeyboardInterrupt
         self.session.switch.trip(Stopped("interrupted"))
-        letters = len(getattr(self.base.optimizer.model, "waiting", ()))  # they stay open: nobody waits for a reader
+        letters = len(getattr(self.base.optimizer.model, "waiting", ()))  # they stay open: no run waits for a reader
         in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight - letters
         self.base.emit("stopping", in_flight=in_flight, letters=letters)
 
@@ -159,7 +159,7 @@ class Trainer:
                 await self.base.underway.settle()
                 self._stop(stopped)
                 raise stopped from error
-            except BaseException:  # a second Ctrl-C, or a mistake of ours: nothing is waited for
+            except BaseException:  # a second Ctrl-C, or a bug: wait for nothing
                 self.base.underway.cancel()
                 raise
             await self.base.underway.settle()
@@ -267,7 +267,7 @@ class Trainer:
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number), stage=stage)
 
     def _speculate(self, step: Step, skill: Skill, candidate: Applied) -> None:
-        """Bet on the gate's verdict while it runs: most verdicts so far, or at first an accepted candidate."""
+        """Guess the gate's verdict while it runs: that of most steps so far; at first, accept."""
         if self.config.train.speculate and candidate.applied and not self._ends_epoch(step):
             counts = self.state.counts
             guess = candidate.skill if counts.accepted * 2 >= counts.run else skill
@@ -298,12 +298,12 @@ class Trainer:
         return ranked, asked
 
     async def _commit(self, work: StepWork, ctx: Context) -> None:
-        """Write the step down; the state comes last, and finishes it."""
+        """Save the step; the state is written last, and finishes it."""
         self.run.check_held()
         ctx.emit("gate_decided", **work.verdict.brief())
         state = self.state
         state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
-        apply_verdict(state, work.skill, work.candidate, work.verdict, ctx)
+        apply_verdict(state, work.skill, work.credited, ctx)
         remember(state, work, ctx)
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}

@@ -34,7 +34,7 @@ _LEANS = 0.2
 _HOPELESS = 0.3
 """From the second round on: where neither side's p is below this, the duel is given up."""
 _OPTIMISM = 0.5
-"""How many standard errors above its estimate the difference is taken to be when hope is reckoned."""
+"""How many standard errors above its estimate the difference is assumed to be when its chance is computed."""
 
 
 @dataclass

@@ -38,7 +38,7 @@ class ChatRequest:
     seed: int | None = None
     """A fresh sample of a noisy model has its own seed; None for a deterministic one."""
     effort: str = ""
-    """How hard a reasoning model is to think; empty leaves it to the endpoint."""
+    """The reasoning effort; empty leaves it to the endpoint."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """`{"type": "function", "function": {name, description, parameters}}`, as the OpenAI chat protocol has them."""
 
@@ -130,7 +130,7 @@ class ModelError(SkillOptError):
 
 
 class TransientError(ModelError):
-    """May heal by itself (429, 5xx, a timeout, a reset): worth another try."""
+    """May go away by itself (429, 5xx, a timeout, a reset): worth another try."""
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, reached: bool = True, overloaded: bool = False
@@ -140,11 +140,11 @@ class TransientError(ModelError):
         self.overloaded = overloaded or retry_after is not None
         """The endpoint has too much to do (429, 503): fewer calls at once may help."""
         self.reached = reached
-        """False when nobody answered at all: nothing listens there, or the name does not resolve."""
+        """False if there was no answer at all: no server there, or the name does not resolve."""
 
 
 class RefusedError(ModelError):
-    """The endpoint refuses this item for its own sake (content filter, too long)."""
+    """The endpoint refuses this item because of its content (content filter, too long)."""
 
 
 class FormRefusedError(RefusedError):
@@ -152,4 +152,4 @@ class FormRefusedError(RefusedError):
 
 
 class FatalError(ModelError):
-    """Will not heal by trying again (401, 403, 404, a 400 of our own making): ends the run at once."""
+    """Trying again cannot help (401, 403, 404, a 400 caused by our request): ends the run at once."""

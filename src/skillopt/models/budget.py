@@ -42,7 +42,7 @@ class Reserved:
 
 
 class Budget:
-    """The limits over both roles, held against the journal's count, over all sessions of a run."""
+    """The limits over both roles, compared with the journal's count, over all sessions of a run."""
 
     def __init__(self, config: BudgetConfig, journal: Journal) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""`local:` models: llama.cpp on the user's own CPU, in worker processes of one thread each."""
+"""`local:` models: llama.cpp on the user's CPU, in worker processes of one thread each."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class _Pool:
                 raise FatalError(str(error)) from error
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="skillopt-", ignore_cleanup_errors=True)
-            Path(self._folder.name).mkdir(exist_ok=True)  # long runs outlive what sweeps temporary folders
+            Path(self._folder.name).mkdir(exist_ok=True)  # a cleaner of temporary folders may run during a long run
             return {**self._setup, "weights": str(file), "states": self._folder.name}
 
 

@@ -225,8 +225,12 @@ def _notes(prompt: str) -> str:
 
 def _turned_down(prompt: str) -> set[str]:
     """The texts of edits that the history shows as rejected."""
-    steps = [row for row in _rows(prompt, "history") if row["verdict"] == "reject"]
-    return {edit["text"] for row in steps for edit in row["edits"] if edit["fate"] == "applied"}
+    return {
+        edit["text"]
+        for row in _rows(prompt, "history")
+        for edit in row["edits"]
+        if edit["fate"].startswith("rejected") or (row["verdict"], edit["fate"]) == ("reject", "applied")
+    }
 
 
 def _lessons(row: dict[str, Any]) -> list[tuple[str, str]]:

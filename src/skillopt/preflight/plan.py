@@ -34,7 +34,7 @@ REPLY_TOKENS = {"target": 256, "optimizer": 1500}
 TURN_TOKENS = 60
 """What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
-"""What one call takes where nobody says better."""
+"""Seconds of one call, unless the user gives better figures."""
 LETTER_SECONDS: Range = (30.0, 600.0)
 """What a reader takes for one letter."""
 _SAMPLE = 100

@@ -233,7 +233,7 @@ def _estimated(summary: dict[str, Any]) -> str:
 
 
 def _winner(best: dict[str, Any]) -> list[str]:
-    """The best of many noisy scores owes something to luck; fresh samples show how much."""
+    """The best of many noisy scores is partly luck; fresh samples show how much."""
     curse = best["winners_curse"]
     if curse is None:
         return []

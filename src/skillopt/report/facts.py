@@ -54,7 +54,7 @@ class Facts:
     ablations: tuple[dict[str, Any], ...] = ()
     """What `skillopt ablate` found of the version shown."""
     trained_by: str = ""
-    """The version that trained it, and whether another went on."""
+    """The version that trained it, and whether another continued it."""
     trouble: str = ""
     """Why there is no provenance; empty where there is."""
 
@@ -140,7 +140,7 @@ def _cited(run: RunDirectory, entries: Iterable[Entry]) -> dict[str, Trace]:
 
 
 def verdict(summary: Mapping[str, Any]) -> str:
-    """What came of the run, in a sentence."""
+    """The result of the run, in a sentence."""
     initial, best = summary["initial"], summary["best"]
     if summary["status"] != "finished" or best["test"] is None:
         gain = best["val"] - initial["val"]

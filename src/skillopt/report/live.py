@@ -28,7 +28,7 @@ _STAGES = {
 
 
 class Display:
-    """Three quiet lines at the foot of the terminal; they vanish when the block ends."""
+    """Three lines at the bottom of the terminal; they disappear when the block ends."""
 
     def __init__(self, console: Console) -> None:
         self.view = View()

@@ -46,7 +46,7 @@ def _review(
 
 
 def _ask(run: RunDirectory, conflict: Filed, say: Say, ask: Callable[[str], str]) -> bool:
-    """One question; False where the person has had enough."""
+    """One question; False if the person wants to stop."""
     while True:
         answer = ask(f"Conflict {conflict.id}: a, b, both, neither, write your own (w), skip (s) or quit (q)? ").strip()
         if answer in {"q", "quit"}:

@@ -1,4 +1,4 @@
-"""What happens in a run, as it happens: one line of JSON an event, and whoever listens."""
+"""What happens in a run, as it happens: one line of JSON for each event, and the listeners."""
 
 from __future__ import annotations
 

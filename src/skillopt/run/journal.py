@@ -145,7 +145,7 @@ class Journal:
         return self._borrow(key, attempt, self._shared) if self._shared else None
 
     def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
-        """Take over a reply that another run paid for. It enters no total of ours."""
+        """Copy a reply that another run paid for. It is not part of this run's totals."""
         row = shared._db.execute("SELECT * FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
         if row:
             self._db.execute(_INSERT, row)
@@ -228,7 +228,7 @@ class Journal:
         self._flush()
 
     def adopt(self, other: Path) -> int:
-        """Take over another run's replies, which enter no total of ours; gives how many."""
+        """Copy another run's replies, which are not part of this run's totals; returns how many."""
         self._db.execute("ATTACH ? AS other", (str(other),))
         taken = self._db.execute(f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies").rowcount  # noqa: S608
         self._db.execute("DETACH other")

@@ -1,4 +1,4 @@
-"""Is a run as it was written? What is not, and how it is rebuilt.
+"""Is a run undamaged? What is not, and how it is rebuilt.
 
 Every file that training reads is sealed (seals.py), follows from sealed ones, or has its own checksums (the state, the
 journal). From the journal alone the whole run can be done again without a call, so that anything else can be lost.

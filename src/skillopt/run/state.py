@@ -28,7 +28,20 @@ class Rejected(BaseModel):
     edit: Edit
     verdict: str
     group: int = 1
-    """How many edits were rejected together."""
+    """How many edits were rejected together, this one among them."""
+    blamed: bool = False
+    """Items that the whole candidate broke passed again without it; otherwise it is only known to have been among
+    those that were rejected together."""
+    before: float | None = None
+    """The validation score that the candidate had to beat."""
+    after: float | None = None
+    """The score of the candidate that it was a part of; None where the gate could stop before that was known."""
+    broken: tuple[str, ...] = ()
+    """Validation items that passed before that candidate and failed under it, the worst first."""
+    broken_types: tuple[str, ...] = ()
+    """Task types whose validation score fell."""
+    helped_types: tuple[str, ...] = ()
+    """Task types whose validation score rose."""
 
 
 class TriedEdit(BaseModel):

@@ -205,7 +205,7 @@ def _copy_in(source: str, work: str) -> None:
 
 
 def start_init(spec: dict[str, Any]) -> int:
-    """Process 1 of the jail: it starts the program and buries the dead; when it ends, the kernel ends all others."""
+    """Process 1 of the jail: starts the program and reaps ended processes; when it ends, the kernel ends all others."""
     pid = os.fork()
     if pid:
         return pid

@@ -154,7 +154,7 @@ class SpreadsheetEnv(QAEnv):
         return Sandbox(limits, mode=self.sandbox.mode, office=True)
 
     async def _ask(self, what: str, got: bytes, position: str, want: bytes = b"") -> Any:
-        """The comparison runs in the sandbox, too: the workbook is a stranger's."""
+        """The comparison also runs in the sandbox: the workbook is not trusted."""
         program = (Path(__file__).parent / "cells.py").read_text(encoding="utf-8")
         spec = json.dumps({"ask": what, "position": position}).encode()
         try:
