@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -14,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from cli_mind import simulated
-from skillopt.models.simulated import SimOptions
+from cli_mind import reply_to_page
 from skillopt.run.directory import RunDirectory
 from skillopt_webui.alive import holder
 from support import differing, essence, train_sim
@@ -75,17 +73,9 @@ async def answered(call: Call, run: str) -> dict[str, Any]:
             return dict(seen)
         for letter in seen["letters"]:
             text = await call("read_letter", run=run, number=letter["number"])
-            await call("answer_letter", run=run, number=letter["number"], reply=await asyncio.to_thread(reply_to, text))
-
-
-def reply_to(page: str) -> str:
-    """The simulated optimizer on what a reader of the page sees: the question's blocks, and the schema."""
-    asked = page.partition("## What is asked")[2].partition("## The form of the reply")
-    schema = asked[2].partition("```json\n")[2].partition("\n```")[0]
-    stage = page.partition(": ")[2].partition("\n")[0]
-    body = json.dumps(json.loads(schema))
-    question = asked[0].rpartition("### user\n\n```text\n")[2].rpartition("\n```")[0]
-    return simulated(f'{question}\n\nIt must fit this JSON schema, "{stage}":\n{body}', SimOptions())
+            await call(
+                "answer_letter", run=run, number=letter["number"], reply=await asyncio.to_thread(reply_to_page, text)
+            )
 
 
 def test_an_agent_plans_starts_watches_answers_and_reads_the_result(tmp_path: Path) -> None:
