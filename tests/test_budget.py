@@ -98,7 +98,7 @@ def test_the_reason_names_the_limit() -> None:
     with Journal(":memory:") as journal:
         budget = Budget(BudgetConfig(max_tokens=10), journal)
         budget.settle(budget.reserve(GPT, Usage()), Usage(prompt=10))
-        with pytest.raises(Stopped, match=r"budget\.max_tokens: the limit of 10 is reached; raise it to go on"):
+        with pytest.raises(Stopped, match=r"budget\.max_tokens: the limit of 10 is reached; raise it to continue"):
             budget.reserve(GPT, Usage())
 
 

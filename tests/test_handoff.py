@@ -120,7 +120,7 @@ def test_ctrl_c_leaves_letters_open_and_another_place_answers_and_continues(tmp_
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130, errors.decode()
-    assert b"run the same command again to go on" in errors
+    assert b"run the same command again to continue" in errors
     assert box.open_letters()
     shutil.copytree(here, there)
     shutil.rmtree(here)

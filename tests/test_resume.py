@@ -78,7 +78,7 @@ def test_a_signal_stops_in_good_order_and_says_how_to_go_on(tmp_path: Path, numb
         process.send_signal(number)
         _, errors = process.communicate()
         assert process.returncode == 130
-        assert b"run the same command again to go on" in errors
+        assert b"run the same command again to continue" in errors
         paid = server.requests.total()
         assert read_json(only_run(tmp_path).state)["status"] == "stopped"
         assert only_run(tmp_path).report.is_file()

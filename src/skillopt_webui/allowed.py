@@ -60,7 +60,7 @@ def problems(config: Config, settings: Settings) -> dict[str, str]:
     code = _code(flat)
     if code and not any(_code(known.flat()) == code for known in _written(settings)):
         dotted = next(key for key in _CODE if key in code)
-        found[dotted] = "names code of your own; the page starts only code that a file in the config folder names"
+        found[dotted] = "names code; the page starts only code that a file in the config folder names"
     return found
 
 

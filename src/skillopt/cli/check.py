@@ -191,7 +191,7 @@ def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
 def _complain(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.status in {"error", "stopped"}:
-            rest = "\nEverything paid for is kept; run the same command again to go on." * (outcome.code == 3)
+            rest = "\nEverything paid for is kept; run the same command again to continue." * (outcome.code == 3)
             print(printable(redact(f"{outcome.status}: {outcome.name}: {outcome.says}{rest}")), file=sys.stderr)
 
 

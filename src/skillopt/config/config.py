@@ -33,7 +33,7 @@ _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 
 
 class Config(Section):
-    """All that a run is told, checked: one section a part of the training. `Config.load` reads a file."""
+    """All settings of a run, checked: one section for each part of the training. `Config.load` reads a file."""
 
     train: TrainConfig = TrainConfig()
     optimizer: OptimizerConfig = OptimizerConfig()

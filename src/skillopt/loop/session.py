@@ -36,7 +36,7 @@ from skillopt.skill import Skill
 from skillopt.version import METHOD, __version__
 
 Mode = Literal["auto", "resume", "fresh"]
-"""auto: go on where an unfinished run of this config stands, else begin; resume: only go on; fresh: begin another."""
+"""auto: continue an unfinished run of this config, else begin one; resume: only continue; fresh: begin another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Session:
     started: float
 
     def base(self, steps: int) -> Context:
-        """The context outside of any step, for a run of so many steps."""
+        """The context outside of any step, for a run of this many steps."""
         return replace(self.ctx, steps=steps)
 
 

@@ -39,7 +39,7 @@ def open_model(role: str, config: Config, run: RunDirectory | None = None) -> Ch
 
 
 def _other(provider: str) -> bool:
-    """Is this one of the providers that a library speaks to?"""
+    """Is this one of the providers that a library connects to?"""
     if provider in OTHERS:
         return True
     if importlib.util.find_spec("pydantic_ai") is None:
@@ -148,4 +148,4 @@ OTHERS = (
     "anthropic", "bedrock", "cerebras", "cohere", "deepseek", "fireworks", "google", "groq", "huggingface", "mistral",
     "moonshotai", "ollama", "openrouter", "together", "xai",
 )  # fmt: skip
-"""The best known of those that pydantic-ai speaks to; whatever else it knows by name works, too."""
+"""The best known providers of pydantic-ai; any other that it knows by name works as well."""

@@ -13,13 +13,13 @@ from skillopt.models.call import Caller, kept
 from skillopt.run.journal import Record
 
 RETRIES = 2
-"""Of a whole rollout: an agent has retries of its own inside, and what it does may take minutes."""
+"""Of a whole rollout: an agent retries by itself, and what it does may take minutes."""
 
 Work = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class UnseenModel:
-    """Stands for the model of an agent that calls it by itself: `command:…`, `agent:…`."""
+    """Takes the place of the model for an agent that calls models by itself: `command:…`, `agent:…`."""
 
     deterministic = False
 

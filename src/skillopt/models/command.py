@@ -49,7 +49,7 @@ class CommandOptions(BaseModel):
     args: tuple[str, ...] = ()
     """Further arguments."""
     at_once: int | None = Field(default=None, ge=1)
-    """Commands that run side by side; null: as many as this one is known to bear."""
+    """Commands that run at the same time; null: as many as this one is known to handle."""
 
 
 class CommandModel:
