@@ -60,7 +60,7 @@ def trained(folder: Path, rollouts: int) -> Meter:
         "env.options={rules: 20, train: 400, val: 40, test: 40}",
         "models.optimizer_model=sim:world?duds=1",
         "models.target_deterministic=false",
-        f"budget.target.max_calls={rollouts}",
+        f"budget.max_calls={rollouts}",
         "hardware.workers=16",
     ]
     meter = Meter()

@@ -84,8 +84,9 @@ def cli_page() -> str:
     return "\n".join(parts)
 
 
-CLI_INTRO = """`skillopt --help` and `skillopt COMMAND --help` say the same. Exit codes: 0 done; 1 a check failed;
-2 bad input, or an endpoint that refuses; 3 stopped with everything paid for kept; 130 Ctrl-C.
+CLI_INTRO = """`skillopt --help` and `skillopt COMMAND --help` say the same. Exit codes: 0 done; 1 worse, or a failed
+verification; 2 bad input, or an endpoint that refuses; 3 stopped with everything paid for kept; 4 cannot tell; 130
+Ctrl-C.
 """
 
 

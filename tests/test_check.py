@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checking import NO_KEYS, here, run_check, write_skill
+from checking import NO_KEYS, here, hostile_outcome, run_check, write_skill
 from skillopt.measure.sequential import Trial
+from skillopt.report.annotations import github, of_outcome, sarif
+from skillopt.report.badge import badge
+from skillopt.report.checked import changed_lines, summary
+from skillopt.report.junit import junit
+from skillopt.report.text import printable
 from skillopt.run.files import read_json, read_jsonl
 from support import SIM, over_http, sim_server
 
@@ -328,3 +335,33 @@ def test_what_is_wrong_in_a_project_file_is_said(tmp_path: Path, text: str, mess
     done = here(tmp_path, "check")
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("option", [("--budget", "0"), ("--margin", "nan"), ("--max-items", "0"), ("--margin", "2")])
+def test_a_value_that_cannot_be_is_refused(tmp_path: Path, option: tuple[str, str]) -> None:
+    write_skill(tmp_path / "skill.md", 6)
+    assert run_check(tmp_path, "skill.md", *option).returncode == 2
+
+
+def test_a_fault_in_a_users_code_does_not_end_with_the_code_of_worse(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skill.md", 6)
+    (tmp_path / "faulty.py").write_text(
+        "class Env:\n    def __init__(self, config):\n        raise ZeroDivisionError\n"
+    )
+    done = run_check(tmp_path, "skill.md", f"env.name={tmp_path}/faulty.py:Env", "env.options={}")
+    assert done.returncode == 2, done.stdout + done.stderr
+
+
+def test_a_hostile_output_stays_text_in_every_page(tmp_path: Path) -> None:
+    outcome = hostile_outcome()
+    page = summary([outcome])
+    outside = re.sub(r"^(`{3,})\n.*?\n\1$", "", page, flags=re.DOTALL | re.MULTILINE)
+    assert "<script>" not in outside
+    assert "\n::" not in outside
+    ET.fromstring(junit([outcome]))
+    ET.fromstring(badge(outcome))
+    commands = github(of_outcome(outcome))
+    assert len(commands) == len("\n".join(commands).splitlines()) == 2
+    json.dumps(sarif(of_outcome(outcome)))
+    assert outcome.result
+    assert "\x1b" not in "".join(map(printable, changed_lines(outcome.result)))

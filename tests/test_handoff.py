@@ -120,7 +120,7 @@ def test_ctrl_c_leaves_letters_open_and_another_place_answers_and_continues(tmp_
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130, errors.decode()
-    assert b"run the same command again to go on" in errors
+    assert b"run the same command again to continue" in errors
     assert box.open_letters()
     shutil.copytree(here, there)
     shutil.rmtree(here)
@@ -150,7 +150,7 @@ def test_the_time_of_a_budget_ends_the_wait_for_a_letter_and_no_call_timeout_doe
 
 def test_a_spent_budget_of_calls_ends_the_wait_for_letters_too(tmp_path: Path) -> None:
     with pytest.raises(Stopped, match="max_calls"):
-        train_sim(tmp_path, HANDOFF, *SHORT, "budget.target.max_calls=14", "hardware.workers=1")
+        train_sim(tmp_path, HANDOFF, *SHORT, "budget.max_calls=14", "hardware.workers=1")
 
 
 def test_a_folder_of_letters_serves_several_runs_and_makes_no_other_run(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 
 def test_an_exported_run_passes_the_real_validator_and_says_where_it_comes_from(tmp_path: Path) -> None:
-    result = train_sim(tmp_path / "out", "train.num_epochs=2", "optimizer.learning_rate=8")
+    result = train_sim(tmp_path / "out", "train.num_epochs=2", "optimizer.learning_rate=2")
     assert "skillopt:protected" in result.best_skill.text
     done = command("export", str(result.path), "--to", str(tmp_path / "ticket-codes"), "--description", "Codes: a, b")
     assert done.returncode == 0, done.stderr

@@ -159,7 +159,7 @@ BAD = [
     (["--choose", "1-1"], "has not the form ID=CHOICE"),
     (["--write", "1-1= "], "has not the form ID=TEXT"),
     (["--write", "1-1=<!-- skillopt:protected x -->"], "protected-region marker"),
-    (["--write", f"1-1={'word ' * 500}"], "longer than 400 tokens"),
+    (["--write", f"1-1={'word ' * 2500}"], "longer than 2000 tokens"),
     (["--choose", "1-1=a", "--choose", "1-2=b"], "has no conflict '1-2'"),
 ]
 

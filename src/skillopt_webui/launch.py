@@ -1,4 +1,4 @@
-"""Commands in processes of their own. What was started stands on disk, so that a new server finds it again."""
+"""Commands in separate processes. What was started is recorded on disk, so that a new server finds it again."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Launches:
 
 
 def pause(run: Path) -> None:
-    """What Ctrl-C does: nothing new starts, what is in flight is kept, the process ends, and the run can go on."""
+    """What Ctrl-C does: nothing new starts, what is in flight is kept, the process ends, and the run can be resumed."""
     _signal(_worker(run), signal.SIGTERM)
 
 

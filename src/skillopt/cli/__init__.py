@@ -1,4 +1,4 @@
-"""The command line: one command is a few lines that call a room below. The order here is the order in --help."""
+"""The command line: each command is a few lines that call a package below. The order here is the order in --help."""
 
 from skillopt.cli import train, measure, check, ablate, look, letters, tasks, packages, ui  # noqa: F401, I001 - importing a module adds its commands
 from skillopt.cli.app import app, main

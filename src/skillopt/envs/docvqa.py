@@ -80,9 +80,9 @@ class DocVQAEnv(QAEnv):
 
 
 def published(path: Path) -> Iterator[dict[str, Any]]:
-    """Items of the single-page task's `val_v1.0_withQT.json`, with the OCR's text where it lies beside the images.
+    """Items of the single-page task's `val_v1.0_withQT.json`, with the OCR's text if it is next to the images.
 
-    `documents/xyz.png` must lie beside the file; `ocr/xyz.json` gives the text.
+    `documents/xyz.png` must be next to the file; `ocr/xyz.json` gives the text.
     """
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["data"]

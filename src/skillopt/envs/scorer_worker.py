@@ -1,7 +1,7 @@
 """One worker process for scorers: loads one function, then scores one JSON line at a time.
 
-Started by scorer_pool.py as a script of its own and spoken to over standard input and output. It ends when its input
-does, even in the middle of a scorer that hangs, so it cannot outlive the process that started it.
+scorer_pool.py starts it as a separate script and sends it requests over standard input and output. It ends when its
+input does, even in the middle of a scorer that hangs, so it cannot outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _say(replies: BinaryIO, value: dict[str, Any]) -> None:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends us when it is done
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a scorer prints does not stand between the replies
+    os.dup2(2, 1)  # keeps what a scorer prints out of the replies
     serve(sys.stdin.buffer, replies)
 
 

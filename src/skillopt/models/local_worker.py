@@ -1,11 +1,11 @@
 """One worker process of a `local:` model: llama.cpp on one thread, one request at a time.
 
-Started by local.py as a script of its own, without the rest of the package, and spoken to in JSON lines over
+local.py starts it as a separate script, without the rest of the package, and sends it JSON lines over
 its standard input and output. It ends when its input ends, so it cannot outlive the process that started it.
 
 Why a reply depends on its request alone, although a skill is evaluated only once: a float sum depends on how
 a prompt was cut into batches, and llama.cpp's own prompt cache cuts wherever the request before happened to
-differ. Here every request starts from the saved state of its own prefix (`prefixes`), which was itself
+differ. Here every request starts from the saved state of its prefix (`prefixes`), which was itself
 evaluated from the saved state of the prefix before it, down to an empty context. So the cuts follow from the
 messages, whatever was asked earlier and of whichever worker. Restoring a state takes about a millisecond.
 """
@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 Message = dict[str, Any]
 
 PLACEHOLDER = "~"
-"""Stands for the user's message where only the system message is evaluated."""
+"""Takes the place of the user's message when only the system message is evaluated."""
 STATE_BYTES = 512 << 20
 """All saved states of one model together; the least recently used go first."""
 
@@ -77,7 +77,7 @@ class Engine:
         self._address = str(self._server.listening_address).split("//")[1]
 
     def chat(self, request: dict[str, Any]) -> dict[str, Any]:
-        # Tools stand in the prompt before the messages, so that a prefix without them is another prompt.
+        # Tools come before the messages in the prompt, so a prefix without them is another prompt.
         kept = prefixes(request["messages"]) if self._prefix_cache and not request.get("tools") else []
         known = len(kept)
         while known and not self._restore(kept[known - 1]):

@@ -24,7 +24,7 @@ class OpenAIChat:
     """A model behind `POST …/chat/completions`.
 
     A parameter that the endpoint refuses (temperature, seed, reasoning_effort, the name of the token limit) is left out
-    from then on. `limits` is what the last reply's headers told of the endpoint's rate limits.
+    from then on. `limits` is what the last reply's headers said about the endpoint's rate limits.
     """
 
     deterministic = False

@@ -16,9 +16,10 @@ from skillopt.envs.base import Item
 from skillopt.keys import key_lines
 from skillopt.preflight.scripts import parse_trouble
 from skillopt.run.source import Source
-from skillopt.skill.document import Skill, count_tokens, open_fence
+from skillopt.skill.document import Skill, open_fence
 from skillopt.skill.package import FILE, PackageError, problems
 from skillopt.skill.parts import Part, rules
+from skillopt.skill.tokens import count_tokens
 
 Level = Literal["error", "warning", "note"]
 RULES: dict[str, str] = {
@@ -241,7 +242,7 @@ def _tokens(source: Source, items: Sequence[Item]) -> Tokens:
     if source.is_package and package.front:
         try:
             listed = count_tokens(f"{package.name}\n{package.description}")
-        except PackageError:  # told as a finding
+        except PackageError:  # reported as a finding
             listed = 0
     others = [
         content.decode("utf-8", "replace")

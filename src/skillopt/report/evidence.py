@@ -1,4 +1,4 @@
-"""The parts of the report that show why: the skill line by line, accepted edits with their proof, what never worked."""
+"""The parts of the report that show why: the skill by line, accepted edits with evidence, persistent failures."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _funnel(facts: Facts) -> str:
 
 
 def heat(facts: Facts) -> str:
-    """Both splits; the test split is not looked at version by version."""
+    """Both splits; the test split is not measured for each version."""
     key = (("h4", "solved"), ("h2", "in part"), ("h0", "failed"))
     told = "".join(
         tag("span", f'<i class="plot" style="background:var(--{name})"></i>{text(said)}') for name, said in key
@@ -221,7 +221,7 @@ def about(facts: Facts) -> str:
         [
             bullets(
                 [
-                    f"Written by SkillOpt {__version__}",
+                    f"Trained by {facts.trained_by}; report written by SkillOpt {__version__}",
                     f"Rollouts until the best version: {summary['rollouts_to_best']:,}",
                 ]
             ),

@@ -24,7 +24,7 @@ def transfer_table(result: dict[str, Any]) -> Table:
 
 
 def sweep_table(result: dict[str, Any]) -> Table:
-    """Trials in the order of their validation scores. The test score stands only with the winner.
+    """Trials in the order of their validation scores. Only the winner has a test score.
 
     `calls` are the target's that a trial paid for, `known` those that the shared journal answered.
     """

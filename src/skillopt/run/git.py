@@ -83,7 +83,7 @@ class Repository:
 
 
 def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """A reading command; it gets no key, asks nobody and waits for no lock."""
+    """A read-only command; it gets no key, prompts nobody and waits for no lock."""
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(place), *arguments]
     environment = {**no_secrets(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:

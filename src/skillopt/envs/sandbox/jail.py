@@ -1,4 +1,4 @@
-"""The sandbox's supervisor: a script of its own that needs nothing but the standard library.
+"""The sandbox's supervisor: a separate script that needs nothing but the standard library.
 
 It builds a small root of read-only folders and one writable tmpfs, starts the program there as process 2 of new user,
 network, mount, process and IPC namespaces, watches time and memory, and copies out the files that are wanted. The
@@ -120,7 +120,7 @@ def build(spec: dict[str, Any], folder: int) -> int:
 
 
 def move_in(spec: dict[str, Any]) -> None:
-    """Make the new root, in which we stand, the only one. Its /proc shows the jail's own processes alone."""
+    """Make the new root, which is the current folder, the only one. Its /proc shows only the processes of the jail."""
     if spec["office"]:
         os.mkdir("proc")
         libc("mount", b"proc", b"proc", b"proc", _NOSUID | _NODEV, None)
@@ -205,7 +205,7 @@ def _copy_in(source: str, work: str) -> None:
 
 
 def start_init(spec: dict[str, Any]) -> int:
-    """Process 1 of the jail: it starts the program and buries the dead; when it ends, the kernel ends all others."""
+    """Process 1 of the jail: starts the program and reaps ended processes; when it ends, the kernel ends all others."""
     pid = os.fork()
     if pid:
         return pid
@@ -335,7 +335,7 @@ def supervise(leader: int, limits: dict[str, int], proc: int) -> tuple[str, int]
 
 
 def descendants(pid: int, proc: int) -> Iterator[int]:
-    """A process and all below it, as far as /proc tells."""
+    """A process and all its descendants, as far as /proc shows them."""
     yield pid
     try:
         tasks = _names(proc, f"{pid}/task")

@@ -34,12 +34,12 @@ def wait_for_letter(path: Path, seconds: float | None = None) -> dict[str, Any]:
 
 
 def _status(path: Path) -> tuple[str, str]:
-    """running, finished, stopped or interrupted; a folder of letters alone does not tell."""
+    """running, finished, stopped or interrupted; a folder of letters alone does not show it."""
     run = RunDirectory(path)
     if not run.config_json.exists():
         parent = RunDirectory(path.resolve().parent)
         if path.resolve().name != "letters" or not parent.config_json.exists():
-            return "unknown", "a folder of letters does not tell whether a run is at work"
+            return "unknown", "a folder of letters does not show whether a run is active"
         run = parent
     busy = run.busy()
     try:

@@ -246,7 +246,7 @@ export async function skillTab(root, run, { query, signal }) {
   };
 }
 
-// Early steps are blue, late ones orange; told apart by lightness as well.
+// Early steps are blue, late ones orange; they differ in lightness as well.
 function hue(step, newest) {
   const share = newest > 1 ? (step - 1) / (newest - 1) : 0;
   const angle = 255 - share * 215;

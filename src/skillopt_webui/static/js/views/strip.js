@@ -120,6 +120,7 @@ export function liveBar(run) {
     limit("tokens", pulse.spent.tokens, whole),
     limit("spent", pulse.spent.usd, money),
     limit("this session", pulse.spent.minutes, (minutes) => span(minutes * 60)),
+    pulse.letters?.waiting > 0 && h("span", { class: "warn" }, `waits for ${pulse.letters.waiting} letters`),
     pulse.retries > 0 && h("span", { class: "warn" }, `${pulse.retries} retries`),
   );
 }
