@@ -241,9 +241,10 @@ def test_a_caller_who_is_cancelled_takes_none_of_those_who_wait_with_him(path: P
 
 def test_replies_of_one_endpoint_are_not_taken_for_those_of_another(path: Path) -> None:
     async def whole() -> None:
-        for text in ("one", "two"):
-            async with serving(lambda payload, n, text=text: good(text)) as server, Desk(server.url, path) as desk:  # type: ignore[misc]
-                assert (await call(desk.caller(deterministic=True))).text == text
+        async with serving(lambda payload, n: good("one")) as first, serving(lambda payload, n: good("two")) as second:
+            for server, text in ((first, "one"), (second, "two")):
+                async with Desk(server.url, path) as desk:
+                    assert (await call(desk.caller(deterministic=True))).text == text
 
     asyncio.run(whole())
 
@@ -264,7 +265,7 @@ def test_a_429_is_tried_again_after_the_time_it_asks_for(path: Path) -> None:
 def test_without_a_wish_of_the_endpoint_a_retry_waits_a_little(path: Path) -> None:
     async def work(server: Server, desk: Desk) -> None:
         assert (await call(desk.caller())).text == "ok"
-        assert 0.3 < server.times[1] - server.times[0] < 5
+        assert server.times[1] - server.times[0] > 0.3
 
     run(lambda payload, n: bad(500) if n == 1 else good(), path, work)
 

@@ -442,7 +442,10 @@ def unplug_deep_reflection(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_credit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(credit, "halves", lambda edits: [])
+    async def nobody(*args: Any) -> list[Edit]:
+        return []
+
+    patch.setattr(credit, "to_blame", nobody)
 
 
 def unplug_rank(patch: pytest.MonkeyPatch) -> None:

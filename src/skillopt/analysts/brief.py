@@ -65,7 +65,9 @@ class BriefAnalyst:
         found: dict[str, Any] = {"patterns": (pattern,)}
         echoed = echo(text, prompt)
         if echoed or not text:
-            reason = f"copies '{echoed}' from the example in the prompt" if echoed else "says only what is already there"
+            reason = (
+                f"copies '{echoed}' from the example in the prompt" if echoed else "says only what is already there"
+            )
             kind = "echo" if echoed else "repeats"
             found["dropped"] = (Dropped(kind=kind, reason=reason, edit=edit.model_dump(mode="json")),)
         else:
