@@ -241,9 +241,10 @@ def test_a_caller_who_is_cancelled_takes_none_of_those_who_wait_with_him(path: P
 
 def test_replies_of_one_endpoint_are_not_taken_for_those_of_another(path: Path) -> None:
     async def whole() -> None:
-        for text in ("one", "two"):
-            async with serving(lambda payload, n, text=text: good(text)) as server, Desk(server.url, path) as desk:  # type: ignore[misc]
-                assert (await call(desk.caller(deterministic=True))).text == text
+        async with serving(lambda payload, n: good("one")) as first, serving(lambda payload, n: good("two")) as second:
+            for server, text in ((first, "one"), (second, "two")):
+                async with Desk(server.url, path) as desk:
+                    assert (await call(desk.caller(deterministic=True))).text == text
 
     asyncio.run(whole())
 
@@ -264,7 +265,7 @@ def test_a_429_is_tried_again_after_the_time_it_asks_for(path: Path) -> None:
 def test_without_a_wish_of_the_endpoint_a_retry_waits_a_little(path: Path) -> None:
     async def work(server: Server, desk: Desk) -> None:
         assert (await call(desk.caller())).text == "ok"
-        assert 0.3 < server.times[1] - server.times[0] < 5
+        assert server.times[1] - server.times[0] > 0.3
 
     run(lambda payload, n: bad(500) if n == 1 else good(), path, work)
 
@@ -300,7 +301,7 @@ def test_replies_that_are_no_completions_are_tried_again(path: Path) -> None:
     async def work(server: Server, desk: Desk) -> None:
         caller = desk.caller()
         for _ in range(len(shapes) + 1):
-            with pytest.raises(TransientError, match="no chat completion"):
+            with pytest.raises(TransientError, match="not a chat completion"):
                 await call(caller)
         assert (await call(caller)).text == "ok"
 
@@ -653,8 +654,11 @@ def test_a_reply_that_cannot_be_used_is_asked_for_once_more_with_the_reason(
     answer, payloads = asking(path, first, lambda: good('{"memory": "second"}'))
     assert answer.value == "second"
     assert len(payloads) == 2
-    assert payloads[1]["messages"][0] == payloads[0]["messages"][0]
-    note = payloads[1]["messages"][1]["content"]
+    asked, said, why = payloads[1]["messages"]
+    assert asked == payloads[0]["messages"][0]
+    assert said["role"] == "assistant"
+    assert said["content"], "the bad reply is shown, or said to be empty"
+    note = why["content"]
     assert "could not be used" in note
     assert [attempt for attempt, _, _ in stored(path)] == [1, 2]
     assert re.search(problem, note)

@@ -45,10 +45,13 @@ def trajectories(*, types: bool = True, hard: float = 0.0) -> list[Trajectory]:
     ]
 
 
+ALONE = Config.parse({"gradient": {"analysts": ["exemplar"]}})
+
+
 def propose(rows: list[Trajectory], skill: str = "", rejected: tuple[Rejected, ...] = ()) -> Patch:
     unused: Caller = None  # type: ignore[assignment]
     batch = Minibatch(id="m", kind="batch", trajectories=rows)
-    return asyncio.run(ExemplarAnalyst().propose(Skill(skill), batch, CaseFile(rejected=rejected), unused, Config()))
+    return asyncio.run(ExemplarAnalyst().propose(Skill(skill), batch, CaseFile(rejected=rejected), unused, ALONE))
 
 
 def texts(patch: Patch) -> str:

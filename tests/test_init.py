@@ -226,7 +226,7 @@ def test_a_line_of_200_megabytes_is_refused_without_eating_memory(tmp_path: Path
         ("t.csv", b"question,answer\nQ?,a,b\n", ":2: has 3 cells where the header has 2; put cells that hold a ','"),
         ("t.csv", b'question,answer\n"Q?,a\n', "is a double quote left open?"),
         ("t.csv", b"prompt,answer\nQ?,a\n", ":1: the header has no column 'question' (it has: prompt, answer)"),
-        ("t.csv", b"question,question\nQ?,a\n", ":1: the column 'question' stands twice"),
+        ("t.csv", b"question,question\nQ?,a\n", ":1: the column 'question' is twice"),
         ("t.csv", b"question,answer\nQ?,caf\xe9\n", ":2: not UTF-8 at byte 22"),
         ("t.xml", b"<a/>", ": items are read from .jsonl"),
     ],

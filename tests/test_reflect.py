@@ -154,7 +154,7 @@ def test_an_unfinished_run_does_not_go_on_under_other_prompts(tmp_path: Path, mo
     with pytest.raises(Stopped):
         train_sim(tmp_path, "budget.max_calls=60")
     monkeypatch.setattr(prompts, "fingerprint", lambda folder="": "another")
-    with pytest.raises(UserError, match="another prompts"):
+    with pytest.raises(UserError, match=r"other prompts.*--fresh"):
         train_sim(tmp_path)
     assert read_json(only_run(tmp_path).state)["step"] == 0
 
@@ -442,7 +442,10 @@ def unplug_deep_reflection(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_credit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(credit, "halves", lambda edits: [])
+    async def nobody(*args: Any) -> list[Edit]:
+        return []
+
+    patch.setattr(credit, "to_blame", nobody)
 
 
 def unplug_rank(patch: pytest.MonkeyPatch) -> None:

@@ -70,11 +70,12 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command. Exit codes: 0 done; 2 bad input or an endpoint that refuses; 3 stopped, can go on; 130 Ctrl-C."""
+    """Run a command. Exit codes: 0 done; 1 worse, or a failed verification; 2 bad input, or the endpoint refuses;
+    3 stopped, can continue; 4 cannot tell; 130 Ctrl-C."""
     guard_terminal()
     try:
         code = _guarded(lambda: app(arguments, standalone_mode=True))
-    except Exception:  # a fault of ours, or of a user's own code: all of it is told, but for keys
+    except Exception:  # a bug in SkillOpt or in a user's code: show all of it, except keys
         print(redact(traceback.format_exc()), end="", file=sys.stderr)
         code = 1
     sys.exit(code)
@@ -84,7 +85,7 @@ def _guarded(command: Callable[[], Any]) -> int:
     try:
         command()
     except Stopped as stopped:
-        _complain(f"stopped: {stopped}\nEverything paid for is kept; run the same command again to go on.")
+        _complain(f"stopped: {stopped}\nEverything paid for is kept; run the same command again to continue.")
         return 130 if str(stopped) == "interrupted" else 3
     except SkillOptError as error:
         _complain(f"error: {error}")

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,8 +19,8 @@ import typer
 from skillopt.cli.app import TargetOption, app, load_config
 from skillopt.cli.skills import BaseOption, Found, GithubOption, HeadOption, ProjectOption, divide, find_skills
 from skillopt.config import Config
-from skillopt.config.project import FILE, Settings
-from skillopt.errors import UserError
+from skillopt.config.project import FILE, Settings, parse_settings
+from skillopt.errors import DiskError, SkillOptError, UserError
 from skillopt.keys import redact
 from skillopt.report.console import open_console
 from skillopt.report.text import printable
@@ -70,19 +71,31 @@ def check(
     """
     from skillopt.measure.suite import exit_code, run_jobs
 
-    given = Settings(config=str(config or ""), margin=margin, budget=budget, max_items=max_items, split=split)
+    options = {"config": str(config or ""), "margin": margin, "budget": budget, "max_items": max_items, "split": split}
+    given = parse_settings(options, "--")
     named, overrides = divide(words)
     targets = [name.strip() for name in all_targets.split(",") if name.strip()] or [target_model]
-    found = find_skills(named, project, base, head)
-    jobs = [_job(one, given, project, target, overrides, bool(named), watch) for one in found for target in targets]
-    console = open_console()
-    with _commands_off(github):
-        tell = (lambda job: None) if watch else (lambda job: print(printable(f"Check: {job.name} on {job.target}")))
-        outcomes = run_jobs(jobs, all_of_them=bool(named), skip_without_key=skip_without_key, tell=tell)
-        _show(outcomes, console, watch=watch, several=len(targets) > 1)
-        _complain(outcomes)
-    _write(outcomes, out, github)
+    with _never_worse():
+        found = find_skills(named, project, base, head)
+        jobs = [_job(one, given, project, target, overrides, bool(named), watch) for one in found for target in targets]
+        with _commands_off(github):
+            outcomes = run_jobs(jobs, all_of_them=bool(named), skip_without_key=skip_without_key)
+            _show(outcomes, watch=watch, several=len(targets) > 1)
+            _complain(outcomes)
+        _write(outcomes, out, github)
     raise typer.Exit(exit_code(outcomes))
+
+
+@contextmanager
+def _never_worse() -> Iterator[None]:
+    """A fault of ours, or of a user's scorer, is no verdict: it must not end with the code of one."""
+    try:
+        yield
+    except (SkillOptError, *DiskError):
+        raise
+    except Exception:
+        print(redact(traceback.format_exc()), end="", file=sys.stderr)
+        raise typer.Exit(2) from None
 
 
 def _job(
@@ -113,6 +126,7 @@ def _job(
         )
         if watch:
             return asyncio.run(run_check(loaded, question))
+        print(printable(f"Check: {found.name} on {loaded.models.target_model}"))
         with watching(open_console()) as listener:
             return asyncio.run(run_check(loaded, question, listeners=[listener]))
 
@@ -149,9 +163,10 @@ def _fetch(config: Config) -> None:
             fetch(name.removeprefix("local:"))
 
 
-def _show(outcomes: Sequence[Outcome], console: Any, *, watch: bool, several: bool) -> None:
+def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
     from skillopt.report import checked
 
+    console = open_console()
     for outcome in outcomes:
         if watch:
             print(printable(checked.watch_line(outcome)))
@@ -176,7 +191,7 @@ def _show(outcomes: Sequence[Outcome], console: Any, *, watch: bool, several: bo
 def _complain(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.status in {"error", "stopped"}:
-            rest = "\nEverything paid for is kept; run the same command again to go on." * (outcome.code == 3)
+            rest = "\nEverything paid for is kept; run the same command again to continue." * (outcome.code == 3)
             print(printable(redact(f"{outcome.status}: {outcome.name}: {outcome.says}{rest}")), file=sys.stderr)
 
 

@@ -18,7 +18,7 @@ RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 def report(
     run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False
 ) -> None:
-    """Write a run's report anew (report.html, report.md, plots/), also for one that is not finished."""
+    """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
     from skillopt.report.html import write_report
     from skillopt.report.png import write_pngs
     from skillopt.run.directory import RunDirectory
@@ -34,7 +34,7 @@ def report(
 @app.command()
 def blame(
     run: RunArgument,
-    line: Annotated[int | None, typer.Option("--line", min=1, help="Tell all about one line.")] = None,
+    line: Annotated[int | None, typer.Option("--line", min=1, help="Show everything about one line.")] = None,
     version: Annotated[int | None, typer.Option("--version", min=0, help="Another version than the best.")] = None,
     trace: Annotated[str, typer.Option("--trace", metavar="ID", help="Print a trajectory that an edit cites.")] = "",
 ) -> None:
@@ -66,7 +66,7 @@ def verify(
 ) -> None:
     """Check every file of a run against its checksum, and that the patch log gives every version byte for byte.
 
-    Exit code 1 if not. With --repair, what is damaged is rebuilt or set aside, and the command to go on is told.
+    Exit code 1 if not. With --repair, what is damaged is rebuilt or set aside, and the command to continue is shown.
     """
     from skillopt.errors import UserError
     from skillopt.run.directory import RunDirectory
@@ -137,7 +137,7 @@ def review(
         list[str] | None, typer.Option("--choose", metavar="ID=CHOICE", help="a, b, both or neither, such as 3-1=a.")
     ] = None,
     write: Annotated[
-        list[str] | None, typer.Option("--write", metavar="ID=TEXT", help="An edit of your own, such as 3-1='…'.")
+        list[str] | None, typer.Option("--write", metavar="ID=TEXT", help="Write the edit yourself, such as 3-1='…'.")
     ] = None,
 ) -> None:
     """Decide between opposite edits; the next step tries the choice. Asks on a terminal, lists elsewhere."""

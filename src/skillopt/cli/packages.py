@@ -1,4 +1,4 @@
-"""Skills that leave the lab: export, import, transfer; and sweep."""
+"""Skills outside their run: export, import, transfer; and sweep."""
 
 from __future__ import annotations
 
@@ -128,12 +128,12 @@ def sweep(
         list[str], typer.Argument(metavar="section.key=V1,V2...", help="Values to try; one value is an override.")
     ],
     draws: Annotated[
-        int | None, typer.Option("--random", min=1, help="So many random draws instead of the grid; allows key=1..8.")
+        int | None, typer.Option("--random", min=1, help="Number of random draws instead of the grid; allows key=1..8.")
     ] = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Train under several values of some keys and choose by validation. The same command again goes on."""
+    """Train under several values of some keys and choose by validation. The same command again continues."""
     import asyncio
 
     from skillopt.api import train_config

@@ -17,7 +17,7 @@ TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
 def _one_of(name: str, ours: tuple[str, ...], kind: str) -> str:
-    """A name of ours, or one that an installed package registers."""
+    """A built-in name, or one that an installed package registers."""
     if name not in ours and name not in (known := [*ours, *plugins.names(kind)]):
         raise ValueError(f"Input should be one of: {', '.join(known)}")
     return name
@@ -53,7 +53,7 @@ class Section(BaseModel):
 
 class TrainConfig(Section):
     num_epochs: int = Field(default=4, ge=1)
-    """How often the training split is gone through."""
+    """Passes over the training split."""
     batch_size: int = Field(default=40, ge=1)
     """Tasks in one rollout batch."""
     accumulation: int = Field(default=1, ge=1)
@@ -65,8 +65,8 @@ class TrainConfig(Section):
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does."""
     speculate: bool = False
-    """While the gate runs, begin the next step's rollouts on the likelier verdict: sooner done where workers are to
-    spare, and a wrong guess costs its calls. Changes no result."""
+    """While the gate runs, begin the next step's rollouts with the likelier verdict: faster if there are free
+    workers; a wrong guess costs its calls. Changes no result."""
 
 
 class OptimizerConfig(Section):
@@ -182,9 +182,9 @@ class ModelsConfig(Section):
     target_key_name: str = ""
     """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
     target_rpm: int | None = Field(default=None, ge=1)
-    """Requests a minute that the endpoint allows; null: what its headers tell."""
+    """Requests a minute that the endpoint allows; null: what its headers say."""
     target_tpm: int | None = Field(default=None, ge=1)
-    """Tokens a minute that the endpoint allows; null: what its headers tell."""
+    """Tokens a minute that the endpoint allows; null: what its headers say."""
     optimizer_model: str = "openai:gpt-4o"
     """provider:model that reads trajectories and proposes edits."""
     optimizer_url: str = ""
@@ -218,28 +218,28 @@ class EnvConfig(Section):
     split_dir: str = ""
     """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
     data: str = ""
-    """One file with all items (.jsonl, .json, .csv) in place of split_dir; its split is written beside it."""
+    """One file with all items (.jsonl, .json, .csv) in place of split_dir; its split is saved next to it."""
     split: dict[str, float] = {"train": 0.5, "val": 0.25, "test": 0.25}
     """How env.data is divided; only read when there is no written split yet."""
     split_seed: int = 0
     """Which of the possible divisions of env.data is taken."""
     scoring: str = "exact"
-    """How an answer becomes a score: a scorer's name, judge, or a function of your own as `scorer.py:fn`."""
+    """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`."""
     scoring_options: dict[str, Any] = {}
-    """What the scorer takes, such as {tolerance: 0.01}; for a function of your own {timeout: 10, memory_mb: 2048}."""
+    """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
     agent: str = ""
-    """An agent of your own as the target, `module:fn` or `file.py:fn`; empty: one question, one reply."""
+    """Your agent as the target, `module:fn` or `file.py:fn`; empty: one question, one reply."""
     command: str | list[str] = ""
     """A command line as the target (task on stdin, answer on stdout), or claude-code or codex."""
     agent_options: dict[str, Any] = {}
     """What the agent or command takes, such as {timeout: 600, pass_env: [MY_KEY]}."""
     options: dict[str, Any] = {}
-    """What only this env knows; it checks them itself."""
+    """Options of this env, which checks them itself."""
     output_root: str = "outputs"
     """Where runs are kept."""
     private: bool | None = None
-    """Keep runs from other users of the machine: folders 0700, journals 0600. null: where a .env lies in the working
-    folder, in output_root or beside it."""
+    """Keep runs from other users of the machine: folders 0700, journals 0600. null: if there is a .env in the
+    working folder, in output_root or next to it."""
 
 
 class HardwareConfig(Section):
@@ -251,13 +251,13 @@ class HardwareConfig(Section):
     ray_address: str = ""
     """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
     call_timeout: float = Field(default=120, gt=0)
-    """Seconds until a call without an answer is given up and tried again."""
+    """Seconds until a call without an answer is ended and retried."""
     max_retries: int = Field(default=5, ge=0)
-    """Tries after the first for a call that may heal (429, 5xx, timeouts, resets)."""
+    """Retries of a call that failed for a reason that may go away (429, 5xx, timeouts, resets)."""
     max_retry_seconds: float = Field(default=300, gt=0)
-    """A call that may heal is given up when its next try would come later than this after its first."""
+    """A call is not retried when its next try would be more than this many seconds after its first."""
     vllm_url: str = ""
-    """Base URL for vllm: models where no role has its own."""
+    """Base URL for vllm: models, unless a role has its own."""
     azure_endpoint: str = ""
     """https://<resource>.openai.azure.com for azure: models."""
     azure_api_version: str = "2024-10-21"
@@ -283,15 +283,15 @@ class BudgetConfig(Section):
     max_minutes: float | None = Field(default=None, gt=0)
     """Stop this long after the start of this session."""
     prices: dict[str, Price] = {}
-    """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
+    """Prices that override the list, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 
 
 class TrackersConfig(Section):
     use: tuple[str, ...] = ()
-    """Where else a run is told, as it happens: tensorboard, mlflow, wandb, otel (each an extra of its own name), or the
+    """Where else events are sent, as they happen: tensorboard, mlflow, wandb, otel (each an extra of that name), or the
     names of entry points of the group skillopt.trackers. `trackers: [mlflow]` for short."""
     project: str = Field(default="skillopt", min_length=1)
-    """What runs are filed under: the experiment of mlflow, the project of wandb, the service of otel."""
+    """The group of the runs: the experiment of mlflow, the project of wandb, the service of otel."""
     mlflow_uri: str = ""
     """MLflow's tracking server; empty for files in the run's folder."""
     wandb_mode: Literal["offline", "online"] = "offline"

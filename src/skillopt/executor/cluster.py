@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: each CPU has a worker with its own env. Calls, limiter, budget and journal stay here."""
+"""Tasks on a Ray cluster: each CPU has a worker with its own env. Calls, limiter, budget and journal are here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skillopt.models.base import RefusedError
 from skillopt.skill import Skill
 
 MOST_LOSSES = 3
-"""Workers that one task may lose before it is taken for the cause."""
+"""How many workers one task may lose before it is considered the cause."""
 READY_WITHIN = 300.0
 """Seconds until a worker has opened its env."""
 OTHERS_WITHIN = 10.0
@@ -136,7 +136,7 @@ class RayExecutor:
 
 
 class Line:
-    """One worker, and all that is said to and by its tasks. Answers of the same moment go in one message."""
+    """One worker, and all messages to and from its tasks. Answers of the same moment are one message."""
 
     def __init__(self, worker: Any, lost: type[Exception]) -> None:
         self.worker, self.load = worker, 0
@@ -187,7 +187,7 @@ class Line:
     async def _exchange(self, answers: bytes) -> None:
         try:
             turns = pickle.loads(await self.worker.exchange.remote(answers))  # noqa: S301 - our own worker's
-        except Exception as error:  # whatever it is: a worker that cannot be spoken with is lost
+        except Exception as error:  # whatever it is: a worker that cannot be reached is lost
             self.close(f"{type(error).__name__}: {error}")
             return
         for token, turn in turns:
@@ -215,7 +215,7 @@ class Conversation:
             if turn.kind == "error":
                 raise turn.value
             if turn.kind == "lost":
-                raise WorkerLostError("the worker was started anew")
+                raise WorkerLostError("the worker was restarted")
             turn = await self._line.say(self._token, await self._answer(turn))
         return turn.value
 
@@ -256,4 +256,4 @@ def _connect(ray: Any, address: str) -> None:
         raise UserError(f"hardware.ray_address: cannot reach Ray at '{address or 'local'}': {error}") from None
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray takes it; ours ends a run in good order
+            signal.signal(signal.SIGTERM, handler)  # Ray replaces the handler; ours ends a run cleanly

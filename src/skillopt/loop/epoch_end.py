@@ -1,4 +1,4 @@
-"""The epoch boundary: slow update (guidance through the gate) and, beside it, meta skill (notes for the optimizer)."""
+"""An epoch's end: slow update (guidance through the gate) and meta skill (notes for the optimizer), in parallel."""
 
 from __future__ import annotations
 

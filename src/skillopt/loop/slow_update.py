@@ -1,4 +1,4 @@
-"""Slow update, the momentum: two epochs' skills on the same items, and guidance that keeps what was won."""
+"""Slow update, the momentum: two epochs' skills on the same items, and guidance that keeps the progress."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Comparison(BaseModel):
     rows: tuple[Row, ...] = ()
     guidance: str = ""
     lost: str = ""
-    """Why no guidance came of it; empty when it did."""
+    """Why there is no guidance; empty if there is."""
     unusable: tuple[str, ...] = ()
     """What was wrong with replies that could not be used."""
 

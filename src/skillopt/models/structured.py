@@ -1,7 +1,7 @@
 """Replies with a structure: a schema goes out, a checked value comes back, or the reason why it was lost.
 
 An endpoint that refuses a JSON schema is asked in JSON mode, and one that refuses that too in plain text; the schema
-then stands in the message. Replies are read leniently (thinking, prose and code fences around the object are taken
+is then in the message. Replies are read leniently (thinking, prose and code fences around the object are taken
 off), but one that was cut off is never used, even where it could be read.
 """
 
@@ -37,7 +37,7 @@ class Answer(Generic[T]):
     unreachable: bool = False
     """Lost for the endpoint's sake, not for what the model wrote."""
     unusable: tuple[str, ...] = ()
-    """What was wrong with each reply that was paid for and could not be used, the mended ones among them."""
+    """What was wrong with each reply that was paid for and could not be used, including those that were repaired."""
 
 
 async def ask(

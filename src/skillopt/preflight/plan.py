@@ -30,11 +30,11 @@ Range = tuple[float, float]
 EDIT_TOKENS = 40
 """An edit's length, for the estimate of how the skill grows."""
 REPLY_TOKENS = {"target": 256, "optimizer": 1500}
-"""A long reply, for the estimate; a model that is told to think may use all that it may."""
+"""A long reply, for the estimate; a model with a reasoning effort may use its whole limit."""
 TURN_TOKENS = 60
 """What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
-"""What one call takes where nobody says better."""
+"""Seconds of one call, unless the user gives better figures."""
 LETTER_SECONDS: Range = (30.0, 600.0)
 """What a reader takes for one letter."""
 _SAMPLE = 100
@@ -291,7 +291,7 @@ def _seconds(lines: Iterable[Line], widths: dict[str, int], lasts: Mapping[str, 
 
 
 def beside(plan: Plan, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan with a run's real figures beside it, for the summary."""
+    """The plan with a run's real figures, for the summary."""
     tokens = {role: sum(v for k, v in summary["tokens"][role].items() if k != "cached") for role in ROLES}
     return {
         "estimate": True,

@@ -185,7 +185,8 @@ def _changed(result: Mapping[str, Any]) -> Iterator[str]:
     yield f"### Items that changed: {lost} lost, {len(rows) - lost} won"
     for row in rows[:_MOST]:
         scores = f"{row['base']['score']:.2f} → {row['skill']['score']:.2f}"
-        head = f"<details><summary>{row['change']}: {text(row['item_id'])} ({scores})</summary>"
+        name = text(" ".join(row["item_id"].split()))
+        head = f"<details><summary>{row['change']}: {name} ({scores})</summary>"
         shown = [("Task", row["input"]), ("Base", row["base"]["output"]), ("Skill", row["skill"]["output"])]
         body = "\n\n".join(f"{title}:\n\n{fenced(clipped(said, _SHOWN))}" for title, said in shown)
         yield f"{head}\n\n{body}\n\n</details>"

@@ -1,4 +1,4 @@
-"""The parts of the report that show why: the skill line by line, accepted edits with their proof, what never worked."""
+"""The parts of the report that show why: the skill by line, accepted edits with evidence, persistent failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 420
 
 def skill(facts: Facts) -> str:
     if facts.trouble:
-        return tag("p", text(f"No provenance: {facts.trouble}. `skillopt verify` says more."), cls="reject")
+        return tag("p", text(f"No provenance: {facts.trouble}. `skillopt verify` shows more."), cls="reject")
     if not facts.lines:
         return tag("p", "The skill is empty.", cls="soft")
     written = spread(facts.lines)

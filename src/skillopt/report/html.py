@@ -1,4 +1,4 @@
-"""`report.html`: one self-contained file, without a script, that tells what a run gave, and why."""
+"""`report.html`: one self-contained file, without a script, that shows the results of a run and the reasons."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_report(run: RunDirectory) -> None:
 
 
 def make_plots(facts: Facts, width: float = 960) -> dict[str, str]:
-    """The drawings by name, as they stand in the page and in plots/."""
+    """The charts by name, as they are in the page and in plots/."""
     return {
         "progress": progress_plot(facts.history, facts.summary, facts.tokens, width),
         "learning_rate": rate_plot(facts.history, facts.summary, width),

@@ -17,7 +17,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^$:@&])")
 
 
 def plain(value: object) -> str:
-    """Any text as text in one line of Markdown: no mark, link, tag or table cell comes of it."""
+    """Any text as text in one line of Markdown: it cannot become a mark, link, tag or table cell."""
     return _SPECIAL.sub(r"\\\1", " ".join(printable(str(value)).split()))
 
 
