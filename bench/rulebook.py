@@ -1,7 +1,6 @@
-"""How few target rollouts it takes to learn 24 hidden rules, and what credit (gating a rejected step's halves) buys.
+"""How few target rollouts it takes to learn 24 hidden rules.
 
     python bench/rulebook.py            # the tables of bench/LEADERBOARD.md
-    python bench/rulebook.py --credit   # and the credit table
 
 A rollout is one task done by the target: the initial validation, batches and gates together. `rollouts_to_best` of a
 run's summary.json counts those paid when the best validation score was reached.
@@ -10,8 +9,6 @@ run's summary.json counts those paid when the best validation score was reached.
 from __future__ import annotations
 
 import asyncio
-import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -40,24 +37,5 @@ def rulebook() -> None:
             print(f"| {float(duds):.0%} | {seed} | {run['best']['val']:.3f} | {run['rollouts_to_best']} | {calls} |")
 
 
-def credit() -> None:
-    """Where steps are often rejected: few edits a step, and most of them useless or harmful."""
-    print("\n| useless edits | credit gates | mean best val | mean test | mean target rollouts | mean steps rejected |")
-    print("|---|---|---|---|---|---|")
-    for duds in ("0.35", "0.6", "0.8"):
-        for gates in (0, 1, 2, 4):
-            model = f"models.optimizer_model=sim:world?duds={duds}"
-            runs = [
-                summary("default.yaml", f"train.seed={seed}", model, f"evaluation.credit_gates={gates}")
-                for seed in SEEDS
-            ]
-            val, test = (statistics.mean(run["best"][split] for run in runs) for split in ("val", "test"))
-            paid = statistics.mean(run["calls"]["target"] for run in runs)
-            rejected = statistics.mean(run["steps"]["rejected"] for run in runs)
-            print(f"| {float(duds):.0%} | {gates} | {val:.3f} | {test:.3f} | {paid:.0f} | {rejected:.1f} |")
-
-
 if __name__ == "__main__":
     rulebook()
-    if "--credit" in sys.argv:
-        credit()
