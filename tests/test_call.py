@@ -301,7 +301,7 @@ def test_replies_that_are_no_completions_are_tried_again(path: Path) -> None:
     async def work(server: Server, desk: Desk) -> None:
         caller = desk.caller()
         for _ in range(len(shapes) + 1):
-            with pytest.raises(TransientError, match="no chat completion"):
+            with pytest.raises(TransientError, match="not a chat completion"):
                 await call(caller)
         assert (await call(caller)).text == "ok"
 

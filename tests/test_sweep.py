@@ -47,7 +47,8 @@ def test_a_sweep_tries_the_grid_and_only_the_winner_reads_the_test_split(
     assert [str(path) for path in read] == [best["run"]]
     assert "Best by validation, of 4 trials" in told
     (folder,) = (out / "sweeps" / "sim").iterdir()
-    assert (folder / "sweep.svg").read_text().count("<rect") == 4
+    drawn = (folder / "sweep.svg").read_text()
+    assert (drawn.count('<path class="h4"'), drawn.count('<path class="length"')) == (1, 3)
     assert (folder / "sweep.md").read_text().count("\n| ") == 4
 
 

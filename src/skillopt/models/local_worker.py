@@ -1,7 +1,6 @@
 """One worker process of a `local:` model: llama.cpp on one thread, one request at a time.
 
-local.py starts it as a separate script, without the rest of the package, and sends it JSON lines over
-its standard input and output. It ends when its input ends, so it cannot outlive the process that started it.
+local.py starts it as a separate script, without the rest of the package (child.py).
 
 Why a reply depends on its request alone, although a skill is evaluated only once: a float sum depends on how
 a prompt was cut into batches, and llama.cpp's own prompt cache cuts wherever the request before happened to
@@ -18,14 +17,13 @@ import http.client
 import json
 import os
 import platform
-import queue
 import secrets
 import shutil
-import signal
-import sys
-import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+from skillopt import child
 
 Message = dict[str, Any]
 
@@ -141,43 +139,23 @@ class Engine:
             total -= size
 
 
-def serve(commands: BinaryIO, replies: BinaryIO) -> None:
-    setup = json.loads(commands.readline())
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(commands, requests, setup["states"]), daemon=True).start()
-    try:
-        engine = Engine(**setup)
-        _say(replies, {})
-    except Exception as error:
-        _say(replies, {"error": "fatal", "message": str(error)})
-        return
-    while True:
-        request = json.loads(requests.get())
-        try:
-            _say(replies, engine.chat(request))
-        except RequestError as error:
-            _say(replies, {"error": error.kind, "message": str(error)})
+def begin(setup: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    _folders.append(setup["states"])
+    return Engine(**setup).chat
 
 
-def _read(commands: BinaryIO, requests: queue.SimpleQueue[bytes], states: str) -> None:
-    """Pass requests on. When the input ends nobody is left to answer to: stop at once and leave nothing."""
-    for line in commands:
-        requests.put(line)
-    shutil.rmtree(states, ignore_errors=True)
-    os._exit(0)
+_folders: list[str] = []
 
 
-def _say(replies: BinaryIO, value: dict[str, Any]) -> None:
-    replies.write(json.dumps(value).encode() + b"\n")
-    replies.flush()
+def at_end() -> None:
+    """Nobody is left to answer to: leave nothing behind."""
+    for folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends us when it is done
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever llama.cpp prints goes to the log, not between the replies
-    serve(sys.stdin.buffer, replies)
+def explain(error: BaseException) -> dict[str, Any]:
+    return {"error": getattr(error, "kind", "fatal"), "message": str(error)}
 
 
 if __name__ == "__main__":
-    main()
+    child.serve(begin, explain, at_end)

@@ -131,9 +131,14 @@ class RunDirectory:
         there = self._lock_path.stat() if self._lock_path.exists() else None
         if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
             raise UserError(
-                f"{self.root}: the run's folder was removed or replaced while the run was at work; put it back and run "
+                f"{self.root}: the run's folder was removed or replaced during the run; put it back and run "
                 "the same command again, or start a separate run with --fresh"
             )
+
+    @property
+    def begun(self) -> bool:
+        """Has a process ever worked here?"""
+        return self._lock_path.exists()
 
     def busy(self) -> bool:
         """Is a process working on this run? The lock is not changed."""
