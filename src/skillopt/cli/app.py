@@ -46,7 +46,7 @@ def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", o
 def fetch_weights(config: Config) -> None:
     """Local models' weights before anything else, with a progress bar; silent where they are here."""
     from skillopt.cli.models import fetch
-    from skillopt.preflight.parts import needs_optimizer
+    from skillopt.preflight.components import needs_optimizer
 
     names = [config.models.target_model] + [config.models.optimizer_model] * needs_optimizer(config)
     for name in names:

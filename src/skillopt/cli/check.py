@@ -164,28 +164,28 @@ def _fetch(config: Config) -> None:
 
 
 def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
-    from skillopt.report import checked
+    from skillopt.report import check_lines
 
     console = open_console()
     for outcome in outcomes:
         if watch:
-            print(printable(checked.watch_line(outcome)))
+            print(printable(check_lines.watch_line(outcome)))
             continue
         print()
-        for line in checked.outcome_lines(outcome):
+        for line in check_lines.outcome_lines(outcome):
             print(printable(line))
         if outcome.result and not outcome.result["same_text"]:
-            console.print(checked.outcome_table(outcome.result))
-            if types := checked.type_table(outcome.result):
+            console.print(check_lines.outcome_table(outcome.result))
+            if types := check_lines.type_table(outcome.result):
                 console.print(types)
-            for line in checked.changed_lines(outcome.result):
+            for line in check_lines.changed_lines(outcome.result):
                 print(printable(line))
             print(f"Written: {outcome.result['path']}")
         if counts := outcome.linted.counts:
             print(f"Lint: {counts}; skillopt lint shows them.")
     if several and not watch:
         print()
-        print("\n".join(checked.target_lines(outcomes)))
+        print("\n".join(check_lines.target_lines(outcomes)))
 
 
 def _complain(outcomes: Sequence[Outcome]) -> None:
@@ -198,7 +198,7 @@ def _complain(outcomes: Sequence[Outcome]) -> None:
 def _write(outcomes: Sequence[Outcome], out: Path | None, github: bool) -> None:
     from skillopt.report.annotations import of_outcome, sarif
     from skillopt.report.badge import badge
-    from skillopt.report.checked import summary
+    from skillopt.report.check_lines import summary
     from skillopt.report.junit import junit
     from skillopt.run.files import write_atomic, write_json
 
@@ -268,7 +268,7 @@ def lint(
     from skillopt.envs import open_env
     from skillopt.preflight.lint import lint as run_lint
     from skillopt.report.annotations import of_findings, sarif
-    from skillopt.report.checked import finding_line, token_line
+    from skillopt.report.check_lines import finding_line, token_line
     from skillopt.run.files import write_json
 
     named, overrides = divide(words)
