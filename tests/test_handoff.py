@@ -89,6 +89,7 @@ def test_letters_answered_in_parallel_wrongly_first_and_in_another_order_give_th
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_killed_between_letters_and_replies_and_answered_while_nobody_runs_it_ends_alike(tmp_path: Path) -> None:
     calm = over_http(tmp_path / "http", *SHORT)
     out = tmp_path / "letters"
@@ -111,6 +112,7 @@ def test_killed_between_letters_and_replies_and_answered_while_nobody_runs_it_en
     assert len(hashes) == len(set(hashes)), "a resume wrote a letter that was there"
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_letters_open_and_another_place_answers_and_continues(tmp_path: Path) -> None:
     calm = over_http(tmp_path / "http", *SHORT)
     here, there = tmp_path / "here", tmp_path / "there"
@@ -324,6 +326,8 @@ def test_the_commands_list_wait_check_and_hand_in(
     good = tmp_path / "good.json"
     box = box_of(Path(path))
     good.write_bytes(reply_to(box.letter(letter["number"]), WORLD))
+    code, out, _ = run(capsys, "letters", str(tmp_path / "sim"))
+    assert path in out, "the newest run of a folder of runs"
     code, out, _ = run(capsys, "letters", path)
     assert f"{letter['number']}  {letter['stage']}  {letter['page']}" in out
     assert "start the same training again" in out
@@ -333,7 +337,7 @@ def test_the_commands_list_wait_check_and_hand_in(
         ((path, "77", str(good)), "there is no letter 77; open are: 1"),
         ((path, "1", str(tmp_path / "none")), "no such file"),
         ((path, "1", str(bad)), '"patterns" is missing'),
-        ((str(tmp_path), "1", str(good)), "is neither a run's folder nor a folder of letters"),
+        ((str(tmp_path / "none"), "1", str(good)), "is neither a run's folder nor a folder of runs or letters"),
     ):
         code, _, err = run(capsys, "answer", *arguments)
         assert code == 2

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from skillopt.cli import main
-from skillopt.loop import pulse
+from skillopt.core import pulse
 from skillopt.report.live_display import View, sparkline
 from skillopt.run.events import FLEETING, Event
 from skillopt.run.files import read_jsonl

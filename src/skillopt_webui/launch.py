@@ -83,7 +83,7 @@ class Launch:
             "started": record["started"],
             "state": state,
             "code": code,
-            "run": run_id(settings, Path(found[1])) if found else record.get("run"),
+            "run": run_id(settings, settings.workspace / found[1]) if found else record.get("run"),
             "result": _result(settings, log),
             "log": log[-4000:],
         }

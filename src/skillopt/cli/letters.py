@@ -14,7 +14,9 @@ from skillopt.report.text import printable
 if TYPE_CHECKING:
     from skillopt.models.handoff import Box
 
-LettersArgument = Annotated[Path, typer.Argument(help="A run's folder, or the folder of its letters.")]
+LettersArgument = Annotated[
+    Path, typer.Argument(help="A run's folder, a folder of runs (its newest), or a folder of letters.")
+]
 
 
 @app.command()

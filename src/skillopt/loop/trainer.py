@@ -15,6 +15,7 @@ from skillopt.analysts.base import Patch
 from skillopt.config import Config
 from skillopt.core.batches import Step, plan_steps
 from skillopt.core.context import Context
+from skillopt.core.pulse import pulse
 from skillopt.core.rollout import Rollouts, begin, begin_ahead, failed
 from skillopt.core.schedule import decayed_rate, scheduled_rate
 from skillopt.core.split import Measured, measure
@@ -32,7 +33,6 @@ from skillopt.letters.case import CaseFile
 from skillopt.loop.case_file import case_file, remember
 from skillopt.loop.commit import apply_verdict
 from skillopt.loop.epoch_end import end_epoch, look_ahead
-from skillopt.loop.pulse import pulse
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
 from skillopt.loop.session import Mode, Session, open_session, pins

@@ -135,6 +135,11 @@ class RunDirectory:
                 "the same command again, or start a separate run with --fresh"
             )
 
+    @property
+    def begun(self) -> bool:
+        """Has a process ever worked here?"""
+        return self._lock_path.exists()
+
     def busy(self) -> bool:
         """Is a process working on this run? The lock is not changed."""
         if not self._lock_path.exists():
