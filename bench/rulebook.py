@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 
 CONFIGS = Path(__file__).parent.parent / "configs" / "sim"
 SEEDS = (1, 2, 3, 4, 5)
@@ -23,7 +23,7 @@ SEEDS = (1, 2, 3, 4, 5)
 def summary(config: str, *overrides: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as out:
         loaded = Config.load(CONFIGS / config, [f"env.output_root={out}", *overrides])
-        return asyncio.run(Trainer(loaded).fit()).summary
+        return asyncio.run(TrainingLoop(loaded).fit()).summary
 
 
 def rulebook() -> None:

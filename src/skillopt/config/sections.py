@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import itertools
 from typing import Any, Literal
@@ -34,6 +33,8 @@ class Section(BaseModel):
     @classmethod
     def meanings(cls) -> dict[str, str]:
         """What is written below each key. Read from the source when somebody asks: pydantic would do so at import."""
+        import ast
+
         body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
         return {
             ast.unparse(field.target): inspect.cleandoc(ast.literal_eval(said.value))

@@ -20,7 +20,7 @@ from skillopt.gates import credit, heats
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
-from skillopt.preflight.parts import Parts, resolve
+from skillopt.preflight.components import Parts, resolve
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
 from skillopt.skill.tokens import count_tokens
