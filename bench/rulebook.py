@@ -1,7 +1,6 @@
-"""How few target rollouts it takes to learn 24 hidden rules, and what credit and races of candidates buy.
+"""How few target rollouts it takes to learn 24 hidden rules, and what a race of candidates costs.
 
     python bench/rulebook.py            # the first tables of bench/LEADERBOARD.md
-    python bench/rulebook.py --credit   # and gating a rejected step's halves
     python bench/rulebook.py --race     # and racing each candidate against itself without its riskiest edit
 
 A rollout is one task done by the target: the initial validation, batches, races and gates together. `rollouts_to_best` of
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 
 CONFIGS = Path(__file__).parent.parent / "configs" / "sim"
 SEEDS = (1, 2, 3, 4, 5)
@@ -27,7 +26,7 @@ SEEDS = (1, 2, 3, 4, 5)
 def summary(config: str, *overrides: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as out:
         loaded = Config.load(CONFIGS / config, [f"env.output_root={out}", *overrides])
-        return asyncio.run(Trainer(loaded).fit()).summary
+        return asyncio.run(TrainingLoop(loaded).fit()).summary
 
 
 def rulebook() -> None:
@@ -44,23 +43,6 @@ def rulebook() -> None:
         rollouts = ", ".join(str(run["rollouts_to_best"]) for run in runs)
         calls = ", ".join(str(run["calls"]["optimizer"]) for run in runs)
         print(f"| `{model}` | {val} | {rollouts} | {calls} |")
-
-
-def credit() -> None:
-    """Where steps are often rejected: few edits a step, and most of them useless or harmful."""
-    print("\n| useless edits | credit gates | mean best val | mean test | mean target rollouts | mean steps rejected |")
-    print("|---|---|---|---|---|---|")
-    for duds in ("0.35", "0.6", "0.8"):
-        for gates in (0, 1, 2, 4):
-            model = f"models.optimizer_model=sim:world?duds={duds}"
-            runs = [
-                summary("default.yaml", f"train.seed={seed}", model, f"evaluation.credit_gates={gates}")
-                for seed in SEEDS
-            ]
-            val, test = (statistics.mean(run["best"][split] for run in runs) for split in ("val", "test"))
-            paid = statistics.mean(run["calls"]["target"] for run in runs)
-            rejected = statistics.mean(run["steps"]["rejected"] for run in runs)
-            print(f"| {float(duds):.0%} | {gates} | {val:.3f} | {test:.3f} | {paid:.0f} | {rejected:.1f} |")
 
 
 def race() -> None:
@@ -80,7 +62,5 @@ def race() -> None:
 
 if __name__ == "__main__":
     rulebook()
-    if "--credit" in sys.argv:
-        credit()
     if "--race" in sys.argv:
         race()

@@ -21,7 +21,7 @@ from skillopt.errors import Stopped
 from skillopt.models import open_model
 from skillopt.models.base import ChatReply, FatalError, RefusedError, Schema, TransientError
 from skillopt.models.call import Budget, Caller, Limiter, Switch, gather_all
-from skillopt.models.structured import Answer, ask
+from skillopt.models.structured import CheckedReply, ask
 from skillopt.run.journal import Journal
 
 KEY = "sk-secret-0123456789abcdef"
@@ -607,8 +607,8 @@ def memory(value: Any) -> str:
     return str(value["memory"])
 
 
-def asking(path: Path, *replies: Callable[[], web.Response]) -> tuple[Answer[str], list[dict[str, Any]]]:
-    async def work(server: Server, desk: Desk) -> tuple[Answer[str], list[dict[str, Any]]]:
+def asking(path: Path, *replies: Callable[[], web.Response]) -> tuple[CheckedReply[str], list[dict[str, Any]]]:
+    async def work(server: Server, desk: Desk) -> tuple[CheckedReply[str], list[dict[str, Any]]]:
         optimizer = desk.caller("optimizer")
         messages = [{"role": "user", "content": "Remember."}]
         answer = await ask(optimizer, messages, SCHEMA, memory, label="m")

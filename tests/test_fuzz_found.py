@@ -26,7 +26,7 @@ from skillopt.models.openai_chat import OpenAIChat
 from skillopt.models.providers import ProviderChat
 from skillopt.models.structured import parse, without_thinking
 from skillopt.report.html import write_report
-from skillopt.report.runs import list_runs
+from skillopt.report.run_rows import list_runs
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
 from skillopt.run.journal import Journal

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from skillopt.cli import main
 from skillopt.core import pulse
-from skillopt.report.live import View, sparkline
+from skillopt.report.live_display import View, sparkline
 from skillopt.run.events import FLEETING, Event
 from skillopt.run.files import read_jsonl
 from support import SIM, only_run, train_sim

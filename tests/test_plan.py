@@ -11,7 +11,7 @@ from skillopt.config import Config
 from skillopt.core.initial import read_initial
 from skillopt.envs import open_env
 from skillopt.preflight.plan import Plan, plan_run
-from skillopt.report.planned import plan_lines
+from skillopt.report.plan_lines import plan_lines
 from support import SIM, over_http, sim_server, skillopt, train_sim
 
 RUNS = [

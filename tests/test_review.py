@@ -15,7 +15,7 @@ import pytest
 from skillopt.edits.review import checked_decision, filed
 from skillopt.errors import Stopped, UserError
 from skillopt.models.simulated_optimizer import OPPOSITES
-from skillopt.report.review import review_run, status
+from skillopt.report.review_dialog import review_run, status
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from support import REPO, differing, essence, only_run, skillopt, train_sim

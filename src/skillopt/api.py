@@ -83,7 +83,7 @@ class Trainer:
         from skillopt.analysts import open_analysts
         from skillopt.analysts.custom import as_analyst
         from skillopt.events import Event
-        from skillopt.preflight.parts import resolve
+        from skillopt.preflight.components import resolve
 
         if skill is not None:
             path = "" if isinstance(skill, Skill) else str(skill)
@@ -101,7 +101,7 @@ class Trainer:
         self._callbacks: list[tuple[type[Event], Callback]] = [(Event, callback) for callback in callbacks]
         self._progress = progress
         self._running: asyncio.AbstractEventLoop | None = None
-        self._make: Callable[[Sequence[Listener]], loop.Trainer] = lambda listeners: loop.Trainer(
+        self._make: Callable[[Sequence[Listener]], loop.TrainingLoop] = lambda listeners: loop.TrainingLoop(
             self.config,
             env=self.env,
             models=models,
@@ -132,7 +132,7 @@ class Trainer:
         with self._listeners() as listeners:
             return await fit_and_report(self._make_and_keep, self.config, listeners, self._trackers)
 
-    def _make_and_keep(self, listeners: Sequence[Listener]) -> loop.Trainer:
+    def _make_and_keep(self, listeners: Sequence[Listener]) -> loop.TrainingLoop:
         self._trainer = self._make(listeners)
         return self._trainer
 
@@ -244,11 +244,13 @@ async def train_config(
     config: Config, *, listeners: Sequence[Listener] = (), mode: Mode = "auto", **how: Any
 ) -> Result:
     """What the commands call: a config, listeners and nothing passed in."""
-    return await fit_and_report(lambda told: loop.Trainer(config, listeners=told, mode=mode, **how), config, listeners)
+    return await fit_and_report(
+        lambda told: loop.TrainingLoop(config, listeners=told, mode=mode, **how), config, listeners
+    )
 
 
 async def fit_and_report(
-    make: Callable[[Sequence[Listener]], loop.Trainer],
+    make: Callable[[Sequence[Listener]], loop.TrainingLoop],
     config: Config,
     listeners: Sequence[Listener],
     trackers: Sequence[Tracker] = (),
@@ -329,7 +331,7 @@ def _skill_of(skill: SkillLike, config: Config, env: Env | None) -> tuple[Skill,
 class _interruptible(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
     """SIGINT and SIGTERM end the run cleanly; a second one has its usual effect."""
 
-    def __init__(self, trainer: loop.Trainer) -> None:
+    def __init__(self, trainer: loop.TrainingLoop) -> None:
         self._trainer = trainer
         self._loop = asyncio.get_running_loop()
 

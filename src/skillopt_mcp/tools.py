@@ -12,7 +12,7 @@ from skillopt.keys import redact
 from skillopt.models.handoff.page import page
 from skillopt.models.handoff.status import LOOK, standing
 from skillopt.report.blame import blame_run
-from skillopt.report.blamed import blame_lines, line_story
+from skillopt.report.blame_lines import blame_lines, line_story
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_text
 from skillopt_mcp.workspace import Workspace, require_budget

@@ -11,7 +11,7 @@ from skillopt.config import Config
 from skillopt.config.tree import override
 from skillopt.errors import UserError
 from skillopt.models.prices import FREE
-from skillopt.preflight.parts import needs_optimizer
+from skillopt.preflight.components import needs_optimizer
 from skillopt.run.directory import RunDirectory
 from skillopt_webui import forms
 from skillopt_webui.allowed import check_allowed

@@ -27,7 +27,7 @@ def ablate(
     from skillopt.config import Config
     from skillopt.errors import UserError
     from skillopt.measure.ablate import ablate as run_ablation
-    from skillopt.report.ablated import ablation_lines, ablation_table
+    from skillopt.report.ablation_table import ablation_lines, ablation_table
     from skillopt.report.console import open_console, watching
     from skillopt.run.directory import RunDirectory
 

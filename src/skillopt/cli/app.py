@@ -26,6 +26,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
+PROJECT_FILE = "skillopt.toml"
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="YAML config file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Override config keys.")]
 TargetOption = Annotated[
@@ -33,6 +34,18 @@ TargetOption = Annotated[
 ]
 OptimizerOption = Annotated[
     str, typer.Option("--optimizer_model", "--optimizer-model", help="provider:model that proposes edits.")
+]
+
+
+BaseOption = Annotated[
+    str, typer.Option("--base", help="What to compare with: none, a file or folder, or a git ref such as origin/main.")
+]
+HeadOption = Annotated[
+    str, typer.Option("--head", help="Take the skill from this git ref; config and tasks stay the working folder's.")
+]
+ProjectOption = Annotated[Path, typer.Option("--project", help="The file that lists the repository's skills.")]
+GithubOption = Annotated[
+    bool, typer.Option("--github", help="Also write annotations and the summary of GitHub Actions.")
 ]
 
 
@@ -46,7 +59,7 @@ def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", o
 def fetch_weights(config: Config) -> None:
     """Local models' weights before anything else, with a progress bar; silent where they are here."""
     from skillopt.cli.models import fetch
-    from skillopt.preflight.parts import needs_optimizer
+    from skillopt.preflight.components import needs_optimizer
 
     names = [config.models.target_model] + [config.models.optimizer_model] * needs_optimizer(config)
     for name in names:

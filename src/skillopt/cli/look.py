@@ -40,7 +40,7 @@ def blame(
 ) -> None:
     """Say for each line of a skill which step, edit and trajectories it comes from."""
     from skillopt.report.blame import blame_run
-    from skillopt.report.blamed import blame_lines, line_story
+    from skillopt.report.blame_lines import blame_lines, line_story
     from skillopt.report.traces import find_trace, trace_lines
     from skillopt.run.directory import RunDirectory
     from skillopt.run.reading import as_written
@@ -100,8 +100,8 @@ def runs(
 
     from skillopt.errors import UserError
     from skillopt.report.console import open_console
-    from skillopt.report.listed import runs_table
-    from skillopt.report.runs import list_runs
+    from skillopt.report.run_rows import list_runs
+    from skillopt.report.runs_table import runs_table
 
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; give the output folder of your runs")
@@ -124,7 +124,7 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="[B]", help="The same; without it, A against its initial skill.")] = "",
 ) -> None:
     """Show what differs between two runs, two versions of a run, or two skill files."""
-    from skillopt.report.listed import diff_report
+    from skillopt.report.runs_table import diff_report
 
     for each in diff_report(a, b):
         print(printable(each))
@@ -141,7 +141,7 @@ def review(
     ] = None,
 ) -> None:
     """Decide between opposite edits; the next step tries the choice. Asks on a terminal, lists elsewhere."""
-    from skillopt.report.review import review_run
+    from skillopt.report.review_dialog import review_run
     from skillopt.run.directory import RunDirectory
 
     ask = input if sys.stdin.isatty() and sys.stdout.isatty() else None

@@ -105,7 +105,7 @@ def transfer(
     from skillopt.api import train_config
     from skillopt.measure.transfer import transfer as run_transfer
     from skillopt.report.console import open_console, watching
-    from skillopt.report.sweeps import transfer_table
+    from skillopt.report.sweep_table import transfer_table
     from skillopt.run.directory import RunDirectory
 
     console = open_console()
@@ -139,7 +139,7 @@ def sweep(
     from skillopt.api import train_config
     from skillopt.measure.sweep import sweep as run_sweep
     from skillopt.report.console import open_console, watching
-    from skillopt.report.sweeps import sweep_lines, sweep_markdown, sweep_plot, sweep_table
+    from skillopt.report.sweep_table import sweep_lines, sweep_markdown, sweep_plot, sweep_table
     from skillopt.run.files import write_atomic
 
     console = open_console()

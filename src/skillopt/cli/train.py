@@ -67,7 +67,7 @@ def replicate(
 
     from skillopt.api import train_config
     from skillopt.measure.replicate import replicate as run_seeds
-    from skillopt.report.compared import replicate_lines, replicate_table
+    from skillopt.report.comparison_table import replicate_lines, replicate_table
     from skillopt.report.console import open_console, watching
 
     console = open_console()
@@ -97,7 +97,7 @@ def plan(
     from skillopt.envs import open_env
     from skillopt.envs.base import check_splits
     from skillopt.preflight.plan import plan_run
-    from skillopt.report.planned import plan_lines
+    from skillopt.report.plan_lines import plan_lines
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
     env = open_env(loaded)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import itertools
 from typing import Any, Literal
@@ -34,6 +33,8 @@ class Section(BaseModel):
     @classmethod
     def meanings(cls) -> dict[str, str]:
         """What is written below each key. Read from the source when somebody asks: pydantic would do so at import."""
+        import ast
+
         body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
         return {
             ast.unparse(field.target): inspect.cleandoc(ast.literal_eval(said.value))
@@ -78,7 +79,7 @@ class OptimizerConfig(Section):
     """How the rate falls from learning_rate to min_learning_rate over the run: cosine, linear, constant, or the name of
     an entry point of the group skillopt.schedules."""
     reject_decay: float = Field(default=0.8, gt=0, le=1)
-    """A rejected step multiplies the rate by this."""
+    """A rejected step multiplies the rate by this; an accepted one takes one such step back."""
     use_slow_update: bool = True
     """At each epoch's end, compare two epochs' skills and write guidance into the protected region."""
     slow_update_samples: int = Field(default=20, ge=1)
@@ -148,8 +149,8 @@ class EvaluationConfig(Section):
     gates: tuple[str, ...] = ()
     """Vetoes on what the gate accepts, functions of the items' scores before and after: names of entry points of the
     group skillopt.gates."""
-    credit_gates: int = Field(default=0, ge=0, le=16)
-    """Gates that a rejected step may spend on the halves of its edits; 0 tries none."""
+    credit_gates: int = Field(default=1, ge=0, le=16)
+    """Gates that a rejected step may spend on what is left of it without the edits that broke something; 0: none."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
     """The most often that the paired gate may accept an edit that does nothing."""
     max_repeats: int = Field(default=5, ge=1, le=30)

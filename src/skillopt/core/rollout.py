@@ -13,7 +13,7 @@ from skillopt.errors import Stopped
 from skillopt.models.base import Message, RefusedError, Schema, TransientError
 from skillopt.models.bound import BoundChat
 from skillopt.models.call import gather_all
-from skillopt.models.structured import Answer, ask
+from skillopt.models.structured import CheckedReply, ask
 from skillopt.skill import Skill
 
 
@@ -103,7 +103,7 @@ async def roll_out_one(
     def new_chat() -> BoundChat:
         return BoundChat(ctx.target, label=label, stage=stage, later=ctx.later)
 
-    async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> Answer[Any]:
+    async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
         return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
 
     identity: dict[str, Any] = {"id": trajectory_id(tag, number), "item_id": item.id, "skill_hash": skill.hash}

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import refuse_secrets, secrets
 from skillopt.models.base import ChatReply, Message, Schema
-from skillopt.models.structured import Answer
+from skillopt.models.structured import CheckedReply
 from skillopt.skill import Skill
 
 SPLITS = ("train", "val", "test")
@@ -37,7 +37,7 @@ class Chat(Protocol):
         ...
 
 
-Judge = Callable[[list[Message], Schema, Callable[[Any], Any]], Awaitable[Answer[Any]]]
+Judge = Callable[[list[Message], Schema, Callable[[Any], Any]], Awaitable[CheckedReply[Any]]]
 """The optimizer model as a judge, bound to one rollout: messages, the reply's schema and its check give a value."""
 
 

@@ -16,7 +16,7 @@ from skillopt.config import HardwareConfig
 from skillopt.envs.base import Chat, Env, Episode, Item, Judge, Score, score_output
 from skillopt.errors import Stopped, UserError
 from skillopt.executor.base import NewChat, WorkerLostError
-from skillopt.executor.worker import VISITS, Answer, EnvWorker, Turn, packed, unpacked
+from skillopt.executor.worker import VISITS, DriverReply, EnvWorker, Turn, packed, unpacked
 from skillopt.models.base import RefusedError
 from skillopt.skill import Skill
 
@@ -154,7 +154,7 @@ class Line:
             self.close(str(error))
         return await turn
 
-    async def say(self, token: str, answer: Answer) -> Turn:
+    async def say(self, token: str, answer: DriverReply) -> Turn:
         self._answers.append((token, packed(answer)))
         return await self._next(token)
 
@@ -219,20 +219,20 @@ class Conversation:
             turn = await self._line.say(self._token, await self._answer(turn))
         return turn.value
 
-    async def _answer(self, turn: Turn) -> Answer:
+    async def _answer(self, turn: Turn) -> DriverReply:
         try:
             if turn.kind == "chat":
                 messages, tools = turn.value
-                return Answer("value", await self._chat(messages, tools=tools))
-            return Answer("value", await self._chat.whole(turn.value, self._work))
+                return DriverReply("value", await self._chat(messages, tools=tools))
+            return DriverReply("value", await self._chat.whole(turn.value, self._work))
         except WorkerLostError:
             raise
         except Exception as error:  # it is raised in the env, which may know what to do with it
-            return Answer("error", error)
+            return DriverReply("error", error)
 
     async def _work(self) -> dict[str, Any]:
         """The worker does a whole rollout's work; what it asks for meanwhile is answered."""
-        turn = await self._line.say(self._token, Answer("do"))
+        turn = await self._line.say(self._token, DriverReply("do"))
         return await self._until("did", turn)  # type: ignore[no-any-return]
 
 

@@ -1,8 +1,8 @@
 """One worker of a cluster: it has an env, does tasks, and asks the driver whenever a task needs a model.
 
 A worker never calls the driver. It returns what each of its tasks needs next (`Turn`). The driver makes the calls,
-journalled and paid for once, and sends the replies (`Answer`). A message through Ray takes 2 ms of CPU and more, so
-messages of many tasks are combined: the driver sends answers, and gets all turns that are due.
+journalled and paid for once, and sends the replies (`DriverReply`). A message through Ray takes 2 ms of CPU and more,
+so messages of many tasks are combined: the driver sends answers, and gets all turns that are due.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Answer:
+class DriverReply:
     """What the driver says: a `value` (a reply, a result), an `error` to raise in the env, or `do` the work."""
 
     kind: Literal["value", "error", "do"]
     value: Any = None
 
 
-Said = TypeVar("Said", Turn, Answer)
+Said = TypeVar("Said", Turn, DriverReply)
 
 
 class Talk:
@@ -51,7 +51,7 @@ class Talk:
 
     def __init__(self, say: Callable[[Turn], None]) -> None:
         self._say = say
-        self.answers: asyncio.Queue[Answer] = asyncio.Queue()
+        self.answers: asyncio.Queue[DriverReply] = asyncio.Queue()
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
         reply: ChatReply = (await self._ask(Turn("chat", (list(messages), list(tools))))).value
@@ -68,7 +68,7 @@ class Talk:
         result: dict[str, Any] = answer.value
         return result
 
-    async def _ask(self, turn: Turn) -> Answer:
+    async def _ask(self, turn: Turn) -> DriverReply:
         self._say(turn)
         answer = await self.answers.get()
         if answer.kind == "error":
@@ -105,7 +105,7 @@ class EnvWorker:
         self._busy += len(brought)
         for token, answer in brought:
             if token in self._talks:
-                self._talks[token].answers.put_nowait(unpacked(answer, Answer))
+                self._talks[token].answers.put_nowait(unpacked(answer, DriverReply))
             else:
                 self._say(token, Turn("lost"))
         visit: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -152,7 +152,7 @@ class EnvWorker:
         self._say(token, turn)
 
 
-def packed(said: Turn | Answer) -> bytes:
+def packed(said: Turn | DriverReply) -> bytes:
     """What cannot be sent is an error of that task alone, and does not affect the others."""
     try:
         if said.kind == "error":

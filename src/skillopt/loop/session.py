@@ -23,7 +23,7 @@ from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget, Switch
 from skillopt.models.prices import price_of
-from skillopt.preflight.parts import Parts, needs_optimizer, resolve
+from skillopt.preflight.components import Parts, needs_optimizer, resolve
 from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import write_atomic, write_json

@@ -38,8 +38,8 @@ from skillopt.loop.reflect import reflect
 from skillopt.loop.session import Mode, Session, open_session, pins
 from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
+from skillopt.preflight.components import Parts, resolve
 from skillopt.preflight.doctor import advice
-from skillopt.preflight.parts import Parts, resolve
 from skillopt.preflight.plan import beside, plan_run
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
@@ -51,7 +51,7 @@ from skillopt.run.summary import rollouts_paid, usage
 from skillopt.skill import Applied, Skill
 
 
-class Trainer:
+class TrainingLoop:
     """Trains one skill. The same config again continues an unfinished run; mode `fresh` begins another."""
 
     def __init__(

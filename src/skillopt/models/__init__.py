@@ -10,7 +10,6 @@ from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.models.base import ChatModel
-from skillopt.models.command import open_command
 from skillopt.run.directory import RunDirectory
 
 
@@ -25,6 +24,8 @@ def open_model(role: str, config: Config, run: RunDirectory | None = None) -> Ch
     if provider == "handoff":
         return _handoff(role, name, run)
     if provider in PRESETS or (provider == "command" and role == "optimizer"):
+        from skillopt.models.command import open_command
+
         return open_command(role, name, config.models.optimizer_options)
     if role == "optimizer" and config.models.optimizer_options:
         raise UserError(f"models.optimizer_options: are for a command as the optimizer, and '{name}' is not a command")

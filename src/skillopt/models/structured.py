@@ -29,7 +29,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer(Generic[T]):
+class CheckedReply(Generic[T]):
     """What came of asking. `lost` says why there is no value; it is counted and shown, never silent."""
 
     value: T | None = None
@@ -42,7 +42,7 @@ class Answer(Generic[T]):
 
 async def ask(
     optimizer: Caller, messages: list[Message], schema: Schema, check: Callable[[Any], T], *, label: str
-) -> Answer[T]:
+) -> CheckedReply[T]:
     """Ask once, and once more with the error where the reply does not fit. `check` raises ValueError where it must."""
     problems: list[str] = []
     said = ""
@@ -55,13 +55,13 @@ async def ask(
             reply = await _call(optimizer, sent, schema, label=label, attempt=attempt)
         except (TransientError, RefusedError) as error:
             unreachable = isinstance(error, TransientError)
-            return Answer(lost=str(error), unreachable=unreachable, unusable=tuple(problems))
+            return CheckedReply(lost=str(error), unreachable=unreachable, unusable=tuple(problems))
         try:
-            return Answer(value=check(parse(reply)), unusable=tuple(problems))
+            return CheckedReply(value=check(parse(reply)), unusable=tuple(problems))
         except (ValueError, RecursionError) as error:
             problems.append(str(error)[:200] or type(error).__name__)
             said = _shortened(reply.text)
-    return Answer(lost=problems[-1], unusable=tuple(problems))
+    return CheckedReply(lost=problems[-1], unusable=tuple(problems))
 
 
 def _shortened(text: str) -> str:

@@ -23,7 +23,7 @@ from skillopt.models.base import TransientError
 from skillopt.models.call import Caller
 from skillopt.models.prices import FREE, price_of
 from skillopt.models.structured import ask
-from skillopt.preflight.parts import needs_optimizer
+from skillopt.preflight.components import needs_optimizer
 from skillopt.preflight.plan import Plan, is_deterministic, plan_run
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES

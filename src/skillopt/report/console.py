@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from skillopt.report.planned import beside_lines
+from skillopt.report.plan_lines import beside_lines
 from skillopt.report.text import dollars, printable, ranged, score
 from skillopt.run.events import FLEETING, Event, Listener
 
@@ -33,7 +33,7 @@ def watching(console: Console, *, as_json: bool = False) -> Iterator[Listener]:
     elif not console.is_terminal:
         yield lambda event: _print(console, lines(event))
     else:
-        from skillopt.report.live import Display
+        from skillopt.report.live_display import Display
 
         with Display(console) as display:
 

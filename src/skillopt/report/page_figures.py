@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from skillopt.report.costs import CostRow, cost_rows, role_row, stage_seconds, total_usd
-from skillopt.report.facts import Facts, verdict
 from skillopt.report.funnel import dropped, funnel
 from skillopt.report.markup import bullets, fold, table, tag, text
-from skillopt.report.planned import planned_rows
+from skillopt.report.plan_lines import planned_rows
 from skillopt.report.plots import heat_plot, progress_plot, rate_plot
+from skillopt.report.run_facts import Facts, verdict
 from skillopt.report.text import counted, dollars, duration, ranged, score
 from skillopt.run.summary import ROLES
 from skillopt.version import __version__

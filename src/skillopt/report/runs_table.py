@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.table import Table
 
 from skillopt.errors import UserError
-from skillopt.report.diffs import diff_skills
-from skillopt.report.runs import RunRow, run_row
+from skillopt.report.run_rows import RunRow, run_row
+from skillopt.report.skill_diff import diff_skills
 from skillopt.report.text import dollars, duration, printable, score
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
