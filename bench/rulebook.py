@@ -3,8 +3,8 @@
     python bench/rulebook.py            # the first tables of bench/LEADERBOARD.md
     python bench/rulebook.py --race     # and racing each candidate against itself without its riskiest edit
 
-A rollout is one task done by the target: the initial validation, batches, races and gates together. `rollouts_to_best` of
-a run's summary.json counts those paid when the best validation score was reached.
+A rollout is one task done by the target: the initial validation, batches, races and gates together. `rollouts_to_best`
+of a run's summary.json counts those paid when the best validation score was reached.
 """
 
 from __future__ import annotations
