@@ -153,7 +153,7 @@ def test_a_reply_that_a_provider_s_library_cannot_read_is_worth_another_try(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 20)
     with served("/v1/messages", answer) as url:
         model = ProviderChat("anthropic:x", "anthropic", "claude-test", url=url)
-        with pytest.raises(TransientError, match="no chat completion"):
+        with pytest.raises(TransientError, match="not a chat completion"):
             chat(model, hello())
 
 

@@ -21,7 +21,6 @@ from skillopt.edits.select import select
 from skillopt.envs.base import Score
 from skillopt.envs.sim import SimEnv
 from skillopt.errors import Stopped, UserError
-from skillopt.gates import credit
 from skillopt.letters.replies import Pattern
 from skillopt.loop import case_file, reflect, trainer
 from skillopt.loop.reflect import deep_minibatches, repeated
@@ -400,23 +399,6 @@ def test_lost_advice_leaves_things_as_they_were_and_is_counted(tmp_path: Path) -
     assert lost == ["it is not valid JSON"] * 2
 
 
-# Credit
-
-
-def test_a_rejected_steps_good_half_is_kept_where_credit_is_on(tmp_path: Path) -> None:
-    options = ("train.num_epochs=1", "models.optimizer_model=sim:world?duds=0.6&seed=3")
-    run = RunDirectory(train_sim(tmp_path, *options, "evaluation.credit_gates=4").path)
-    tried = [record for record in read_json(run.history) if record["credit"]]
-    assert tried
-    won = [record for record in tried if record["verdict"] == "accept"]
-    assert won
-    for record in won:
-        assert record["credit"][-1]["decision"] == "accept"
-        assert record["credit"][-1]["edits"] == [row["id"] for row in record["applied"]]
-        assert len(record["applied"]) < record["edits"]["selected"]
-    assert all(len(record["credit"]) <= 4 for record in tried)
-
-
 # The rulebook
 
 
@@ -441,13 +423,6 @@ def unplug_deep_reflection(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reflect, "deep_minibatches", lambda *args: [])
 
 
-def unplug_credit(patch: pytest.MonkeyPatch) -> None:
-    async def nobody(*args: Any) -> list[Edit]:
-        return []
-
-    patch.setattr(credit, "to_blame", nobody)
-
-
 def unplug_rank(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*args: Any) -> tuple[list[str], list[Patch]]:
         return [], []
@@ -463,7 +438,6 @@ def unplug_taxonomy(patch: pytest.MonkeyPatch) -> None:
 UNPLUGGED = {
     unplug_leak_guard: test_leaks_are_counted_in_the_record_and_named_in_selected_json,
     unplug_deep_reflection: test_a_systemic_failure_in_two_of_five_tasks_is_found_by_deep_reflection_alone,
-    unplug_credit: test_a_rejected_steps_good_half_is_kept_where_credit_is_on,
     unplug_rank: test_the_model_may_merge_and_rank_and_the_run_is_repeatable,
     unplug_taxonomy: test_an_env_authors_taxonomy_reaches_the_analysts_and_feedback_stands_in_for_lost_replies,
 }

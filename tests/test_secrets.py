@@ -305,13 +305,13 @@ def test_a_skill_or_data_with_a_key_of_the_environment_is_refused(
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", TARGET)
     (tmp_path / "skill.md").write_text(f"Use {TARGET}.")
-    with pytest.raises(UserError, match="holds the value of SOME_API_KEY") as caught:
+    with pytest.raises(UserError, match="contains the value of SOME_API_KEY") as caught:
         read_initial(str(tmp_path / "skill.md"))
     assert MARK not in str(caught.value)
     splits = {split: [Item(id=split, question=split, answers=("a",))] for split in SPLITS}
     check_splits(MemoryEnv(EnvConfig(), splits))
     splits["val"].append(Item.model_validate({"id": "bad", "question": "Q", "note": {"deep": f"ask with {TARGET}"}}))
-    with pytest.raises(UserError, match="item 'bad': holds the value of SOME_API_KEY"):
+    with pytest.raises(UserError, match="item 'bad': contains the value of SOME_API_KEY"):
         check_splits(MemoryEnv(EnvConfig(), splits))
 
 

@@ -92,7 +92,7 @@ def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
     for secret, name in (secrets() if known is None else known).items():
         if secret in text:
             raise UserError(
-                f"{where}: holds the value of {name}; it would be stored and sent with every call: remove it"
+                f"{where}: contains the value of {name}; it would be stored and sent with every call: remove it"
             )
 
 

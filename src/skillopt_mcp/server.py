@@ -1,4 +1,4 @@
-"""The server on the official SDK: every tool, with errors of ours in their own words."""
+"""The server on the official SDK: every tool, with readable SkillOpt errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _told(tool: Callable[..., Any], error_type: type[Exception]) -> Callable[...
 
 
 def serve(root: Path) -> None:
-    """Serve on standard input and output until the client leaves. Runs that were started stay at work."""
+    """Serve on standard input and output until the client leaves. Runs that were started continue."""
     server = make_server(root)
     os.chdir(root)  # relative paths in configs begin there
     server.run("stdio")

@@ -42,7 +42,7 @@ class Tools:
         return [row | {"run": row.pop("id").partition("/")[2]} for row in map(dict, rows)]
 
     async def plan(self, config: str, changes: list[str] | None = None) -> dict[str, Any]:
-        """Say what a training would take: steps, calls, tokens, dollars, seconds. Nothing is spent.
+        """Show what a training would take: steps, calls, tokens, dollars, seconds. Nothing is spent.
 
         `changes` are `section.key=value`, such as `models.optimizer_model=handoff`.
         """
@@ -50,7 +50,7 @@ class Tools:
         return await Worker(self._space.settings).ask("plan", text)
 
     async def start_run(self, config: str, changes: list[str] | None = None, fresh: bool = False) -> dict[str, Any]:
-        """Start a training, or continue the one that this config has begun. It works in a process of its own.
+        """Start a training, or continue the one that this config has begun. It runs in a separate process.
 
         With `models.optimizer_model=handoff` you are the optimizer: watch the run and answer its letters. A model that
         costs money needs `budget.max_usd=…`, `budget.max_calls=…` or `budget.max_tokens=…` among the changes or in the
@@ -66,7 +66,7 @@ class Tools:
             if status["run"] or status["state"] != "running":
                 break
             if time.monotonic() > end:
-                raise UserError("the run has not begun after 30 s; list_runs tells whether it does")
+                raise UserError("the run has not begun after 30 s; list_runs shows whether it does")
             await asyncio.sleep(LOOK)
         if not status["run"]:
             raise UserError(f"the run did not begin: {redact(status['log'].strip())[-1500:]}")
@@ -84,7 +84,7 @@ class Tools:
         return {**found, "run": run, "progress": await asyncio.to_thread(_progress, directory)}
 
     def stop_run(self, run: str) -> str:
-        """Stop a run in good order. Everything paid for is kept; start_run with the same config continues it."""
+        """Stop a run cleanly. Everything paid for is kept; start_run with the same config continues it."""
         launch.pause(self._space.run(run).root)
         return "stopping; open letters stay open"
 

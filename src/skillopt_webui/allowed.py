@@ -34,10 +34,10 @@ def check_allowed(config: Config, settings: Settings) -> None:
 def problems(config: Config, settings: Settings) -> dict[str, str]:
     """By field."""
     flat, roots, found = config.flat(), readable(settings), {}
-    outside = "lies outside of the page's folders; start it with --data FOLDER"
+    outside = "is outside of the page's folders; start it with --data FOLDER"
     if resolved(settings.workspace / config.env.output_root) not in settings.outputs:
         listed = ", ".join(str(path) for path in settings.outputs)
-        found["env.output_root"] = f"is none of the page's output folders ({listed}); start it with --outputs"
+        found["env.output_root"] = f"is not one of the page's output folders ({listed}); start it with --outputs"
     for dotted in _PLACES:
         if flat.get(dotted) and not _fits(settings.workspace / flat[dotted], roots):
             found[dotted] = outside

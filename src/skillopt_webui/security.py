@@ -94,7 +94,7 @@ async def login(request: web.Request, settings: Settings, given: str) -> web.Res
     """A cookie for the right token. It holds over a restart of the server, and says nothing of the token."""
     if not _equal(given.strip(), settings.token):
         await asyncio.sleep(GUESS_PAUSE)
-        return web.json_response({"error": "That is not the token."}, status=401)
+        return web.json_response({"error": "The token is wrong."}, status=401)
     response = web.json_response({"ok": True})
     response.set_cookie(
         COOKIE,

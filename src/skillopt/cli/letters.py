@@ -85,5 +85,5 @@ def _lines(found: dict[str, Any]) -> list[str]:
     else:
         lines.append(f"Read a letter, then: skillopt answer {found['run']} NUMBER FILE")
         if found["status"] not in {"running", "unknown"}:
-            lines.append("No process is at work on this run: when they are answered, start the same training again.")
+            lines.append("No process is working on this run: when they are answered, start the same training again.")
     return lines

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder to write, such as my-task.")],
-    source: Annotated[Path | None, typer.Option("--from", help="Your own tasks: .jsonl, .json, .csv or .tsv.")] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Your tasks: .jsonl, .json, .csv or .tsv.")] = None,
     question: Annotated[str, typer.Option(help="With --from: the column of the question.")] = "",
     answer: Annotated[str, typer.Option(help="With --from: the column of the answer.")] = "",
     scoring: Annotated[str, typer.Option(help="How answers are scored; see docs/your_data.md.")] = "",
@@ -72,8 +72,8 @@ def split(
     file: Annotated[Path, typer.Argument(help="A file with tasks: .jsonl, .json, .csv or .tsv.")],
     ratios: Annotated[str, typer.Option(help="Shares of train, val and test.")] = "2:1:1",
     seed: Annotated[int, typer.Option(help="Another seed gives another division.")] = 0,
-    extend: Annotated[bool, typer.Option("--extend", help="Deal out new tasks; all others stay.")] = False,
-    renew: Annotated[bool, typer.Option("--renew", help="Divide everything anew.")] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="Distribute new tasks; all others stay.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Divide everything again.")] = False,
 ) -> None:
     """Divide a file into train, val and test, and save the split next to it; shows the split if there is one."""
     from skillopt.envs.splits import describe, load_split, parse_ratios, split_path

@@ -114,7 +114,7 @@ def doctor(
     overrides: Overrides = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no endpoint; nothing is paid.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Send no request; nothing is paid for.")] = False,
 ) -> None:
     """Go through the checklist of a training: pass, warn or fail, with the fix. Exit code 1 if a check fails."""
     import asyncio

@@ -79,7 +79,7 @@ class OptimizerConfig(Section):
     """How the rate falls from learning_rate to min_learning_rate over the run: cosine, linear, constant, or the name of
     an entry point of the group skillopt.schedules."""
     reject_decay: float = Field(default=0.8, gt=0, le=1)
-    """A rejected step multiplies the rate by this."""
+    """A rejected step multiplies the rate by this; an accepted one takes one such step back."""
     use_slow_update: bool = True
     """At each epoch's end, compare two epochs' skills and write guidance into the protected region."""
     slow_update_samples: int = Field(default=20, ge=1)
@@ -105,7 +105,8 @@ class GradientConfig(Section):
     minibatch_size: int = Field(default=0, ge=0)
     """Trajectories that one analyst reads at a time; 0: the whole batch, or what of it fits into prompt_tokens."""
     edits_per_minibatch: int = Field(default=16, ge=1, le=64)
-    """The most edits that one analyst's reply may hold; never more than the step's learning rate."""
+    """The most edits that one reply may hold. Where the whole batch is one letter (minibatch_size 0), never more than the
+    step's learning rate."""
     analyst_workers: int = Field(default=16, ge=1)
     """Optimizer calls in flight."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
@@ -123,8 +124,9 @@ class GradientConfig(Section):
     """llm: the optimizer orders the edits; local: the next edit is always the one that covers most
     failures not yet covered."""
     candidates: int = Field(default=2, ge=1, le=4)
-    """Candidates that a step may build from the same proposals, 2: with and without examples read off the data;
-    they race on a part of the selection split, and the best one goes through the gate. 1: no race."""
+    """Candidates that a step may build from the same proposals. 2: with and without examples read off the data; 3 and 4:
+    the examples alone, and all but the riskiest edit. They race on a part of the selection split, and the best one goes
+    through the gate. 1: no race."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
     group skillopt.analysts; several work side by side."""
@@ -147,8 +149,8 @@ class EvaluationConfig(Section):
     gates: tuple[str, ...] = ()
     """Vetoes on what the gate accepts, functions of the items' scores before and after: names of entry points of the
     group skillopt.gates."""
-    credit_gates: int = Field(default=0, ge=0, le=16)
-    """Gates that a rejected step may spend on the halves of its edits; 0 tries none."""
+    credit_gates: int = Field(default=1, ge=0, le=16)
+    """Gates that a rejected step may spend on what is left of it without the edits that broke something; 0: none."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
     """The most often that the paired gate may accept an edit that does nothing."""
     max_repeats: int = Field(default=5, ge=1, le=30)

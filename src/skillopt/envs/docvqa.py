@@ -54,7 +54,7 @@ class DocVQAEnv(QAEnv):
         where = f"item '{item.id}': image"
         path = safe_file(self._root, str(field(item, "image")), where)
         if path.suffix.lower() not in _KINDS:
-            raise UserError(f"{where}: '{path.name}' is none of {', '.join(sorted(_KINDS))}; convert it")
+            raise UserError(f"{where}: '{path.name}' is not one of {', '.join(sorted(_KINDS))}; convert it")
         if not self._see and not item.context.strip():
             raise UserError(f"item '{item.id}': context: the page has no text; use env.options.pages=image, or add it")
         return item.model_copy(update={"image_sha256": hashlib.sha256(path.read_bytes()).hexdigest()})

@@ -215,7 +215,7 @@ class Conversation:
             if turn.kind == "error":
                 raise turn.value
             if turn.kind == "lost":
-                raise WorkerLostError("the worker was started anew")
+                raise WorkerLostError("the worker was restarted")
             turn = await self._line.say(self._token, await self._answer(turn))
         return turn.value
 

@@ -44,11 +44,8 @@ def hold_against(state: State, credited: Credited, ctx: Context) -> None:
     blamed = credited.left_out
     rest = () if credited.verdict.accepted else tuple(e for e in credited.candidate.applied if e not in blamed)
     known = against(credited, ctx)
-    entries = [
-        Rejected(step=ctx.step, edit=edit, verdict="reject", group=len(group), blamed=group is blamed, **known)
-        for group in (blamed, rest)
-        for edit in group
-    ]
+    entries = [Rejected(step=ctx.step, edit=edit, verdict="reject", blamed=True, **known) for edit in blamed]
+    entries += [Rejected(step=ctx.step, edit=edit, verdict="reject", group=len(rest), **known) for edit in rest]
     newest = ctx.config.optimizer.rejected_buffer
     state.rejected = [*state.rejected, *entries][-newest:] if newest else []
 

@@ -121,7 +121,7 @@ def _check(config: Config, env: Env) -> None:
     """What can be refused before anything is opened."""
     if is_noisy(env) and config.evaluation.gate == "strict":
         raise UserError(
-            f"env '{env.name}': its scores are noisy, and a strict gate takes luck for progress; "
+            f"env '{env.name}': its scores are noisy, and a strict gate mistakes luck for progress; "
             "set evaluation.gate to paired"
         )
     prompts.check_folder(config.gradient.prompts_dir)
@@ -173,7 +173,7 @@ def check_prices(config: Config) -> None:
         reported = preset is not None and preset.reports_cost
         if budget.max_usd is not None and not reported and price_of(name, budget.prices) is None:
             raise UserError(
-                f"budget.max_usd: the price of '{name}' is unknown, so the limit could not hold; give it as "
+                f"budget.max_usd: the price of '{name}' is unknown, so the limit cannot be kept; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             )
 
@@ -186,13 +186,13 @@ def _read_state(run: RunDirectory, config: Config, mode: Mode) -> State | None:
         return state
     begun = state.pins.get("skillopt", "")
     if mode != "resume":
-        what = "with other prompts than those of now. "
+        what = "with other prompts. "
         if begun != __version__:
             what = f"by SkillOpt {begun}, which trains by another method than {__version__}. To finish it as it was "
             what += f"begun, run the same command with that version (pip install skillopt=={begun}). "
         raise UserError(
             f"{run.root}: was begun {what}To continue in the new way from step {state.step + 1}, add --resume; to "
-            "begin anew, add --fresh: the replies that it has paid for are used again"
+            "start again, add --fresh: the replies that it has paid for are used again"
         )
     state.pins = {**now, "skillopt": begun, "changed": f"step {state.step + 1}: SkillOpt {__version__}"}
     return state

@@ -83,7 +83,7 @@ def checked(
         "by_type": _by_type(own, config),
         "changed": _changed(own, trial, config.evaluation.metric),
         "set_aside": {**refused["base"], **refused["skill"]},
-        "items_needed": items_needed(trial) if word == "cannot tell" else None,
+        "items_needed": items_needed(trial) if word == "cannot tell" and trial.noisy else None,
     }
     return {**result, "says": says(result)}
 
@@ -103,8 +103,13 @@ def says(result: Mapping[str, Any]) -> str:
         return f"No worse than {against}, within {margin}: {figures}."
     if result["verdict"] == "worse":
         return f"Worse than {against}, by more than {margin}: {figures}."
+    if not result["noisy"]:
+        return (
+            f"Cannot tell whether it is worse than {against}: {figures}, but items changed in both directions, as they "
+            "do by chance when words change. More items would tell."
+        )
     need = result["items_needed"]
-    more = f" About {need} items would do, if the two are equal." if need else ""
+    more = f" About {need} items would be enough, if the two are equal." if need else ""
     return (
         f"Cannot tell with {result['items']} items whether it is worse than {against} by more than {margin}: "
         f"{figures}, and the target is noisy.{more} A larger margin or evaluation.max_repeats helps as well."

@@ -28,7 +28,7 @@ def open_model(role: str, config: Config, run: RunDirectory | None = None) -> Ch
 
         return open_command(role, name, config.models.optimizer_options)
     if role == "optimizer" and config.models.optimizer_options:
-        raise UserError(f"models.optimizer_options: are for a command as the optimizer, and '{name}' is none")
+        raise UserError(f"models.optimizer_options: are for a command as the optimizer, and '{name}' is not a command")
     if colon and model and provider in PROVIDERS:
         return PROVIDERS[provider](name, model, url, key_name, config)
     if colon and model and _other(provider):
@@ -63,7 +63,7 @@ def _handoff(role: str, name: str, run: RunDirectory | None) -> ChatModel:
     if role != "optimizer":
         raise UserError(
             f"models.{role}_model: '{name}' is for the optimizer and the judge; a target does every task of every "
-            "split anew for each skill: name a model or a command that does not learn from one task to the next"
+            "split again for each skill: name a model or a command that does not learn from one task to the next"
         )
     return HandoffModel(Box(letters_folder(name, run), run.root.resolve().name) if run else None)
 

@@ -27,7 +27,7 @@ class UnseenModel:
         self.name = self.endpoint = name
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        raise FatalError(f"{self.name}: is no model that can be asked; name one in models.target_model")
+        raise FatalError(f"{self.name}: is not a model that can be called; name one in models.target_model")
 
     async def close(self) -> None:
         return

@@ -196,7 +196,7 @@ class SimulatedModel:
         if draw.happens("server_error", options.server_error):
             raise TransientError("500: the server stumbled")
         if draw.happens("garbled", options.garbled):
-            raise Garbled("a reply that is no chat completion")
+            raise Garbled("the reply is not a chat completion")
         if draw.happens("torn", options.torn):
             raise Torn("the reply broke off")
 

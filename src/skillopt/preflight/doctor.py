@@ -111,7 +111,7 @@ def _warnings(env: Env) -> Iterator[Check]:
     """What the env itself finds suspicious in its data, such as a label that its place or length gives away."""
     for says in getattr(env, "warnings", ()):
         yield Check(
-            name="data", status="warn", says=says, fix="hold the score against the baselines; see docs/benchmarks.md"
+            name="data", status="warn", says=says, fix="compare the score with the baselines; see docs/benchmarks.md"
         )
 
 

@@ -16,7 +16,7 @@ from skillopt.config import Config
 from skillopt.core.batches import plan_steps
 from skillopt.core.schedule import scheduled_rate
 from skillopt.envs.base import SPLITS, Env
-from skillopt.gates import heats
+from skillopt.gates import credit, heats
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
@@ -123,7 +123,9 @@ def _target_lines(
     least = sum(batches[:patience] if patience else batches)
     least = min(least, sizes["train"]) if known else least
     later = config.train.num_epochs - 1 if config.optimizer.use_slow_update else 0
-    gates = len(batches) * (1 + config.evaluation.credit_gates) + later
+    credited = len(batches) * config.evaluation.credit_gates
+    gates = len(batches) + credited + later
+    probes = credited * credit.MOST_BROKEN * min(credit.MOST_SUSPECTS, math.ceil(config.optimizer.learning_rate))
     compared = 2 * min(config.optimizer.slow_update_samples, sizes["train"])
     baseline = sizes["val"] + sizes["test"] if config.evaluation.baselines else 0
     again = 0 if known else sizes["val"]  # the winner is measured again, since its score may be luck
@@ -133,7 +135,7 @@ def _target_lines(
     for stage, calls, phases in (
         ("evaluate", measured, 3 + 2 * bool(baseline)),
         ("rollout", (least, sum(batches)), len(batches)),
-        ("gate", (0, gates * _gate_calls(config, sizes["val"], known)), gates),
+        ("gate", (0, gates * _gate_calls(config, sizes["val"], known) + probes), gates + credited),
         ("race", (0, _race_calls(config, parts, sizes["val"]) * len(batches)), len(batches)),
         ("slow_update", (0, later * compared), later),
         ("speculate", (0, guessed), len(batches)),

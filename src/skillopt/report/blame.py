@@ -80,7 +80,7 @@ def read_entries(run: RunDirectory) -> list[Entry]:
     try:
         return list(run.patch_log.entries())
     except PatchLogError as error:
-        raise UserError(f"{error}; `skillopt verify {run.root}` says more") from None
+        raise UserError(f"{error}; `skillopt verify {run.root}` shows more") from None
 
 
 def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:

@@ -195,7 +195,7 @@ def costs(facts: Facts) -> str:
             table(head, rows, numbers=(2, 3, 4, 5, 6)),
             *(tag("p", text(f"Tokens of the {role} are estimates."), cls="soft") for role in _estimated(summary)),
             tag("h3", "Seconds"),
-            tag("p", "Wall-clock time; calls run side by side.", cls="soft"),
+            tag("p", "Wall-clock time; calls run in parallel.", cls="soft"),
             table(("stage", "time"), timed, numbers=(1,)),
             tag("h3", "Plan against actual"),
             tag("p", "The plan is an estimate from before the first call.", cls="soft"),

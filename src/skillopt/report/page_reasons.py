@@ -27,7 +27,7 @@ _SHOWN = 420
 
 def skill(facts: Facts) -> str:
     if facts.trouble:
-        return tag("p", text(f"No provenance: {facts.trouble}. `skillopt verify` says more."), cls="reject")
+        return tag("p", text(f"No provenance: {facts.trouble}. `skillopt verify` shows more."), cls="reject")
     if not facts.lines:
         return tag("p", "The skill is empty.", cls="soft")
     written = spread(facts.lines)

@@ -76,7 +76,7 @@ def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
 def _pair(text: str, form: str) -> tuple[str, str]:
     conflict, equals, value = text.partition("=")
     if not equals or not conflict.strip() or not value.strip():
-        raise UserError(f"'{text}': has not the form {form}, such as 3-1=a; choices are: {', '.join(CHOICES)}")
+        raise UserError(f"'{text}': does not have the form {form}, such as 3-1=a; choices are: {', '.join(CHOICES)}")
     return conflict.strip(), value.strip()
 
 

@@ -151,7 +151,7 @@ def verdict(summary: Mapping[str, Any]) -> str:
         return "Nothing was accepted: the best skill is the initial one."
     if gain < 0:
         return (
-            f"The trained skill does worse on the test split ({gain:+.2f}): what helped in validation does not carry."
+            f"The trained skill is worse on the test split ({gain:+.2f}): what helped in validation does not help here."
         )
     apart = best["test_interval"][0] > initial["test_interval"][1]
     sure = "the intervals are apart" if apart else "but the intervals overlap: more test items are needed"

@@ -53,7 +53,7 @@ def sweep_lines(result: dict[str, Any]) -> list[str]:
     lines = [f"Best by validation, of {len(rows)} trials: {chosen}" + (f" (as good: {ties} others)" if ties else "")]
     lines.append(
         f"Its test score: {ranged(best['test'], best['test_interval'])} (initial skill {score(best['initial_test'])}). "
-        "The validation score of the best of many owes something to luck; the test score does not."
+        "The validation score of the best of many is partly luck; the test score is not."
     )
     return [*lines, f"Run: {best['run']}"]
 

@@ -131,7 +131,7 @@ class RunDirectory:
         there = self._lock_path.stat() if self._lock_path.exists() else None
         if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
             raise UserError(
-                f"{self.root}: the run's folder was removed or replaced while the run was at work; put it back and run "
+                f"{self.root}: the run's folder was removed or replaced during the run; put it back and run "
                 "the same command again, or start a separate run with --fresh"
             )
 

@@ -55,7 +55,7 @@ def export(
         raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
     to = Path(to).absolute()
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not overwrite:
-        raise UserError(f"{to}: is there already; choose another folder, or say --overwrite")
+        raise UserError(f"{to}: exists already; choose another folder, or add --overwrite")
     skill, notes = Skill(read_text(run.best_skill)), []
     package = _given_back(run, skill) if run.package.is_dir() else _fresh(run, skill, to.name, description)
     if run.package.is_dir() and description:
@@ -85,7 +85,7 @@ def _given_back(run: RunDirectory, skill: Skill) -> Package:
 
 def _fresh(run: RunDirectory, skill: Skill, name: str, description: str) -> Package:
     if problem := name_problem(name):
-        raise UserError(f"--to: {problem}; '{suggested_name(name)}' would do")
+        raise UserError(f"--to: {problem}; '{suggested_name(name)}' is possible")
     summary, config = read_json(run.summary), read_json(run.config_json)
     description = one_line(description) or _described(summary, skill)
     metadata = {"generator": f"skillopt {__version__}", **_provenance(run, summary, config, skill)}

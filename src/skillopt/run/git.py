@@ -48,7 +48,7 @@ class Repository:
         """The path as this repository names it."""
         place = path.resolve()
         if not place.is_relative_to(self.top.resolve()) or "\n" in str(place):
-            raise UserError(f"{path}: lies outside of the repository {self.top}, which has no version of it")
+            raise UserError(f"{path}: is outside of the repository {self.top}, which has no version of it")
         return place.relative_to(self.top.resolve()).as_posix()
 
     def files(self, commit: str, path: str) -> Files | None:

@@ -37,7 +37,7 @@ def checked_package(folder: Path) -> Package:
     """A package that can be trained and given away again; else what is wrong with it."""
     file = package_file(folder)
     if file is None:
-        raise UserError(f"{folder}: is no skill package; it needs a {FILE} that begins with front matter (---)")
+        raise UserError(f"{folder}: is not a skill package; it needs a {FILE} that begins with front matter (---)")
     package = open_package(file)
     try:
         found = problems(package, file.resolve().parent.name)

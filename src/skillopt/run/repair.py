@@ -190,9 +190,9 @@ def repair(run: RunDirectory) -> list[str]:
             state.sealed = state.sealed.model_copy(update={"replies": 0})
             state.write(run.state)
     done += [f"{damage.path}: rebuilt" for damage in found if damage.cure == "rebuild"]
-    done += [f"{damage.path}: {AGAIN}; it writes it anew" for damage in found if damage.cure == "rewrite"]
+    done += [f"{damage.path}: {AGAIN}; it writes it again" for damage in found if damage.cure == "rewrite"]
     if "finals" in cures:
-        done.append(f"{run.summary}: {AGAIN}; it takes the last measurements from the journal and writes it anew")
+        done.append(f"{run.summary}: {AGAIN}; it takes the last measurements from the journal and writes it again")
     return done
 
 

@@ -28,7 +28,7 @@ class Rejected(BaseModel):
     edit: Edit
     verdict: str
     group: int = 1
-    """How many edits were rejected together, this one among them."""
+    """How many edits were rejected together, this one among them; 1 for one that is blamed."""
     blamed: bool = False
     """Items that the whole candidate broke passed again without it; otherwise it is only known to have been among
     those that were rejected together."""

@@ -124,7 +124,7 @@ class GameEnv:
                     path.unlink()
                     raise UserError(
                         f"item '{item.id}': the installed {self.package} makes another game of its recipe; make the "
-                        f"games anew with `skillopt data generate {self.package}`"
+                        f"games again with `skillopt data generate {self.package}`"
                     )
         return path
 

@@ -40,7 +40,7 @@ def _status(path: Path) -> tuple[str, str]:
     if not run.begun and path.resolve().name == "letters":
         run = RunDirectory(path.resolve().parent)
     if not run.begun:
-        return "unknown", "a folder of letters does not tell whether a run is at work"
+        return "unknown", "a folder of letters does not show whether a run is active"
     if not run.config_json.exists():
         return ("running" if run.busy() else "ended"), ""
     busy = run.busy()

@@ -1,4 +1,4 @@
-// The server's API: JSON in, JSON out; errors in its own words.
+// The server's API: JSON in, JSON out; errors with its messages.
 
 export class ApiError extends Error {
   constructor(status, message) {

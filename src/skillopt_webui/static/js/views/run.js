@@ -310,7 +310,7 @@ function confirmStop(id) {
     h(
       "p",
       {},
-      "The process ends at once. Replies that are in flight are lost, although they may be paid for; all others are kept, and the run can be resumed. Pause ends it in good order.",
+      "The process ends at once. Replies that are in flight are lost, although they may be paid for; all others are kept, and the run can be resumed. Pause ends it cleanly.",
     ),
     {
       foot: (close) => [

@@ -1,4 +1,4 @@
-// The skill at any version: who wrote each line, or side by side with any other version.
+// The skill at any version: which step wrote each line, or side by side with any other version.
 import { h, put, tag, segment, errorBox, empty } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
