@@ -176,9 +176,7 @@ def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
             print(printable(line))
         if outcome.result and not outcome.result["same_text"]:
             console.print(checked.outcome_table(outcome.result))
-            if types := checked.type_table(outcome.result):
-                console.print(types)
-            for line in checked.changed_lines(outcome.result):
+            for line in [*checked.type_lines(outcome.result), *checked.changed_lines(outcome.result)]:
                 print(printable(line))
             print(f"Written: {outcome.result['path']}")
         if counts := outcome.linted.counts:
