@@ -1,6 +1,6 @@
 # `make quickstart`, `make test` and `make test-all` install what they need into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-all test-ray lint format lock audit chaos fuzz docs bench soak clean
+.PHONY: help install quickstart test test-all test-ray test-agents lint format lock audit chaos fuzz docs bench soak clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -45,6 +45,10 @@ test-all: $(ALL)     ## the tests that `make test` leaves out: browser, real mod
 test-ray: $(ALL)     ## the tests that start a Ray cluster (installs the extra: large)
 	$(PIP) --editable '.[ray]'
 	$(BIN)/pytest -m ray tests/test_executor.py
+
+test-agents: $(TOOLS) ## real coding-agent command lines as optimizer and target, against a model on this machine (installs 1.4 GB)
+	scripts/install_agents.sh
+	$(BIN)/pytest -m agents tests/test_real_agents.py
 
 lint: $(TOOLS)       ## ruff, strict types, import directions
 	$(BIN)/ruff check .

@@ -2,9 +2,10 @@
 
     python bench/gate.py            # the tables of docs/gate.md; about half an hour
     python bench/gate.py --trials 100
+    python bench/gate.py --tables 3,5 --seeds 5 --first-seed 5
 
-Table 1 plays the gates' own decisions (gates/strict.py, gates/duel.py) over a target in memory, thousands of times.
-Tables 3 and 4 are whole trainings in the simulated world.
+Tables 1 and 2 play the gates' own decisions (gates/strict.py, gates/duel.py) over a target in memory, thousands of
+times. Tables 3 to 5 are whole trainings in the simulated world.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from skillopt.envs.base import Env
 from skillopt.gates.duel import Duel
 from skillopt.gates.paired import Screen
 from skillopt.gates.race import Race
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.models.simulated import TOPICS, code_for, rules_in
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
@@ -148,7 +149,7 @@ STEPS = {
 """The larger a step, the more it wins at once, and the less noise matters."""
 
 
-def end_to_end(seeds: int) -> None:
+def end_to_end(seeds: range) -> None:
     print("\n## 3. Whole trainings: 24 rules, 48 items a split, 10 % flips, half of the proposals duds\n")
     print("True scores are reckoned from the rules in the skill, without noise.\n")
     names = "true test | true val | reported val | measured again | accepted | no better | rollouts"
@@ -156,7 +157,7 @@ def end_to_end(seeds: int) -> None:
     print("|---|---|---|---|---|---|---|---|---|---|")
     for size in STEPS:
         for gate in ("strict", "paired"):
-            rows = [noisy_training(gate, seed, size) for seed in range(seeds)]
+            rows = [noisy_training(gate, seed, size) for seed in seeds]
             for row in rows:
                 print(f"| {size} | {gate} | {' | '.join(_plain(value) for value in row)} |")
             means = [fmean(row[n] for row in rows) for n in range(1, 5)]
@@ -179,7 +180,7 @@ def noisy_training(gate: str, seed: int, size: str) -> tuple[Any, ...]:
     with tempfile.TemporaryDirectory() as out:
         config = _config(out, seed, f"evaluation.gate={gate}", *models, WORLD, *STEPS[size])
         env = open_env(config)
-        result = asyncio.run(Trainer(config).fit())
+        result = asyncio.run(TrainingLoop(config).fit())
         run = RunDirectory(result.path)
         history = read_json(run.history)
         accepted = [record for record in history if record["verdict"] == "accept"]
@@ -204,7 +205,7 @@ def true_score(env: Env, skill: str, split: str) -> float:
     return solved / len(env.items(split))
 
 
-def rejected_steps(seeds: int) -> None:
+def rejected_steps(seeds: range) -> None:
     print("\n## 4. What a rejected step costs in the deterministic world (strict, half of the proposals duds)\n")
     print("An edit that changes nothing has lost when as many items have failed as the current skill fails: the")
     print("share of those is the floor. That the decision is a full pass's is a property test (tests/test_gate.py).\n")
@@ -213,13 +214,13 @@ def rejected_steps(seeds: int) -> None:
     every: list[float] = []
     for known in (3, 10, 14):
         costs: list[float] = []
-        for seed in range(seeds):
+        for seed in seeds:
             with tempfile.TemporaryDirectory() as out:
                 skill = Path(out) / "skill.md"
                 lines = [f"- For {topic}, answer {code_for(topic, 0)}.\n" for topic in TOPICS[:known]]
                 skill.write_text("# Skill\n\n## Rules\n\n" + "".join(lines))
                 optimizer = f"models.optimizer_model=sim:world?duds=0.5&seed={seed}"
-                result = asyncio.run(Trainer(_config(out, seed, optimizer, f"train.init_skill={skill}")).fit())
+                result = asyncio.run(TrainingLoop(_config(out, seed, optimizer, f"train.init_skill={skill}")).fit())
                 gates = [read_json(path) for path in sorted(RunDirectory(result.path).steps.glob("*/gate.json"))]
             costs += [g["telemetry"]["rollouts"] / g["items"] for g in gates if g["decision"] == "reject"]
         print(
@@ -228,6 +229,33 @@ def rejected_steps(seeds: int) -> None:
         )
         every += costs
     print(f"| all | | {len(every)} | {fmean(every):.0%} |")
+
+
+def credit(seeds: range) -> None:
+    print("\n## 5. A rejected step taken apart (`evaluation.credit_gates`), in short trainings of 8 steps of 4 edits\n")
+    print("| flips | useless edits | credit gates | true test | steps rejected | rollouts |")
+    print("|---|---|---|---|---|---|")
+    for flips, duds in ((0.0, 0.35), (0.0, 0.6), (0.0, 0.8), (0.1, 0.5), (0.1, 0.8)):
+        for gates in (0, 1, 2):
+            rows = [short_training(flips, duds, gates, seed) for seed in seeds]
+            test, rejected, paid = (fmean(row[n] for row in rows) for n in range(3))
+            print(f"| {flips:.0%} | {duds:.0%} | {gates} | {test:.2f} | {rejected:.1f} | {paid:.0f} |", flush=True)
+
+
+def short_training(flips: float, duds: float, gates: int, seed: int) -> tuple[float, int, int]:
+    overrides = [
+        f"models.target_model=sim:world?noise={flips}&seed={seed}",
+        f"models.optimizer_model=sim:world?duds={duds}&seed={seed}",
+        f"evaluation.credit_gates={gates}",
+        "train.num_epochs=2",
+    ]
+    with tempfile.TemporaryDirectory() as out:
+        config = _config(out, seed, *overrides)
+        env = open_env(config)
+        result = asyncio.run(TrainingLoop(config).fit())
+    summary = result.summary
+    true = true_score(env, result.best_skill.text, "test")
+    return true, summary["steps"]["rejected"], summary["calls"]["target"]
 
 
 def _config(out: str, seed: int, *overrides: str) -> Config:
@@ -239,8 +267,16 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--tables", default="1,2,3,4,5")
     arguments = parser.parse_args()
-    decisions(arguments.trials)
-    soft_decisions(max(1, arguments.trials // 10))
-    end_to_end(arguments.seeds)
-    rejected_steps(arguments.seeds)
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    tables = {
+        "1": lambda: decisions(arguments.trials),
+        "2": lambda: soft_decisions(max(1, arguments.trials // 10)),
+        "3": lambda: end_to_end(seeds),
+        "4": lambda: rejected_steps(seeds),
+        "5": lambda: credit(seeds),
+    }
+    for table in arguments.tables.split(","):
+        tables[table]()

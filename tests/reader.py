@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 from pathlib import Path
 
+from skillopt.api import run_sync
 from skillopt.errors import UserError
 from skillopt.models.base import ChatRequest, Schema
 from skillopt.models.handoff import Box, Letter
@@ -19,7 +19,7 @@ def reply_to(letter: Letter, options: SimOptions) -> bytes:
     """What the simulated optimizer answers."""
     assert letter.schema is not None
     request = ChatRequest(messages=tuple(letter.messages), schema=Schema(**letter.schema))
-    return asyncio.run(SimulatedModel("sim:world", options).chat(request)).text.encode()
+    return run_sync(SimulatedModel("sim:world", options).chat(request)).text.encode()
 
 
 class Reader:
@@ -41,7 +41,7 @@ class Reader:
 
     def __exit__(self, *error: object) -> None:
         self._end.set()
-        self._thread.join(30)
+        self._thread.join()
 
     def _work(self) -> None:
         while not self._end.wait(0.05):

@@ -390,7 +390,7 @@ def test_codex_is_called_without_a_person_and_finds_the_skill_where_it_looks(
     (episode,), journal = run(config_of(folder, command="codex"))
     given = json.loads(seen.read_text())
     assert given["argv"] == ["exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write", "-"]
-    assert sorted(given["files"]) == [".agents/skills/task-skill/SKILL.md", ".codex/skills/task-skill/SKILL.md"]
+    assert list(given["files"]) == [".codex/skills/task-skill/SKILL.md"]
     assert given["env"]["CODEX_HOME"] == f"{given['env']['HOME']}/.codex"
     assert given["env"]["CODEX_API_KEY"] == "codex-key-of-the-test"
     assert not {"OTHER_API_KEY", "ANTHROPIC_API_KEY"} & given["env"].keys()

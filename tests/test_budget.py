@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt.config import BudgetConfig, Config, HardwareConfig, Price, RoleBudget
+from skillopt.config import BudgetConfig, Config, HardwareConfig, Price
 from skillopt.errors import Stopped, UserError
 from skillopt.loop.session import check_prices
 from skillopt.models.base import ChatReply, ChatRequest, Usage
@@ -88,36 +88,34 @@ def test_money_is_counted_by_the_price_list(tmp_path: Path) -> None:
     assert calls == 10
 
 
-def test_each_role_may_have_limits_of_its_own(tmp_path: Path) -> None:
-    limits = BudgetConfig(max_calls=50, optimizer=RoleBudget(max_calls=5))
+def test_what_one_role_spent_counts_for_the_other(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
-        assert spend(limits, journal, Usage(), role="optimizer") == 5
-        assert spend(limits, journal, Usage(), role="target") == 45, "what the optimizer spent counts for the whole"
+        assert spend(BudgetConfig(max_calls=5), journal, Usage(), role="optimizer") == 5
+        assert spend(BudgetConfig(max_calls=50), journal, Usage(), role="target") == 45
 
 
 def test_the_reason_names_the_limit() -> None:
     with Journal(":memory:") as journal:
-        budget = Budget(BudgetConfig(target=RoleBudget(max_tokens=10)), journal)
-        budget.settle(budget.reserve("target", GPT, Usage()), Usage(prompt=10))
-        with pytest.raises(Stopped, match=r"budget\.target\.max_tokens: the limit of 10 is reached; raise it to go on"):
-            budget.reserve("target", GPT, Usage())
-        budget.reserve("optimizer", GPT, Usage())
+        budget = Budget(BudgetConfig(max_tokens=10), journal)
+        budget.settle(budget.reserve(GPT, Usage()), Usage(prompt=10))
+        with pytest.raises(Stopped, match=r"budget\.max_tokens: the limit of 10 is reached; raise it to continue"):
+            budget.reserve(GPT, Usage())
 
 
 def test_a_call_without_a_reply_is_not_paid_for() -> None:
     with Journal(":memory:") as journal:
         budget = Budget(BudgetConfig(max_calls=1), journal)
-        budget.give_back(budget.reserve("target", GPT, Usage(prompt=5)))
-        budget.reserve("target", GPT, Usage())
+        budget.give_back(budget.reserve(GPT, Usage(prompt=5)))
+        budget.reserve(GPT, Usage())
         with pytest.raises(Stopped):
-            budget.reserve("target", GPT, Usage())
+            budget.reserve(GPT, Usage())
 
 
 def test_time_is_a_limit() -> None:
     with Journal(":memory:") as journal:
         budget = Budget(BudgetConfig(max_minutes=1e-9), journal)
         with pytest.raises(Stopped, match=r"budget\.max_minutes"):
-            budget.reserve("target", GPT, Usage())
+            budget.reserve(GPT, Usage())
 
 
 def test_cached_prompt_tokens_have_a_price_of_their_own() -> None:
@@ -151,10 +149,10 @@ def test_an_unknown_price_is_said_to_be_unknown(tmp_path: Path) -> None:
 
 
 def test_a_limit_in_money_needs_every_price() -> None:
-    config = Config.parse({"budget": {"optimizer": {"max_usd": 1}}, "models": {"optimizer_model": "vllm:x"}})
-    with pytest.raises(UserError, match=r"budget\.optimizer\.max_usd: the price of 'vllm:x' is unknown"):
+    config = Config.parse({"budget": {"max_usd": 1}, "models": {"optimizer_model": "vllm:x"}})
+    with pytest.raises(UserError, match=r"budget\.max_usd: the price of 'vllm:x' is unknown"):
         check_prices(config)
-    check_prices(Config.parse({"budget": {"target": {"max_usd": 1}}, "models": {"optimizer_model": "vllm:x"}}))
+    check_prices(Config.parse({"budget": {"max_calls": 1}, "models": {"optimizer_model": "vllm:x"}}))
 
 
 def test_what_the_journal_holds_counts_in_the_next_session() -> None:
@@ -164,7 +162,7 @@ def test_what_the_journal_holds_counts_in_the_next_session() -> None:
         )
         assert Budget(BudgetConfig(), journal).cost(journal.totals()[0]) == pytest.approx(1.0)
         with pytest.raises(Stopped, match="max_usd"):
-            Budget(BudgetConfig(max_usd=1), journal).reserve("target", GPT, Usage())
+            Budget(BudgetConfig(max_usd=1), journal).reserve(GPT, Usage())
 
 
 def test_costs_are_told_by_role_and_stage() -> None:

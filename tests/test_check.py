@@ -19,7 +19,7 @@ from skillopt.measure.checked import _DECLINED
 from skillopt.measure.sequential import Trial
 from skillopt.report.annotations import github, of_outcome, sarif
 from skillopt.report.badge import badge
-from skillopt.report.checked import changed_lines, summary
+from skillopt.report.check_lines import changed_lines, summary
 from skillopt.report.junit import junit
 from skillopt.report.text import printable
 from skillopt.run.files import read_json, read_jsonl

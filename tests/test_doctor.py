@@ -46,7 +46,6 @@ def test_all_is_well_with_the_simulated_world(tmp_path: Path) -> None:
         (f"env.output_root={SIM}/runs", "output folder", "fail", "not writable"),
         ("budget.max_calls=3", "budget", "fail", "budget.max_calls is 3, and the plan needs at least"),
         ("budget.max_calls=400", "budget", "warn", "and the plan needs up to"),
-        ("budget.optimizer={max_calls: 1}", "budget", "fail", "budget.optimizer.max_calls is 1"),
         ("models.target_model=sim:world?noise=0.1", "splits", "pass", "at 10% noise the gate sees gains of"),
     ],
 )

@@ -244,6 +244,7 @@ def test_for_a_deterministic_target_paired_is_strict(tmp_path: Path) -> None:
 
 def test_edits_of_an_indecisive_step_are_not_held_against_them(tmp_path: Path) -> None:
     from skillopt.gates.base import Verdict
+    from skillopt.gates.credit import Credited
     from skillopt.loop.commit import apply_verdict
     from skillopt.run.state import State
     from skillopt.skill import Applied, Edit, Skill
@@ -254,7 +255,8 @@ def test_edits_of_an_indecisive_step_are_not_held_against_them(tmp_path: Path) -
         measured=2, p=0.2, repeats=5, standing={"a": 0.25},
     )  # fmt: skip
     state = State(val={"a": 0.0, "b": 1.0})
-    apply_verdict(state, Skill("old"), Applied(skill=Skill("new"), applied=(edit,)), verdict, None)  # type: ignore[arg-type]
+    candidate = Applied(skill=Skill("new"), applied=(edit,))
+    apply_verdict(state, Skill("old"), Credited(candidate=candidate, verdict=verdict, rejected=verdict), None)  # type: ignore[arg-type]
     assert (state.rejected, state.decay, state.current) == ([], 1.0, 0)
     assert state.counts.indecisive == 1
     assert state.val == {"a": 0.25, "b": 1.0}, "what was learned of the current skill is kept"

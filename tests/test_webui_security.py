@@ -115,6 +115,9 @@ def test_a_config_is_a_yaml_file_under_the_config_folders(ui: Ui, name: str) -> 
         ("env: {agent: 'os:system'}", "env.agent"),
         ("env: {scoring: 'data/scorer.py:score'}", "env.scoring"),
         ("env: {name: 'os:system'}", "env.name"),
+        ("models: {optimizer_model: 'command:rm -rf data'}", "models.optimizer_model"),
+        ("models: {optimizer_model: 'codex:', optimizer_options: {args: [--x]}}", "models.optimizer_model"),
+        ("models: {optimizer_model: 'handoff:/etc'}", "models.optimizer_model"),
         ("trackers: {mlflow_uri: 'file:///tmp/elsewhere'}", "trackers.mlflow_uri"),
     ],
 )

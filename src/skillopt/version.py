@@ -1,3 +1,6 @@
-"""The version, in the one place that code and packaging read."""
+"""The version and the method, in the one place that code and packaging read."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+METHOD = "2"
+"""Another one where the same replies would lead to another skill, or other requests would be sent. An unfinished run
+does not silently continue by another method."""

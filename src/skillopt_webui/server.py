@@ -1,4 +1,4 @@
-"""The server: one page, its scripts and styles, and an API that speaks JSON."""
+"""The server: one page, its scripts and styles, and a JSON API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from skillopt.version import __version__
-from skillopt_webui import api_configs, api_jobs, api_runs
+from skillopt_webui import api_configs, api_jobs, api_letters, api_runs
 from skillopt_webui.answers import answer, body, explain, text
 from skillopt_webui.ask import Worker
 from skillopt_webui.launch import Launches
@@ -74,6 +74,6 @@ def make_app(settings: Settings) -> web.Application:
     app = web.Application(middlewares=[guard(settings), explain], client_max_size=_LARGEST)
     app[STATE] = Server(settings, RunIndex(settings), Launches(settings), Worker(settings))
     app.on_startup.append(_read_ahead)
-    for table in (routes, api_configs.routes, api_runs.routes, api_jobs.routes):
+    for table in (routes, api_configs.routes, api_runs.routes, api_letters.routes, api_jobs.routes):
         app.add_routes(table)
     return app

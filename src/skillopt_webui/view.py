@@ -1,4 +1,4 @@
-"""One run as the page shows it: where it stands, its steps, what was proposed and why, and its trajectories."""
+"""One run as the page shows it: its state, its steps, what was proposed and why, and its trajectories."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from skillopt.models.handoff import box_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt_webui.alive import holder
@@ -35,9 +36,18 @@ def overview(run: RunDirectory) -> dict[str, Any]:
         "steps": _cache.get("steps", run.history, lambda path: [step_row(r) for r in load(path)]) or [],
         "versions": run.versions(),
         "conflicts": len(read_jsonl(run.conflicts)) if run.conflicts.exists() else 0,
+        "letters": letters(run),
         "log": recent(run),
         "report": run.report.exists(),
     }
+
+
+def letters(run: RunDirectory) -> int | None:
+    """How many wait for a reply; None for a run whose optimizer is no handoff."""
+    config = _cache.get("json", run.config_json, load) or {}
+    if not str(config.get("models.optimizer_model", "")).startswith("handoff"):
+        return None
+    return len(box_of(run.root).open_letters())
 
 
 def live(run: RunDirectory) -> dict[str, Any] | None:
@@ -201,7 +211,7 @@ def trajectory_of(run: RunDirectory, kind: str, number: int, item: str) -> dict[
 
 
 def _homes(run: RunDirectory, name: str) -> list[Path]:
-    """The files in which a trajectory of that id can stand."""
+    """The files in which a trajectory of that id can be."""
     if found := _SLOW_ID.match(name):
         return [run.slow_update(int(found[1])) / "trajectories.jsonl"]
     if found := _STEP_ID.match(name):

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 from hypothesis import strategies as st
-from pydantic_ai.exceptions import ModelHTTPError
 
 import hostile
 from campaign import holds_for
@@ -184,7 +183,7 @@ class Wire:
         self.answer: tuple[int, dict[str, str], bytes] = (200, {}, b"")
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        self.url = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result(10)
+        self.url = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result()
 
     async def _start(self) -> str:
         app = web.Application()
@@ -208,7 +207,7 @@ def wire() -> Wire:
 @functools.cache
 def over_wire() -> OpenAIChat:
     chat = OpenAIChat("vllm:x", "x", url=f"{wire().url}/v1", key_name="FUZZ_NO_KEY", key_needed=False)
-    atexit.register(lambda: asyncio.run_coroutine_threadsafe(chat.close(), wire().loop).result(5))
+    atexit.register(lambda: asyncio.run_coroutine_threadsafe(chat.close(), wire().loop).result())
     return chat
 
 
@@ -223,7 +222,7 @@ def provider() -> ProviderChat:
 def ask(chat: OpenAIChat | ProviderChat) -> None:
     chat._left_out.clear()
     try:
-        reply = asyncio.run_coroutine_threadsafe(chat.chat(REQUEST), wire().loop).result(20)
+        reply = asyncio.run_coroutine_threadsafe(chat.chat(REQUEST), wire().loop).result(300)
     except ModelError as error:
         check_error(error)
     else:
@@ -265,6 +264,8 @@ def test_whatever_another_provider_answers_is_a_reply_or_an_error_of_ours(
 def test_any_complaint_that_a_provider_s_library_passes_on_is_an_error_of_ours(
     status: int, body: Any, given: dict[str, str]
 ) -> None:
+    from pydantic_ai.exceptions import ModelHTTPError  # not part of a light install
+
     complaint = ModelHTTPError(status, "x", body)
     complaint.headers = given  # type: ignore[attr-defined]
     check_error(provider()._explained(complaint, ["temperature", "seed", "max_tokens"]))

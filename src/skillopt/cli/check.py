@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
@@ -16,17 +15,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skillopt.cli.app import TargetOption, app, load_config
-from skillopt.cli.skills import BaseOption, Found, GithubOption, HeadOption, ProjectOption, divide, find_skills
-from skillopt.config import Config
-from skillopt.config.project import FILE, Settings, parse_settings
+from skillopt.cli.app import (
+    PROJECT_FILE,
+    BaseOption,
+    GithubOption,
+    HeadOption,
+    ProjectOption,
+    TargetOption,
+    app,
+    load_config,
+)
 from skillopt.errors import DiskError, SkillOptError, UserError
 from skillopt.keys import redact
-from skillopt.report.console import open_console
 from skillopt.report.text import printable
-from skillopt.run.directory import safe_name
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+    from skillopt.cli.skills import Found
+    from skillopt.config import Config
+    from skillopt.config.project import Settings
     from skillopt.measure.suite import Job, Outcome
     from skillopt.report.annotations import Annotation
 
@@ -34,7 +40,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SKILL] [section.key=value]...",
-        help=f"A Markdown file or a package's folder; without it, the skills of {FILE}. Then config keys to override.",
+        help=f"A Markdown file or a package's folder; without it, the skills of {PROJECT_FILE}. "
+        "Then config keys to override.",
     ),
 ]
 
@@ -56,7 +63,7 @@ def check(
     target_model: TargetOption = "",
     all_targets: Annotated[str, typer.Option("--all-targets", help="Several targets, such as a:x,b:y; a table.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="For cron: fresh samples every time, one line each.")] = False,
-    project: ProjectOption = Path(FILE),
+    project: ProjectOption = Path(PROJECT_FILE),
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml, check.sarif, check.json and badges.")
     ] = None,
@@ -69,6 +76,8 @@ def check(
 
     Exit codes: 0 better or no worse, 1 worse, 4 cannot tell with these items; 2 and 3 as for every command.
     """
+    from skillopt.cli.skills import divide, find_skills
+    from skillopt.config.project import parse_settings
     from skillopt.measure.suite import exit_code, run_jobs
 
     options = {"config": str(config or ""), "margin": margin, "budget": budget, "max_items": max_items, "split": split}
@@ -102,11 +111,13 @@ def _job(
     found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, watch: bool
 ) -> Job:
     """Configs are read before anything is paid; those of skills that are not run are not needed."""
+    import asyncio
+
     from skillopt.measure.check import check as run_check
     from skillopt.measure.checked import MARGIN, Question
     from skillopt.measure.suite import Job
     from skillopt.preflight.lint import NOTHING, lint
-    from skillopt.report.console import watching
+    from skillopt.report.console import open_console, watching
 
     chosen = given.model_dump(exclude_defaults=True)
     settings = found.settings.model_copy(update=chosen)
@@ -144,7 +155,7 @@ def _config(
     found: Found, settings: Settings, given: Settings, project: Path, target: str, overrides: Sequence[str]
 ) -> Config:
     if not settings.config:
-        raise UserError(f"{found.name}: which tasks measure it? Name a --config, or list the skill in {FILE}")
+        raise UserError(f"{found.name}: which tasks measure it? Name a --config, or list the skill in {PROJECT_FILE}")
     path = Path(settings.config) if given.config else project.parent / settings.config
     spend = [f"budget.max_usd={settings.budget}"] if settings.budget is not None else []
     loaded = load_config(path, [*spend, *overrides], target)
@@ -164,40 +175,42 @@ def _fetch(config: Config) -> None:
 
 
 def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
-    from skillopt.report import checked
+    from skillopt.report import check_lines
+    from skillopt.report.console import open_console
 
     console = open_console()
     for outcome in outcomes:
         if watch:
-            print(printable(checked.watch_line(outcome)))
+            print(printable(check_lines.watch_line(outcome)))
             continue
         print()
-        for line in checked.outcome_lines(outcome):
+        for line in check_lines.outcome_lines(outcome):
             print(printable(line))
         if outcome.result and not outcome.result["same_text"]:
-            console.print(checked.outcome_table(outcome.result))
-            for line in [*checked.type_lines(outcome.result), *checked.changed_lines(outcome.result)]:
+            console.print(check_lines.outcome_table(outcome.result))
+            for line in [*check_lines.type_lines(outcome.result), *check_lines.changed_lines(outcome.result)]:
                 print(printable(line))
             print(f"Written: {outcome.result['path']}")
         if counts := outcome.linted.counts:
             print(f"Lint: {counts}; skillopt lint shows them.")
     if several and not watch:
         print()
-        print("\n".join(checked.target_lines(outcomes)))
+        print("\n".join(check_lines.target_lines(outcomes)))
 
 
 def _complain(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.status in {"error", "stopped"}:
-            rest = "\nEverything paid for is kept; run the same command again to go on." * (outcome.code == 3)
+            rest = "\nEverything paid for is kept; run the same command again to continue." * (outcome.code == 3)
             print(printable(redact(f"{outcome.status}: {outcome.name}: {outcome.says}{rest}")), file=sys.stderr)
 
 
 def _write(outcomes: Sequence[Outcome], out: Path | None, github: bool) -> None:
     from skillopt.report.annotations import of_outcome, sarif
     from skillopt.report.badge import badge
-    from skillopt.report.checked import summary
+    from skillopt.report.check_lines import summary
     from skillopt.report.junit import junit
+    from skillopt.run.directory import safe_name
     from skillopt.run.files import write_atomic, write_json
 
     notes = [note for outcome in outcomes for note in of_outcome(outcome)]
@@ -254,7 +267,7 @@ def lint(
     base: BaseOption = "none",
     head: HeadOption = "",
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
-    project: ProjectOption = Path(FILE),
+    project: ProjectOption = Path(PROJECT_FILE),
     as_json: Annotated[bool, typer.Option("--json", help="Findings and token counts as JSON.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for lint.sarif.")] = None,
     github: GithubOption = False,
@@ -263,10 +276,11 @@ def lint(
 
     Exit codes: 0 no error, 1 an error (with --strict also a warning), 2 bad input.
     """
+    from skillopt.cli.skills import divide, find_skills
     from skillopt.envs import open_env
     from skillopt.preflight.lint import lint as run_lint
     from skillopt.report.annotations import of_findings, sarif
-    from skillopt.report.checked import finding_line, token_line
+    from skillopt.report.check_lines import finding_line, token_line
     from skillopt.run.files import write_json
 
     named, overrides = divide(words)

@@ -34,7 +34,7 @@ def list_models() -> None:
 
 @models_app.command()
 def pull(name: Name) -> None:
-    """Fetch weights into the cache; a fetch that broke off goes on where it was."""
+    """Fetch weights into the cache; a fetch that broke off is continued."""
     from skillopt.models import weights
 
     with _explained():
@@ -135,7 +135,7 @@ def _megabytes(count: int) -> str:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Errors of ours as one line and an exit code: 2 for bad input, 1 for the rest."""
+    """SkillOpt errors as one line and an exit code: 2 for bad input, 1 for the rest."""
     try:
         yield
     except SkillOptError as error:

@@ -6,9 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from skillopt.config.project import FILE, Listed, Settings, read_project
 from skillopt.errors import UserError
@@ -18,16 +15,6 @@ from skillopt.shipped import is_file, shipped
 from skillopt.skill.package import FILE as MAIN
 
 _OVERRIDE = re.compile(r"[a-z_]+\.[^=/\\]+=")
-BaseOption = Annotated[
-    str, typer.Option("--base", help="What to compare with: none, a file or folder, or a git ref such as origin/main.")
-]
-HeadOption = Annotated[
-    str, typer.Option("--head", help="Take the skill from this git ref; config and tasks stay the working folder's.")
-]
-ProjectOption = Annotated[Path, typer.Option("--project", help="The file that lists the repository's skills.")]
-GithubOption = Annotated[
-    bool, typer.Option("--github", help="Also write annotations and the summary of GitHub Actions.")
-]
 
 
 @dataclass(frozen=True, kw_only=True)

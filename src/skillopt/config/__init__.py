@@ -11,7 +11,6 @@ from skillopt.config.sections import (
     NotesConfig,
     OptimizerConfig,
     Price,
-    RoleBudget,
     TrackersConfig,
     TrainConfig,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "NotesConfig",
     "OptimizerConfig",
     "Price",
-    "RoleBudget",
     "TrackersConfig",
     "TrainConfig",
 ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from skillopt.config.identity import Flat, carried_over, chosen, relevant
 from skillopt.config.sections import (
     BudgetConfig,
     EnvConfig,
@@ -26,14 +28,12 @@ from skillopt.config.sections import (
 from skillopt.config.tree import check_values, move_keys, name_command, override, read_tree
 from skillopt.errors import UserError
 from skillopt.keys import refuse_keys
-from skillopt.shipped import is_file
 
-_LATER = ("gradient.review_risky", "env.scoring_options", "env.agent", "env.command", "env.agent_options")
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 
 
 class Config(Section):
-    """All that a run is told, checked: one section a part of the training. `Config.load` reads a file."""
+    """All settings of a run, checked: one section for each part of the training. `Config.load` reads a file."""
 
     train: TrainConfig = TrainConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -78,24 +78,22 @@ class Config(Section):
         return {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
 
     def identity(self) -> dict[str, Any]:
-        """What changes results. The rest (budget, workers, URLs, places, notes) may change before a resume."""
-        free = ("budget.", "notes.", "hardware.", "trackers.")
-        places = {"env.output_root", "env.private", "env.split_dir", "env.data", "env.split", "env.split_seed"}
-        places |= {"train.init_skill", "gradient.analyst_workers", "gradient.prompts_dir", "train.speculate"}
-        for role in ("target", "optimizer"):
-            places |= {f"models.{role}_{key}" for key in ("url", "key_name", "rpm", "tpm")}
-        found = {k: v for k, v in self.flat().items() if not k.startswith(free) and k not in places}
-        # Another folder is no other run; the text of the user's own files stands in the env's fingerprint.
-        for key in ("env.name", "env.scoring", "env.agent"):
-            found[key] = Path(found[key]).name
-        if found["models.optimizer_model"].startswith("handoff:"):
-            found["models.optimizer_model"] = "handoff"
-        if found["env.command"]:
-            words = found["env.command"]
-            words = words.split() if isinstance(words, str) else words
-            found["env.command"] = [Path(word).name if is_file(Path(word)) else word for word in words]
-        # Keys that came later do not make other runs of those that do not use them.
-        return {k: v for k, v in found.items() if v or k not in _LATER}
+        """What was chosen that changes results. The rest (budget, workers, URLs, places, notes) may change before a
+        resume."""
+        return chosen(self.flat(), defaults())
+
+    def carried_over(self, recorded: Flat, version: str) -> dict[str, Any] | None:
+        """What a run of that version, with that `config.json`, continues under where defaults have changed since; None
+        where this config makes another run."""
+        return carried_over(self.flat(), recorded, version, defaults())
+
+    def with_values(self, values: Mapping[str, Any]) -> Config:
+        """This config with other values, `{"evaluation.gate": "strict"}`."""
+        tree = self.model_dump(mode="json")
+        for dotted, value in values.items():
+            section, _, key = dotted.partition(".")
+            tree[section][key] = value
+        return Config.parse(tree)
 
     def refuse_anti_patterns(self, where: str = "config") -> None:
         """The runs that cannot be trusted are refused before anything is paid."""
@@ -127,7 +125,7 @@ class Config(Section):
         yield (
             noisy and self.evaluation.gate == "strict",
             f"env.scoring: {self.env.scoring} may score the same output differently another time, and a strict gate "
-            "takes luck for progress; set evaluation.gate to paired",
+            "mistakes luck for progress; set evaluation.gate to paired",
         )
         yield (
             self.gradient.samples > 1 and self.models.optimizer_temperature == 0,
@@ -137,6 +135,12 @@ class Config(Section):
             any(_URL_WITH_PASSWORD.search(str(value)) for value in self.flat().values()),
             "a URL in the config contains a password; keys belong in the environment (see .env.example)",
         )
+
+
+@cache
+def defaults() -> dict[str, Any]:
+    """This version's defaults of what changes results."""
+    return relevant(Config().flat())
 
 
 def _check_keys(tree: Mapping[str, Any], where: str) -> None:

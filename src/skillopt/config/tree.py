@@ -13,11 +13,13 @@ from skillopt.errors import UserError
 from skillopt.shipped import is_file, is_there, shipped
 
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
+_GONE = {f"budget.{role}": "set budget.max_usd or budget.max_calls for both roles" for role in ("target", "optimizer")}
+"""Keys of earlier versions, and what to do instead; a stored config may still have them, empty."""
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data")
 _CODE = ("env.name", "env.scoring", "env.agent")
-"""`file.py:name`, of which the file may lie beside the config."""
+"""`file.py:name`; the file may be next to the config."""
 _DEEPEST, _MOST = 50, 200_000
-"""Levels and values of a config; more is a mistake, or an alias that stands within itself."""
+"""Levels and values of a config; more is a mistake, or an alias that contains itself."""
 _HALF = re.compile(r"[\ud800-\udfff]")
 
 
@@ -98,7 +100,7 @@ def _short_forms(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A relative path that exists beside the config means that file; else the working folder's or the package's."""
+    """A relative path that exists next to the config means that file; else the working folder's or the package's."""
     for dotted in _PATHS:
         section, key = dotted.split(".")
         value = tree.get(section, {}).get(key)
@@ -147,7 +149,7 @@ def override(tree: dict[str, Any], text: str) -> None:
 
 
 def name_command(tree: dict[str, Any]) -> dict[str, Any]:
-    """A command line takes the target's place, and its name: prices, plans and reports then speak of it."""
+    """A command line takes the target's place, and its name: prices, plans and reports then use that name."""
     env, models = tree.get("env"), tree.get("models", {})
     command = env.get("command") if isinstance(env, dict) else None
     words = command.split() if isinstance(command, str) else command
@@ -160,8 +162,14 @@ def name_command(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def move_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Accept the guide's names for keys that live in another section."""
+    """Accept the guide's names for keys that live in another section, and empty keys of earlier versions."""
     out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in _short_forms(tree).items()}
+    for gone, instead in _GONE.items():
+        place, _, key = gone.partition(".")
+        if isinstance(keys := out.get(place), dict) and key in keys:
+            value = keys.pop(key)
+            if not isinstance(value, Mapping) or any(limit is not None for limit in value.values()):
+                raise UserError(f"{gone}: is no longer a key; {instead}")
     for old, new in _MOVED.items():
         (old_section, key), (new_section, _) = old.split("."), new.split(".")
         section, home = out.get(old_section), out.get(new_section, {})

@@ -8,10 +8,13 @@ from typing import Any
 
 from skillopt import prompts
 from skillopt.config import Config
+from skillopt.config.config import defaults
+from skillopt.config.identity import name_giving
 from skillopt.envs.base import Env, data_hash
 from skillopt.errors import UserError
 from skillopt.keys import refuse_secrets
 from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
 from skillopt.run.open import find_run, run_name
 from skillopt.run.package import open_package, package_file, package_hash, read_skill
 from skillopt.shipped import shipped
@@ -45,7 +48,7 @@ def read_initial(path: str) -> Skill:
 
 
 def initial_kind(path: str, skill: Skill) -> str:
-    """empty; pretrained (it lies in a run's folder); or seed."""
+    """empty; pretrained (it is in a run's folder); or seed."""
     if not skill.text.strip():
         return "empty"
     near = Path(path).resolve().parent
@@ -58,11 +61,35 @@ def run_of(
 ) -> RunDirectory:
     """The run that this config, data and initial skill make, with the fingerprints of parts that were passed in; there
     may be nothing in it yet."""
-    identity = {"config": config.identity(), "data": data_hash(env), "initial_skill": initial_skill.hash}
+    identity: dict[str, Any] = {"data": data_hash(env), "initial_skill": initial_skill.hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
     if passed_in:
         identity["parts"] = dict(passed_in)
     if package := package_hash(config.train.init_skill):
         identity["package"] = package
-    return find_run(config.env.output_root, env.name, run_name(config.train.seed, identity), fresh=fresh)
+    name = run_name(config.train.seed, {"config": config.identity(), **identity})
+    run = find_run(config.env.output_root, env.name, name, fresh=fresh)
+    if fresh or run.state.exists():
+        return run
+    return _earlier_run(config, run.root.parent, identity) or run
+
+
+def _earlier_run(config: Config, folder: Path, identity: Mapping[str, Any]) -> RunDirectory | None:
+    """The newest run of an earlier version that these settings made; its name follows that version's rule."""
+    found = []
+    for run in map(RunDirectory, folder.glob(f"seed{config.train.seed}-*")):
+        recorded, version = recorded_config(run)
+        if version and config.carried_over(recorded, version) is not None:
+            named = name_giving(recorded, version, defaults())
+            if run.root.name.startswith(run_name(config.train.seed, {"config": named, **identity})):
+                found.append(run)
+    return max(found, key=lambda run: run.state.stat().st_mtime, default=None)
+
+
+def recorded_config(run: RunDirectory) -> tuple[dict[str, Any], str]:
+    """The flat config that a run was trained under, and the version that began it; empty where none is readable."""
+    try:
+        return dict(read_json(run.config_json)), str(read_json(run.state)["pins"]["skillopt"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}, ""

@@ -1,14 +1,12 @@
 """A command line as the target: the task on standard input, the skill as a file, the answer on standard output.
 
-Every rollout has a fresh workspace and a home folder of its own. Of the environment the command gets what is harmless
+Every rollout has a fresh workspace and a separate home folder. Of the environment the command gets what is harmless
 and what the user names; keys by name only. Its end takes everything with it that it started.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -18,11 +16,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skillopt.cli_agents.line import fingerprint, words_of
+from skillopt.cli_agents.output import hear_text, last_line
+from skillopt.cli_agents.presets import PRESETS, Doing, Preset
+from skillopt.cli_agents.process import Finished, few_variables, run_command
 from skillopt.config import EnvConfig
 from skillopt.envs.agents import episode_from, task_text, timed_out
 from skillopt.envs.base import Chat, Episode, Item
-from skillopt.envs.coding_agents import PRESETS, Heard, Preset
-from skillopt.envs.process import Finished, few_variables, run_command
 from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
 from skillopt.keys import redact
@@ -42,7 +42,7 @@ class CommandOptions(BaseModel):
     workspace: str = ""
     """A folder that is copied into every fresh workspace."""
     model: str = ""
-    """`{model}` in the command line; for claude-code and codex, the model that they are told to use."""
+    """`{model}` in the command line; for claude-code and codex, the model that they use."""
     args: tuple[str, ...] = ()
     """Further arguments of claude-code or codex."""
     skill_name: str = Field(default="task-skill", pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
@@ -63,14 +63,16 @@ class Place:
 class CommandAgent:
     def __init__(self, config: EnvConfig) -> None:
         self._options = checked(CommandOptions, config.agent_options, "env.agent_options")
-        self._preset: Preset | None = PRESETS.get(config.command) if isinstance(config.command, str) else None
-        self._argv = self._preset.argv if self._preset else _words(config.command)
+        self._preset, self._doing = _known(config.command)
+        named = [self._preset.program, *self._doing.argv] if self._preset and self._doing else []
+        self._argv = named or words_of(config.command, "env.command", "write it as a list: [python, agent.py]")
         if shutil.which(self._argv[0]) is None:
             hint = f"; {self._preset.install}" if self._preset else ""
             raise UserError(f"env.command: '{self._argv[0]}' is not a program that can be found on PATH{hint}")
         if self._options.workspace and not Path(self._options.workspace).is_dir():
             raise UserError(f"env.agent_options.workspace: '{self._options.workspace}' is not a folder")
-        self.fingerprint = _fingerprint(self._argv, self._options.workspace)
+        workspace = self._options.workspace
+        self.fingerprint = fingerprint(self._argv, sorted(Path(workspace).rglob("*")) if workspace else ())
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
@@ -96,23 +98,25 @@ class CommandAgent:
 
     def _given(self, item: Item, skill: Skill, place: Place) -> tuple[list[str], dict[str, str], str]:
         """The command line, the environment and the standard input of one rollout."""
-        options, preset, task = self._options, self._preset, task_text(item)
+        options, preset, doing, task = self._options, self._preset, self._doing, task_text(item)
         env = few_variables([*options.pass_env, *(preset.pass_env if preset else ())])
         env |= {"HOME": str(place.home), "SKILLOPT_SKILL": str(place.skill), "SKILLOPT_ITEM": str(place.item)}
-        if preset is None:
+        if preset is None or doing is None:
             values = {"{skill}": place.skill, "{item}": place.item, "{workspace}": place.workspace}
             values |= {"{model}": options.model, "{task}": task}  # type: ignore[dict-item]
             argv = [_filled(word, values) for word in self._argv]
             return argv, env | ({"SKILLOPT_MODEL": options.model} if options.model else {}), task
-        argv = [*preset.argv, *preset.model_argv(options.model), *options.args, *preset.last]
-        env |= preset.env(place.home)
+        argv = [*self._argv, *preset.model_argv(options.model), *options.args, *preset.last]
+        env |= doing.env(place.home)
+        for folder in doing.skill_folders(place.home):  # also without a skill: an agent's own folder must be there
+            folder.mkdir(parents=True)
         if not skill.text.strip():
             return argv, env, task
-        for folder in preset.skill_folders(place.home):
+        for folder in doing.skill_folders(place.home):
             file = folder / options.skill_name / "SKILL.md"
-            file.parent.mkdir(parents=True)
+            file.parent.mkdir()
             file.write_text(skill_file(skill, options.skill_name, options.description), encoding="utf-8")
-        return argv, env, f"{preset.use(options.skill_name)}\n\n{task}"
+        return argv, env, f"{doing.use(options.skill_name)}\n\n{task}"
 
     def _result(self, done: Finished, skill: Skill, stdin: str) -> dict[str, Any]:
         system: list[Message] = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
@@ -124,9 +128,9 @@ class CommandAgent:
             raise TransientError(f"env.command: no answer within {self._options.timeout:g} s")
         if done.too_long:
             raise TransientError("env.command: printed more than 8 MB; it was ended")
-        heard = self._preset.heard(done.stdout) if self._preset else Heard(output=done.stdout.strip())
+        heard = (self._preset.heard if self._preset else hear_text)(done.stdout)
         if done.code or heard.error:
-            said = heard.error or _last_line(done.stderr) or _last_line(done.stdout)
+            said = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)
             raise TransientError(f"env.command: ended with exit code {done.code}: {redact(said)[:500]}")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
         usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens}
@@ -160,35 +164,19 @@ def _prepare(root: Path, item: Item, skill: Skill, template: str) -> Place:
 
 
 def skill_file(skill: Skill, name: str, description: str) -> str:
-    """The skill as a SKILL.md of the Agent Skills format; one that has a header of its own keeps it."""
+    """The skill as a SKILL.md of the Agent Skills format; a skill that already has a header keeps it."""
     if skill.text.startswith("---\n"):
         return skill.text
     return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{skill.text}"
 
 
-def _words(command: str | Sequence[str]) -> list[str]:
-    try:
-        words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
-    except ValueError as error:
-        raise UserError(f"env.command: {error}; write it as a list: [python, agent.py]") from None
-    if not words:
-        raise UserError("env.command: is empty")
-    return [str(Path(word).resolve()) if Path(word).is_file() else word for word in words]
-
-
-def _fingerprint(words: Sequence[str], workspace: str) -> str:
-    """The user's own scripts among the words, and the files of the workspace: another text of them is another run."""
-    scripts = [Path(word) for word in words if word.endswith((".py", ".sh", ".js", ".ts", ".mjs", ".rb"))]
-    inside = sorted(path for path in Path(workspace).rglob("*")) if workspace else []
-    texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *inside] if path.is_file()]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
+def _known(command: str | Sequence[str]) -> tuple[Preset | None, Doing | None]:
+    """The agent that a name means, where it is one that can do tasks."""
+    preset = PRESETS.get(command) if isinstance(command, str) else None
+    return (preset, preset.doing) if preset and preset.doing else (None, None)
 
 
 def _filled(word: str, values: dict[str, Any]) -> str:
     for name, value in values.items():
         word = word.replace(name, str(value))
     return word
-
-
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

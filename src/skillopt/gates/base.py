@@ -124,3 +124,15 @@ def fallen_type(evidence: Sequence[ItemEvidence], items: Mapping[str, Item], mar
         if before - after > margin + EPSILON:
             return f"task type '{name}' falls from {before:.2f} to {after:.2f}"
     return ""
+
+
+def changed_types(verdict: Verdict, ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The task types whose validation score rose, and those whose score fell, among the items that were measured."""
+    types = {item.id: item.type for item in ctx.env.items("val")}
+    sums: dict[str, float] = {}
+    for row in verdict.evidence:
+        name = types.get(row.item_id, "")
+        sums[name] = sums.get(name, 0.0) + row.after - row.before
+    named = {name: value for name, value in sorted(sums.items()) if name}
+    risen = tuple(name for name, value in named.items() if value > 1e-9)
+    return risen, tuple(name for name, value in named.items() if value < -1e-9)

@@ -22,6 +22,8 @@ _EARLY = 0.12
 """The share of alpha that all rounds but the last share: clear cases end early, and little is taken from close ones."""
 _HOPELESS = 0.5
 """A candidate whose fresh samples look no better than this (p, from the second round on) is given up."""
+_SETTLED = 2
+"""Rounds after which an item is left alone if all its samples are equal."""
 Side = Literal["current", "candidate"]
 
 
@@ -109,24 +111,36 @@ class Duel:
         self.samples |= {item: ([], []) for item in items if item not in self.samples}
 
     def _catch_up(self) -> Samples[None]:
-        """All items in play get as many samples of each skill as there were rounds."""
-        asks = [
-            Ask(item, side, f"r{number}")
-            for item in self.order
-            if item in self.samples
-            for number in range(len(self.samples[item][0]) + 1, self.repeats + 1)
-            for side in ("current", "candidate")
-        ]
-        for ask, value in zip(asks, (yield asks), strict=True):
-            if value is None:
-                self.refused.add(ask.item_id)
-            else:
-                self.samples[ask.item_id][ask.side == "candidate"].append(value)
-        self.samples = {item: pair for item, pair in self.samples.items() if item not in self.refused}
+        """Items in play get as many samples of each skill as there were rounds, unless they are settled before."""
+        for most in sorted({min(_SETTLED, self.repeats), self.repeats}):
+            asks = [
+                Ask(item, side, f"r{number}")
+                for item in self.order
+                if item in self.samples and not self._settled(item)
+                for number in range(len(self.samples[item][0]) + 1, most + 1)
+                for side in ("current", "candidate")
+            ]
+            for ask, value in zip(asks, (yield asks), strict=True):
+                if value is None:
+                    self.refused.add(ask.item_id)
+                else:
+                    self.samples[ask.item_id][ask.side == "candidate"].append(value)
+            self.samples = {item: pair for item, pair in self.samples.items() if item not in self.refused}
         self.p = permutation_p(list(self.samples.values()))
 
+    def _settled(self, item: str) -> bool:
+        """Have both skills given one and the same score so often that the item says nothing? Which skill a sample is
+        from plays no part in that, so that the test holds as before."""
+        before, after = self.samples[item]
+        return len(before) >= _SETTLED and len({*before, *after}) == 1
+
     def _confirm(self) -> Samples[None]:
-        others = [Ask(item, "candidate", "confirm") for item in self.order if item not in self.samples]
+        """Where the current skill scores, the candidate may have lost something that the screen missed by luck."""
+        others = [
+            Ask(item, "candidate", "confirm")
+            for item in self.order
+            if item not in self.samples and (self.metric != "hard" or self.current[item] >= 0.5)
+        ]
         for ask, value in zip(others, (yield others), strict=True):
             if value is None:
                 self.refused.add(ask.item_id)

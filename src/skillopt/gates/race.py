@@ -6,7 +6,7 @@ import asyncio
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from skillopt.core.context import Context
 from skillopt.core.retry import wait_or_stop
@@ -19,11 +19,20 @@ from skillopt.skill import Edit, Skill
 def settling_order(items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit]) -> list[str]:
     """The items most likely to be failed first: those that the current skill fails, before all where the edits speak of
     other things; then, of those that it solves, the ones that share words with the edits."""
+    touched = shared_words(items)(edits)
+    return sorted(items, key=lambda i: (current[i], touched[i] if current[i] < 0.5 else -touched[i], i))
+
+
+def shared_words(items: Mapping[str, Item]) -> Callable[[Sequence[Edit]], dict[str, float]]:
+    """A function that says how much each item has in common with some edits: rare words count more."""
     words = {item_id: _words(item.content()) for item_id, item in items.items()}
     common = Counter(word for own in words.values() for word in own)
-    spoken = set().union(*(_words(f"{edit.anchor} {edit.text}") for edit in edits))
-    touched = {item_id: math.fsum(sorted(1 / common[word] for word in own & spoken)) for item_id, own in words.items()}
-    return sorted(items, key=lambda i: (current[i], touched[i] if current[i] < 0.5 else -touched[i], i))
+
+    def shared(edits: Sequence[Edit]) -> dict[str, float]:
+        spoken = set().union(*(_words(f"{edit.anchor} {edit.text}") for edit in edits))
+        return {i: math.fsum(sorted(1 / common[word] for word in own & spoken)) for i, own in words.items()}
+
+    return shared
 
 
 def _words(text: str) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from skillopt.core.context import Context
 from skillopt.core.schedule import edits_for
-from skillopt.gates.base import Verdict
+from skillopt.gates.base import changed_types
 from skillopt.letters.case import CaseFile, Job, Room
 from skillopt.loop.record import StepWork
 from skillopt.run.state import State, Tried, TriedEdit
@@ -17,6 +17,7 @@ MOST_STEPS = 12
 """Steps that a run remembers for the optimizer."""
 MOST_EDITS = 12
 """Edits of one step that are remembered, applied ones first."""
+LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
 LONGEST = 2000
 """Characters of an edit that are remembered."""
 
@@ -68,27 +69,20 @@ def remember(state: State, work: StepWork, ctx: Context) -> None:
     state.tried = [*state.tried, tried][-MOST_STEPS:]
 
 
-def changed_types(verdict: Verdict, ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The task types whose validation score rose, and those whose score fell, among the items that were measured."""
-    types = {item.id: item.type for item in ctx.env.items("val")}
-    sums: dict[str, float] = {}
-    for row in verdict.evidence:
-        name = types.get(row.item_id, "")
-        sums[name] = sums.get(name, 0.0) + row.after - row.before
-    named = {name: value for name, value in sorted(sums.items()) if name}
-    risen = tuple(name for name, value in named.items() if value > 1e-9)
-    return risen, tuple(name for name, value in named.items() if value < -1e-9)
-
-
 def _fates(work: StepWork) -> Iterator[TriedEdit]:
     applied = {edit.id for edit in work.candidate.applied}
     taken_out = {skip.edit_id: skip.reason for skip in work.candidate.skipped}
+    broke = {edit.id for edit in work.credited.left_out}
     for edit in work.candidate.applied:
-        yield _fate(edit, "applied")
+        yield _fate(edit, LEFT_OUT if edit.id in broke else "applied")
     for row in work.ranked:
-        if row.edit.id not in applied:
-            reason = taken_out.get(row.edit.id) or ("left out of the best candidate" if row.selected else row.reason)
-            yield _fate(row.edit, f"not tried: {reason}")
+        if row.edit.id in applied:
+            continue
+        if row.edit.id in broke:
+            yield _fate(row.edit, LEFT_OUT)
+            continue
+        reason = taken_out.get(row.edit.id) or ("left out of the best candidate" if row.selected else row.reason)
+        yield _fate(row.edit, f"not tried: {reason}")
     for conflict in work.pool.conflicts:
         for side, edit in conflict.sides.items():
             if side != conflict.applied:

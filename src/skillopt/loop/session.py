@@ -12,17 +12,18 @@ from typing import Any, Literal
 import yaml
 
 from skillopt import prompts
+from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
 from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
-from skillopt.core.initial import initial_of, run_of
+from skillopt.core.initial import initial_of, recorded_config, run_of
 from skillopt.envs.base import Env, is_noisy
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget, Switch
 from skillopt.models.prices import price_of
-from skillopt.preflight.parts import Parts, needs_optimizer, resolve
+from skillopt.preflight.components import Parts, needs_optimizer, resolve
 from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import write_atomic, write_json
@@ -32,10 +33,10 @@ from skillopt.run.repair import rebuild
 from skillopt.run.state import State
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
-from skillopt.version import __version__
+from skillopt.version import METHOD, __version__
 
 Mode = Literal["auto", "resume", "fresh"]
-"""auto: go on where an unfinished run of this config stands, else begin; resume: only go on; fresh: begin another."""
+"""auto: continue an unfinished run of this config, else begin one; resume: only continue; fresh: begin another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +49,12 @@ class Session:
     switch: Switch
     initial_skill: Skill
     state: State | None
-    """Where the run stands; None for a new one."""
+    """The run's state; None for a new one."""
+    parts: Parts
     started: float
 
     def base(self, steps: int) -> Context:
-        """The context outside of any step, for a run of so many steps."""
+        """The context outside of any step, for a run of this many steps."""
         return replace(self.ctx, steps=steps)
 
 
@@ -77,6 +79,7 @@ async def open_session(
         _check(config, env)
         skill = initial_skill or initial_of(config)
         run = _find(config, env, skill, parts, mode)
+        config, parts = _as_recorded(run, config, parts)
         roles = ROLES if needs_optimizer(config, parts) else ("target",)
         opened = await stack.enter_async_context(opened_models(config, models, roles, run))
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
@@ -84,9 +87,11 @@ async def open_session(
         rebuilt = rebuild(run)
         journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
         events = stack.enter_context(Events(run.events, tuple(listeners)))
-        state = _read_state(run, config)
+        state = _read_state(run, config, mode)
         if rebuilt:
             events.emit("rebuilt", files=rebuilt)
+        if mode == "fresh" and (source := _abandoned(run, config, env, skill, parts)):
+            events.emit("replies_reused", path=str(source.root), replies=journal.adopt(source.journal))
         _write_config(run, config)
         keep_package(config.train.init_skill, run)
         callers, budget, switch = make_callers(config, journal, opened)
@@ -101,7 +106,14 @@ async def open_session(
             executor=executor,
         )
         yield Session(
-            ctx=ctx, journal=journal, budget=budget, switch=switch, initial_skill=skill, state=state, started=started
+            ctx=ctx,
+            journal=journal,
+            budget=budget,
+            switch=switch,
+            initial_skill=skill,
+            state=state,
+            parts=parts,
+            started=started,
         )
 
 
@@ -109,7 +121,7 @@ def _check(config: Config, env: Env) -> None:
     """What can be refused before anything is opened."""
     if is_noisy(env) and config.evaluation.gate == "strict":
         raise UserError(
-            f"env '{env.name}': its scores are noisy, and a strict gate takes luck for progress; "
+            f"env '{env.name}': its scores are noisy, and a strict gate mistakes luck for progress; "
             "set evaluation.gate to paired"
         )
     prompts.check_folder(config.gradient.prompts_dir)
@@ -123,35 +135,66 @@ def _find(config: Config, env: Env, skill: Skill, parts: Parts, mode: Mode) -> R
     return run
 
 
+def _as_recorded(run: RunDirectory, config: Config, parts: Parts) -> tuple[Config, Parts]:
+    """An earlier version's run continues under its own settings where the defaults have changed since."""
+    recorded, version = recorded_config(run)
+    values = config.carried_over(recorded, version) if version else None
+    if not values:
+        return config, parts
+    config = config.with_values(values)
+    return config, parts.under(config)
+
+
+def _abandoned(run: RunDirectory, config: Config, env: Env, skill: Skill, parts: Parts) -> RunDirectory | None:
+    """The unfinished run by another method in whose place a fresh one begins: its replies are paid for."""
+    if run.state.exists():
+        return None
+    older = run_of(config, env, skill, passed_in=parts.passed_in)
+    if older.root == run.root or not older.state.exists():
+        return None
+    state = State.read(older.state)
+    return older if state.status != "finished" and method_of(state.pins) != method_of(pins(config)) else None
+
+
 def pins(config: Config) -> dict[str, str]:
-    """What a run may not silently go on under another of."""
-    return {"skillopt": __version__, "prompts": prompts.fingerprint(config.gradient.prompts_dir)}
+    """The version that began a run, and its method, which does not silently change."""
+    return {"skillopt": __version__, "method": METHOD, "prompts": prompts.fingerprint(config.gradient.prompts_dir)}
+
+
+def method_of(pinned: dict[str, str]) -> tuple[str, str]:
+    return pinned.get("method", "1"), pinned.get("prompts", "")
 
 
 def check_prices(config: Config) -> None:
     """A limit in money needs every price."""
     budget = config.budget
-    for role, name in (("target", config.models.target_model), ("optimizer", config.models.optimizer_model)):
-        limits = {"max_usd": budget.max_usd, f"{role}.max_usd": getattr(budget, role).max_usd}
-        limit = next((key for key, value in limits.items() if value is not None), None)
-        if limit and price_of(name, budget.prices) is None:
+    for name in (config.models.target_model, config.models.optimizer_model):
+        preset = PRESETS.get(name.partition(":")[0])
+        reported = preset is not None and preset.reports_cost
+        if budget.max_usd is not None and not reported and price_of(name, budget.prices) is None:
             raise UserError(
-                f"budget.{limit}: the price of '{name}' is unknown, so the limit could not hold; give it as "
+                f"budget.max_usd: the price of '{name}' is unknown, so the limit cannot be kept; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             )
 
 
-def _read_state(run: RunDirectory, config: Config) -> State | None:
+def _read_state(run: RunDirectory, config: Config, mode: Mode) -> State | None:
     if not run.state.exists():
         return None
-    state = State.read(run.state)
-    for what, now in pins(config).items():
-        then = state.pins.get(what)
-        if then != now and state.status != "finished":
-            raise UserError(
-                f"{run.root}: was begun with another {what} ({str(then)[:12]}, now {now[:12]}); going on would mix two "
-                "methods: start another run with --fresh"
-            )
+    state, now = State.read(run.state), pins(config)
+    if state.status == "finished" or method_of(state.pins) == method_of(now):
+        return state
+    begun = state.pins.get("skillopt", "")
+    if mode != "resume":
+        what = "with other prompts. "
+        if begun != __version__:
+            what = f"by SkillOpt {begun}, which trains by another method than {__version__}. To finish it as it was "
+            what += f"begun, run the same command with that version (pip install skillopt=={begun}). "
+        raise UserError(
+            f"{run.root}: was begun {what}To continue in the new way from step {state.step + 1}, add --resume; to "
+            "start again, add --fresh: the replies that it has paid for are used again"
+        )
+    state.pins = {**now, "skillopt": begun, "changed": f"step {state.step + 1}: SkillOpt {__version__}"}
     return state
 
 

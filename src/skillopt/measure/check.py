@@ -201,7 +201,7 @@ class _Bench:
 
 
 def _require_prices(config: Config) -> None:
-    """A limit in dollars that nothing can be held against is none."""
+    """A limit in dollars cannot work without prices."""
     judge = [config.models.optimizer_model] if config.env.scoring == "judge" else []
     for name in [config.models.target_model, *judge]:
         if config.budget.max_usd is not None and price_of(name, config.budget.prices) is None:

@@ -116,7 +116,7 @@ def says(result: Mapping[str, Any]) -> str:
             "do by chance when words change. More items would tell."
         )
     need = result["items_needed"]
-    more = f" About {need} items would do, if the two are equal." if need else ""
+    more = f" About {need} items would be enough, if the two are equal." if need else ""
     return (
         f"Cannot tell with {result['items']} items whether it is worse than {against} by more than {margin}: "
         f"{figures}, and the target is noisy.{more} A larger margin or evaluation.max_repeats helps as well."

@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
-from skillopt.config import BudgetConfig, Config, RoleBudget
+from skillopt.config import BudgetConfig, Config
 from skillopt.errors import Stopped
 from skillopt.run.directory import safe_name
 from skillopt.run.files import write_json
@@ -19,7 +19,6 @@ from skillopt.run.summary import ROLES
 from skillopt.statistics import seeds_interval
 
 Train = Callable[[Config], Awaitable[Result]]
-B = TypeVar("B", BudgetConfig, RoleBudget)
 
 
 async def replicate(config: Config, seeds: Sequence[int], train: Train) -> dict[str, Any]:
@@ -72,29 +71,21 @@ def report(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def left_of(budget: BudgetConfig, spent: Sequence[dict[str, Any]], minutes: float) -> BudgetConfig:
     """What earlier runs, by their summaries, have left of the budget that all share."""
-    by_role = {
-        role: {
-            "max_calls": sum(s["calls"][role] for s in spent),
-            "max_tokens": sum(s["tokens"][role][kind] for s in spent for kind in ("prompt", "completion")),
-            "max_usd": sum(s["cost_usd"][role] or 0.0 for s in spent),
-        }
-        for role in ROLES
+    used = {
+        "max_calls": sum(s["calls"][role] for s in spent for role in ROLES),
+        "max_tokens": sum(
+            s["tokens"][role][kind] for s in spent for role in ROLES for kind in ("prompt", "completion")
+        ),
+        "max_usd": sum(s["cost_usd"][role] or 0.0 for s in spent for role in ROLES),
+        "max_minutes": minutes,
     }
-    both = {limit: sum(by_role[role][limit] for role in ROLES) for limit in by_role["target"]}
-    roles = {role: _lowered(getattr(budget, role), by_role[role], f"{role}.") for role in ROLES}
-    return _lowered(budget, both | {"max_minutes": minutes}).model_copy(update=roles)
-
-
-def _lowered(limits: B, spent: dict[str, float], prefix: str = "") -> B:
     lower = {}
-    for name, amount in spent.items():
-        limit = getattr(limits, name)
-        if limit is None:
-            continue
-        if limit <= amount:
-            raise Stopped(f"budget.{prefix}{name}: the runs so far have used up all of {limit:g}; raise it to go on")
-        lower[name] = limit - amount
-    return limits.model_copy(update=lower)
+    for name, amount in used.items():
+        limit = getattr(budget, name)
+        if limit is not None and limit <= amount:
+            raise Stopped(f"budget.{name}: the runs so far have used up all of {limit:g}; raise it to continue")
+        lower[name] = None if limit is None else limit - amount
+    return budget.model_copy(update=lower)
 
 
 def _folder(config: Config, seeds: Sequence[int]) -> Path:

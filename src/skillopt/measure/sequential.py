@@ -36,7 +36,7 @@ _LEANS = 0.2
 _HOPELESS = 0.3
 """From the second round on: where neither side's p is below this, the duel is given up."""
 _OPTIMISM = 0.5
-"""How many standard errors above its estimate the difference is taken to be when hope is reckoned."""
+"""How many standard errors above its estimate the difference is assumed to be when its chance is computed."""
 
 
 @dataclass
@@ -218,8 +218,8 @@ class Trial:
     def estimate(self, rounds: int) -> Pair:
         """The mean difference of the first rounds and its standard error on these items, which is the target's noise.
 
-        One round does not tell noise from a real difference; it takes all for noise. Half a difference more than was
-        seen keeps a few equal samples from looking like certainty.
+        One round cannot separate noise from a real difference; all of it counts as noise. Half a difference is added,
+        so that a few equal samples do not look certain.
         """
         rows = [[after - before for before, after in self.pairs[item][:rounds]] for item in self.measured]
         means = [fmean(row) for row in rows]

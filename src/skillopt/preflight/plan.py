@@ -16,11 +16,11 @@ from skillopt.config import Config
 from skillopt.core.batches import plan_steps
 from skillopt.core.schedule import scheduled_rate
 from skillopt.envs.base import SPLITS, Env
-from skillopt.gates import heats
+from skillopt.gates import credit, heats
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
-from skillopt.preflight.parts import Parts, resolve
+from skillopt.preflight.components import Parts, resolve
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
 from skillopt.skill.tokens import count_tokens
@@ -30,11 +30,11 @@ Range = tuple[float, float]
 EDIT_TOKENS = 40
 """An edit's length, for the estimate of how the skill grows."""
 REPLY_TOKENS = {"target": 256, "optimizer": 1500}
-"""A long reply, for the estimate; a model that is told to think may use all that it may."""
+"""A long reply, for the estimate; a model with a reasoning effort may use its whole limit."""
 TURN_TOKENS = 60
 """What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
-"""What one call takes where nobody says better."""
+"""Seconds of one call, unless the user gives better figures."""
 LETTER_SECONDS: Range = (30.0, 600.0)
 """What a reader takes for one letter."""
 _SAMPLE = 100
@@ -123,7 +123,9 @@ def _target_lines(
     least = sum(batches[:patience] if patience else batches)
     least = min(least, sizes["train"]) if known else least
     later = config.train.num_epochs - 1 if config.optimizer.use_slow_update else 0
-    gates = len(batches) * (1 + config.evaluation.credit_gates) + later
+    credited = len(batches) * config.evaluation.credit_gates
+    gates = len(batches) + credited + later
+    probes = credited * credit.MOST_BROKEN * min(credit.MOST_SUSPECTS, math.ceil(config.optimizer.learning_rate))
     compared = 2 * min(config.optimizer.slow_update_samples, sizes["train"])
     baseline = sizes["val"] + sizes["test"] if config.evaluation.baselines else 0
     again = 0 if known else sizes["val"]  # the winner is measured again, since its score may be luck
@@ -133,7 +135,7 @@ def _target_lines(
     for stage, calls, phases in (
         ("evaluate", measured, 3 + 2 * bool(baseline)),
         ("rollout", (least, sum(batches)), len(batches)),
-        ("gate", (0, gates * _gate_calls(config, sizes["val"], known)), gates),
+        ("gate", (0, gates * _gate_calls(config, sizes["val"], known) + probes), gates + credited),
         ("race", (0, _race_calls(config, parts, sizes["val"]) * len(batches)), len(batches)),
         ("slow_update", (0, later * compared), later),
         ("speculate", (0, guessed), len(batches)),
@@ -291,7 +293,7 @@ def _seconds(lines: Iterable[Line], widths: dict[str, int], lasts: Mapping[str, 
 
 
 def beside(plan: Plan, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan with a run's real figures beside it, for the summary."""
+    """The plan with a run's real figures, for the summary."""
     tokens = {role: sum(v for k, v in summary["tokens"][role].items() if k != "cached") for role in ROLES}
     return {
         "estimate": True,

@@ -59,11 +59,15 @@ TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_toke
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What SQLite raises for a damaged file; the second where its own message repeats bytes that are no text."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_REPORTED = (
+    "SELECT role, stage, model, sum(json_extract(reply, '$.usage.usd')) FROM replies WHERE role = 'optimizer'"
+    " AND json_valid(reply) AND json_extract(reply, '$.usage.usd') IS NOT NULL GROUP BY role, stage, model"
+)
 SEAL_TOTALS = f"UPDATE totals SET seal=seal({TOTALS})"  # noqa: S608 - our own names
 
 
 def seal(*fields: object) -> str:
-    """A row's checksum, which stands beside it: SQLite itself does not notice a changed byte in a text."""
+    """A row's checksum, stored with it: SQLite itself does not notice a changed byte in a text."""
     text = "\0".join(map(str, fields))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -99,6 +103,8 @@ class Total:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    usd: float | None = None
+    """What the model itself said that its replies cost; None where it says nothing."""
 
 
 class Journal:
@@ -110,6 +116,7 @@ class Journal:
         self._pending: list[Record] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._shared = Journal(shared) if shared else None
+        self._costs: dict[tuple[str, str, str], float] | None = None
         _take_after_folder(self.path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
@@ -138,7 +145,7 @@ class Journal:
         return self._borrow(key, attempt, self._shared) if self._shared else None
 
     def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
-        """Take over a reply that another run paid for. It enters no total of ours."""
+        """Copy a reply that another run paid for. It is not part of this run's totals."""
         row = shared._db.execute("SELECT * FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
         if row:
             self._db.execute(_INSERT, row)
@@ -165,7 +172,7 @@ class Journal:
         error: Exception | None = None
         try:
             self._flush()
-        except Exception as trouble:  # whoever waits is told
+        except Exception as trouble:  # passed on to whoever waits
             error = trouble
         for flushed in waiting:
             if flushed.done():  # cancelled; what it brought is stored all the same
@@ -204,20 +211,46 @@ class Journal:
                 self._db.execute("ROLLBACK")
             raise
         self._count += len(records)
+        self._add_costs(records)
         if self._shared:
             self._shared.take(records)
+
+    def _add_costs(self, records: list[Record]) -> None:
+        costs = self._costs
+        for r in records if costs is not None else ():
+            usd = (r.reply.get("usage") or {}).get("usd") if r.role == "optimizer" else None
+            if costs is not None and usd is not None:
+                costs[r.role, r.stage, r.model] = costs.get((r.role, r.stage, r.model), 0.0) + usd
 
     def take(self, records: list[Record]) -> None:
         """Keep what another journal has, unless it is here already."""
         self._pending += [record for record in records if self.get(record.key, record.attempt) is None]
         self._flush()
 
+    def adopt(self, other: Path) -> int:
+        """Copy another run's replies, which are not part of this run's totals; returns how many."""
+        self._db.execute("ATTACH ? AS other", (str(other),))
+        taken = self._db.execute(f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies").rowcount  # noqa: S608
+        self._db.execute("DETACH other")
+        self._count += taken
+        return taken
+
     def totals(self, keep: Callable[[Total], bool] = lambda total: True) -> list[Total]:
         """What was paid since the run began, over all sessions."""
         self._flush()
         rows = self._db.execute(f"SELECT {TOTALS} FROM totals ORDER BY role, stage, model").fetchall()  # noqa: S608
-        names = list(Total.__dataclass_fields__)
-        return [t for row in rows if keep(t := Total(**dict(zip(names, row, strict=True))))]
+        names = [name for name in Total.__dataclass_fields__ if name != "usd"]
+        told = self._reported_costs()
+        found = (Total(**dict(zip(names, row, strict=True)), usd=told.get(row[:3])) for row in rows)
+        return [total for total in found if keep(total)]
+
+    def _reported_costs(self) -> dict[tuple[str, str, str], float]:
+        """What optimizers themselves said that their replies cost, by role, stage and model; read once."""
+        if self._costs is None:
+            self._costs = {}
+            for *key, usd in self._db.execute(_REPORTED):
+                self._costs[key[0], key[1], key[2]] = usd
+        return self._costs
 
     def sync(self) -> int:
         """Every reply so far survives a power cut when this returns; gives how many there are."""
@@ -238,7 +271,7 @@ class Journal:
 def _take_after_folder(path: Path) -> None:
     """In a folder that is closed to others, the journal is closed, too, wherever it may be copied or moved to. SQLite
     gives its other files the same rights."""
-    with contextlib.suppress(OSError):  # told when SQLite opens it
+    with contextlib.suppress(OSError):  # reported when SQLite opens it
         if path.parent.is_dir() and not path.parent.stat().st_mode & 0o077 and str(path) != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             path.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Where a run stands after its last finished step. Writing it is what finishes the step."""
+"""The state of a run after its last finished step. Writing it is what finishes the step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,20 @@ class Rejected(BaseModel):
     edit: Edit
     verdict: str
     group: int = 1
-    """How many edits were rejected together."""
+    """How many edits were rejected together, this one among them; 1 for one that is blamed."""
+    blamed: bool = False
+    """Items that the whole candidate broke passed again without it; otherwise it is only known to have been among
+    those that were rejected together."""
+    before: float | None = None
+    """The validation score that the candidate had to beat."""
+    after: float | None = None
+    """The score of the candidate that it was a part of; None where the gate could stop before that was known."""
+    broken: tuple[str, ...] = ()
+    """Validation items that passed before that candidate and failed under it, the worst first."""
+    broken_types: tuple[str, ...] = ()
+    """Task types whose validation score fell."""
+    helped_types: tuple[str, ...] = ()
+    """Task types whose validation score rose."""
 
 
 class TriedEdit(BaseModel):
@@ -99,7 +112,7 @@ class State(BaseModel):
     model_config = ConfigDict(validate_assignment=True)
 
     pins: dict[str, str] = {}
-    """Package version, prompts, data: a run does not silently go on under others."""
+    """Package version, prompts, data: a run does not silently continue with others."""
     step: int = 0
     """The last finished step."""
     epoch: int = 0
@@ -107,7 +120,7 @@ class State(BaseModel):
     version: int = 0
     """The newest skill version."""
     current: int = 0
-    """The version that training goes on from."""
+    """The version that training continues from."""
     val: dict[str, float] = {}
     """The current version's validation score, item by item."""
     initial_val: float = 0.0

@@ -11,7 +11,7 @@ from skillopt.run.journal import Total
 from skillopt.run.state import State
 
 ROLES = ("target", "optimizer")
-ESTIMATED = ("handoff", "command:")
+ESTIMATED = ("handoff", "command:", "copilot")
 """Optimizers that do not say what a reply took: their tokens are counted from the texts."""
 
 

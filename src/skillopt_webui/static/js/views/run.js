@@ -8,6 +8,7 @@ import { stepsTab } from "./steps.js";
 import { skillTab } from "./skill.js";
 import { itemsTab } from "./items.js";
 import { reviewTab } from "./review.js";
+import { lettersTab } from "./letters.js";
 import { costsTab } from "./costs.js";
 import { configTab, logTab } from "./aside.js";
 import { waitForLaunch } from "../launched.js";
@@ -21,12 +22,16 @@ const TABS = [
   ["costs", "Costs", costsTab],
   ["config", "Config", configTab],
   ["log", "Log", logTab],
+  ["letters", "Letters", lettersTab],
 ];
+// Only a run whose optimizer is a handoff has letters.
+const tabsOf = (run) => TABS.filter(([name]) => name !== "letters" || run.data.letters !== null);
 const RELOAD = new Set([
   "run_started",
   "step_finished",
   "epoch_finished",
   "evaluation_finished",
+  "letters_opened",
   "run_stopped",
   "run_finished",
 ]);
@@ -94,7 +99,7 @@ export async function runView(root, { parts, query, signal }) {
     });
     put(
       tabs,
-      TABS.map(([name, text]) =>
+      tabsOf(run).map(([name, text]) =>
         h(
           "a",
           {
@@ -104,6 +109,7 @@ export async function runView(root, { parts, query, signal }) {
           },
           text,
           name === "review" && run.data.conflicts ? tag(run.data.conflicts, "warn") : null,
+          name === "letters" && run.data.letters ? tag(run.data.letters, "warn") : null,
         ),
       ),
     );
@@ -115,7 +121,7 @@ export async function runView(root, { parts, query, signal }) {
       return;
     }
     tab?.abort.abort();
-    const [key, , view] = TABS.find(([own]) => own === name) || TABS[0];
+    const [key, , view] = tabsOf(run).find(([own]) => own === name) || TABS[0];
     const abort = new AbortController();
     tab = { name: key, abort, change: null };
     const mine = tab,
@@ -194,7 +200,8 @@ export async function runView(root, { parts, query, signal }) {
       if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey)
         return;
       const number = Number(event.key);
-      if (number >= 1 && number <= TABS.length) location.hash = `#/run/${path(id)}/${TABS[number - 1][0]}`;
+      const shown = tabsOf(run);
+      if (number >= 1 && number <= shown.length) location.hash = `#/run/${path(id)}/${shown[number - 1][0]}`;
     },
     { signal },
   );
@@ -272,7 +279,7 @@ function actions(run, state) {
         "button",
         {
           ...key("pause"),
-          title: "Nothing new starts, calls in flight are kept, and the process ends; Resume goes on.",
+          title: "Nothing new starts, calls in flight are kept, and the process ends; Resume continues the run.",
           onclick: guarded(async () => {
             await post(of(id, "/pause"));
             say("Pausing: what is in flight is still paid for and kept.");
@@ -303,7 +310,7 @@ function confirmStop(id) {
     h(
       "p",
       {},
-      "The process ends at once. Replies that are in flight are lost, although they may be paid for; all others are kept, and the run can be resumed. Pause ends it in good order.",
+      "The process ends at once. Replies that are in flight are lost, although they may be paid for; all others are kept, and the run can be resumed. Pause ends it cleanly.",
     ),
     {
       foot: (close) => [
@@ -352,7 +359,7 @@ function resumeDialog(run) {
       h(
         "p",
         { class: "dim" },
-        "It goes on after its last finished step; replies that were received are not paid for again. These may be changed:",
+        "It continues after its last finished step; replies that were received are not paid for again. These may be changed:",
       ),
       inputs.map(([key, input]) =>
         h("div", { class: "field" }, h("label", { for: `r-${key}`, class: "mono small" }, key), input),
@@ -374,7 +381,7 @@ function resumeDialog(run) {
               try {
                 await waitForLaunch(await post(of(run.id, "/resume"), { set }));
                 close();
-                say("The run goes on.");
+                say("The run continues.");
               } catch (error) {
                 put(wrong, errorBox(error));
                 event.target.disabled = false;

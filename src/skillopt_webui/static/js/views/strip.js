@@ -1,4 +1,4 @@
-// Where a run is: the six stages and the epoch's end, progress, calls in flight, what is left of the budget.
+// The progress of a run: the six stages and the epoch's end, progress, calls in flight, what is left of the budget.
 import { h } from "../dom.js";
 import { whole, money, span } from "../format.js";
 
@@ -120,6 +120,7 @@ export function liveBar(run) {
     limit("tokens", pulse.spent.tokens, whole),
     limit("spent", pulse.spent.usd, money),
     limit("this session", pulse.spent.minutes, (minutes) => span(minutes * 60)),
+    pulse.letters?.waiting > 0 && h("span", { class: "warn" }, `waits for ${pulse.letters.waiting} letters`),
     pulse.retries > 0 && h("span", { class: "warn" }, `${pulse.retries} retries`),
   );
 }

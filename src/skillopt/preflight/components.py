@@ -26,6 +26,12 @@ class Parts:
     """The schedule's name, for people."""
     passed_in: Mapping[str, Any]
     """Fingerprints of the parts that the config does not name; they are part of the run's identity."""
+    given: Mapping[str, Any]
+    """What the caller passed to `resolve`."""
+
+    def under(self, config: Config) -> Parts:
+        """The same parts with another config."""
+        return resolve(config, **self.given)
 
 
 def resolve(
@@ -56,6 +62,7 @@ def resolve(
         schedule=shape,
         scheduler=plugins.named(schedule) if schedule else config.optimizer.lr_scheduler,
         passed_in={kind: value for kind, value in passed.items() if value},
+        given={"analysts": analysts, "gate": gate, "vetoes": vetoes, "schedule": schedule},
     )
 
 

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The coding-agent command lines that `make test-agents` runs, from the npm registry into .venv/agents (1.4 GB).
+# They need no account: the tests point them at a model on this machine.
+set -eu
+cd "$(dirname "$0")/.."
+folder=.venv/agents
+command -v npm >/dev/null || { echo "npm is missing: install Node.js 20 or newer" >&2; exit 2; }
+mkdir -p "$folder"
+npm install --no-audit --no-fund --silent --prefix "$folder" \
+  @anthropic-ai/claude-code@2.1.197 @github/copilot@1 @google/gemini-cli@0.61.0 \
+  @openai/codex@0.166.0 @qwen-code/qwen-code@0.15.10 opencode-ai@1.18.33
+ls "$folder/node_modules/.bin" | grep -E '^(claude|codex|copilot|gemini|opencode|qwen)$'

@@ -1,0 +1,161 @@
+"""A command line that answers requests: `command:…`, or one that is known by name (`claude-code:`, `codex:` …).
+
+The prompt is on standard input, the reply on standard output. Each request has a process and an empty folder; of the
+environment the command gets what is harmless, its own variables and what the user names.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from skillopt.cli_agents.line import fingerprint, words_of
+from skillopt.cli_agents.output import Heard, hear_text, last_line, plain_text
+from skillopt.cli_agents.presets import PLACES, PRESETS, Preset
+from skillopt.cli_agents.process import Finished, few_variables, run_command
+from skillopt.cli_agents.trouble import trouble_in
+from skillopt.errors import UserError
+from skillopt.keys import redact
+from skillopt.models.base import (
+    ChatReply,
+    ChatRequest,
+    FatalError,
+    FormRefusedError,
+    Message,
+    RefusedError,
+    TransientError,
+    Usage,
+)
+from skillopt.skill.tokens import count_tokens
+
+_FORM = "write command:PROGRAM ARGUMENTS as in a shell, such as command:llm -m my-model"
+_SHORT = 600
+"""Characters; a complaint that is printed as if it were the answer is not longer."""
+
+
+class CommandOptions(BaseModel):
+    """`models.optimizer_options` of a command."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout: float = Field(default=600, gt=0)
+    """Seconds until a command without an answer is ended and tried again."""
+    pass_env: tuple[str, ...] = ()
+    """Names of environment variables that the command gets, keys among them."""
+    args: tuple[str, ...] = ()
+    """Further arguments."""
+    at_once: int | None = Field(default=None, ge=1)
+    """Commands that run at the same time; null: as many as this one is known to handle."""
+
+
+class CommandModel:
+    """One command line as a ChatModel. It has no JSON mode: schemas are spelled out in the prompt."""
+
+    deterministic = False
+    timeout: float | None = None
+    """It keeps its own time, which for an agent is longer than an endpoint's."""
+
+    def __init__(self, name: str, preset: Preset | None, words: list[str], options: CommandOptions) -> None:
+        self.name = name
+        self._preset = preset
+        self._options = options
+        self._argv = words
+        self.width = options.at_once or (preset.at_once if preset else 8)
+        self.endpoint = f"{name} {fingerprint(words)[:16]}".strip()
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        if request.schema and request.schema.form != "text":
+            raise FormRefusedError(f"{self.name}: a command line takes schemas in words alone")
+        prompt = prompt_text(request.messages)
+        with tempfile.TemporaryDirectory(prefix="skillopt-ask-", ignore_cleanup_errors=True) as folder:
+            done = await self._run(Path(folder), prompt)
+        heard = self._heard(done)
+        usage = Usage(
+            prompt=heard.prompt_tokens or count_tokens(prompt),
+            completion=heard.completion_tokens or count_tokens(heard.output),
+            usd=heard.usd,
+        )
+        return ChatReply(text=heard.output, usage=usage)
+
+    async def _run(self, folder: Path, prompt: str) -> Finished:
+        preset, options = self._preset, self._options
+        for name, text in (preset.files if preset else {}).items():
+            (folder / name).write_text(text, encoding="utf-8")
+        env = few_variables([*PLACES, *options.pass_env, *(preset.pass_env if preset else ())])
+        env |= {"NO_COLOR": "1", "TERM": "dumb", **(preset.env if preset else {})}
+        try:
+            return await run_command(self._argv, cwd=folder, env=env, stdin=prompt, timeout=options.timeout)
+        except OSError as error:
+            raise FatalError(f"{self.name}: '{self._argv[0]}' cannot be started: {error.strerror or error}") from None
+
+    def _heard(self, done: Finished) -> Heard:
+        """The answer; raises what a failure calls for."""
+        if done.too_long:
+            raise RefusedError(f"{self.name}: printed more than 8 MB; it was ended")
+        heard = (self._preset.heard if self._preset else hear_text)(done.stdout or done.stderr)
+        short = heard.output if len(heard.output) < _SHORT and "{" not in heard.output else ""
+        if done.timed_out:
+            self._complain(f"{done.stdout}\n{done.stderr}", f"no answer within {self._options.timeout:g} s")
+        if done.code or heard.error:
+            told = "; ".join(filter(None, (heard.error, last_line(done.stderr))))
+            said = plain_text(told or last_line(done.stdout))
+            self._complain(f"{heard.error}\n{done.stderr}\n{short}", f"ended with exit code {done.code}: {said[:500]}")
+        if short and trouble_in(short).kind == "login":
+            self._complain(short, short)
+        if not heard.output.strip():
+            raise TransientError(f"{self.name}: printed nothing")
+        return heard
+
+    def _complain(self, words: str, said: str) -> None:
+        """Raise what the words of a failed command mean."""
+        trouble = trouble_in(plain_text(words)[-8000:])
+        told = f"{self.name}: {redact(' '.join(said.split()))}"
+        if trouble.kind == "login":
+            way = self._preset.login if self._preset else f"sign in with {self._argv[0]} in a terminal"
+            raise FatalError(f"{told}; it needs a login: {way}, then run the same command again")
+        if trouble.kind == "limit":
+            raise TransientError(f"{told} (a limit of the account)", retry_after=trouble.wait, overloaded=True)
+        raise TransientError(told)
+
+    async def close(self) -> None:
+        return
+
+
+def open_command(role: str, name: str, options: dict[str, Any]) -> CommandModel:
+    """The command of a role; raises UserError where it is not a program, or the options are not its own."""
+    where = f"models.{role}_model"
+    if role != "optimizer":
+        raise UserError(f"{where}: '{name}' answers as the optimizer or judge; as the target set env.command")
+    try:
+        checked = CommandOptions.model_validate(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"models.{role}_options.{key}: {first['msg']}") from None
+    provider, _, rest = name.partition(":")
+    preset = PRESETS.get(provider)
+    if preset:
+        words = [preset.program, *preset.ask, *preset.model_argv(rest.strip()), *checked.args, *preset.last]
+    else:
+        words = [*words_of(rest, where, _FORM), *checked.args]
+    if shutil.which(words[0]) is None:
+        hint = f"; {preset.install}" if preset else ""
+        raise UserError(f"{where}: '{words[0]}' is not a program that can be found on PATH{hint}")
+    return CommandModel(name, preset, words, checked)
+
+
+def prompt_text(messages: tuple[Message, ...]) -> str:
+    """All messages as one text; where the model has said something before, each is named."""
+    named = any(message["role"] == "assistant" for message in messages)
+    return "\n\n".join(f"[{m['role']}]\n{_text(m)}" if named else _text(m) for m in messages) + "\n"
+
+
+def _text(message: Message) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        return "\n".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in content)
+    return str(content)
