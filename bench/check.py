@@ -54,6 +54,14 @@ def spread_out(items: int, points: float, draw: random.Random) -> World:
     return World(base, [chance + points / 100 for chance in base], True, draw)
 
 
+def shuffled(items: int, churn: float, draw: random.Random) -> World:
+    """A target that always answers alike, and a change of words after which some items come out anew, by chance."""
+    base = [float(n < round(SOLVED * items)) for n in range(items)]
+    skill = [float(draw.random() < SOLVED) if draw.random() < churn else solved for solved in base]
+    draw.shuffle(order := list(range(items)))
+    return World([base[n] for n in order], [skill[n] for n in order], False, draw)
+
+
 def play(world: World, margin: float) -> tuple[str, float]:
     """The verdict, and its cost in full passes of both."""
     order = [str(n) for n in range(len(world.base))]
@@ -127,6 +135,19 @@ def margin_table(trials: int) -> None:
         )
 
 
+def churn_table(trials: int) -> None:
+    print(f"\n## 4. Other words, a deterministic target ({trials} trials a cell; margin 0.05)\n")
+    print("The share of items whose outcome is drawn anew; the skill is neither better nor worse in truth.\n")
+    print("| items | drawn anew | better | no worse | worse | cannot tell |")
+    print("|---|---|---|---|---|---|")
+    for items in (40, 100):
+        for churn in (0.1, 0.2, 0.4):
+            draw = random.Random(f"churn/{items}/{churn}")
+            counts, _ = cell([shuffled(items, churn, draw) for _ in range(trials)])
+            shown = (f"{counts[word]:.1%}" for word in ("better", "no worse", "worse", "cannot tell"))
+            print(f"| {items} | {churn:.0%} | {' | '.join(shown)} |", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=400)
@@ -134,3 +155,4 @@ if __name__ == "__main__":
     flips_table(arguments.trials)
     spread_table(max(1, arguments.trials // 2))
     margin_table(arguments.trials)
+    churn_table(arguments.trials)

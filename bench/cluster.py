@@ -25,7 +25,7 @@ from skillopt.config import Config
 from skillopt.envs.games.env import made_of
 from skillopt.envs.games.generate import TASKS
 from skillopt.envs.games.pool import GamePool
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Event
 
@@ -110,7 +110,7 @@ def timed(out: Path, config: Config) -> tuple[float, Any]:
         if event.kind == "run_started":  # the workers are there
             started.append(time.monotonic())
 
-    result = asyncio.run(Trainer(config, listeners=[listen]).fit())
+    result = asyncio.run(TrainingLoop(config, listeners=[listen]).fit())
     run = RunDirectory(result.path)
     history = [{k: v for k, v in row.items() if k != "telemetry"} for row in json.loads(run.history.read_text())]
     return time.monotonic() - started[0], (json.dumps(history, sort_keys=True), result.best_skill.text)

@@ -26,7 +26,7 @@ from skillopt.envs.base import Env
 from skillopt.gates.duel import Duel
 from skillopt.gates.paired import Screen
 from skillopt.gates.race import Race
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.models.simulated import TOPICS, code_for, rules_in
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
@@ -180,7 +180,7 @@ def noisy_training(gate: str, seed: int, size: str) -> tuple[Any, ...]:
     with tempfile.TemporaryDirectory() as out:
         config = _config(out, seed, f"evaluation.gate={gate}", *models, WORLD, *STEPS[size])
         env = open_env(config)
-        result = asyncio.run(Trainer(config).fit())
+        result = asyncio.run(TrainingLoop(config).fit())
         run = RunDirectory(result.path)
         history = read_json(run.history)
         accepted = [record for record in history if record["verdict"] == "accept"]
@@ -220,7 +220,7 @@ def rejected_steps(seeds: range) -> None:
                 lines = [f"- For {topic}, answer {code_for(topic, 0)}.\n" for topic in TOPICS[:known]]
                 skill.write_text("# Skill\n\n## Rules\n\n" + "".join(lines))
                 optimizer = f"models.optimizer_model=sim:world?duds=0.5&seed={seed}"
-                result = asyncio.run(Trainer(_config(out, seed, optimizer, f"train.init_skill={skill}")).fit())
+                result = asyncio.run(TrainingLoop(_config(out, seed, optimizer, f"train.init_skill={skill}")).fit())
                 gates = [read_json(path) for path in sorted(RunDirectory(result.path).steps.glob("*/gate.json"))]
             costs += [g["telemetry"]["rollouts"] / g["items"] for g in gates if g["decision"] == "reject"]
         print(
@@ -252,7 +252,7 @@ def short_training(flips: float, duds: float, gates: int, seed: int) -> tuple[fl
     with tempfile.TemporaryDirectory() as out:
         config = _config(out, seed, *overrides)
         env = open_env(config)
-        result = asyncio.run(Trainer(config).fit())
+        result = asyncio.run(TrainingLoop(config).fit())
     summary = result.summary
     true = true_score(env, result.best_skill.text, "test")
     return true, summary["steps"]["rejected"], summary["calls"]["target"]

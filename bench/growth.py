@@ -21,7 +21,7 @@ from typing import Any
 
 from skillopt.config import Config
 from skillopt.errors import Stopped
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.run.events import Event
 from skillopt.run.summary import rollouts_paid
 
@@ -33,7 +33,7 @@ class Meter:
     """After every step: rollouts so far, CPU seconds, megabytes in memory."""
 
     def __init__(self) -> None:
-        self.trainer: Trainer | None = None
+        self.trainer: TrainingLoop | None = None
         self.points: list[tuple[int, float, float]] = []
 
     def __call__(self, event: Event) -> None:
@@ -64,7 +64,7 @@ def trained(folder: Path, rollouts: int) -> Meter:
         "hardware.workers=16",
     ]
     meter = Meter()
-    meter.trainer = Trainer(Config.load("configs/sim/default.yaml", overrides), listeners=[meter])
+    meter.trainer = TrainingLoop(Config.load("configs/sim/default.yaml", overrides), listeners=[meter])
     try:
         asyncio.run(meter.trainer.fit())
     except Stopped as error:

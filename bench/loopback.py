@@ -23,7 +23,7 @@ from recorder import critical_path, recorded
 from weather import served
 
 from skillopt.config import Config
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def run(shape: Shape, *overrides: str) -> dict[str, Any]:
         warm_up(url)
         started = time.monotonic()
         recorder.started = started
-        summary = asyncio.run(Trainer(config).fit()).summary
+        summary = asyncio.run(TrainingLoop(config).fit()).summary
         seconds = time.monotonic() - started
     workers = config.hardware.workers
     least = critical_path(recorder.calls, workers=workers, target=shape.target, optimizer=shape.optimizer)

@@ -23,7 +23,7 @@ from weather import served
 
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.run.events import Event
 
 HERE = Path(__file__).parent
@@ -52,7 +52,7 @@ def ours(url: str, out: str, seed: int) -> dict[str, Any]:
     overrides += ["models.target_model=vllm:sim", "models.optimizer_model=vllm:sim"]
     config = Config.load(CONFIG, [*overrides, "models.target_deterministic=true", "evaluation.baselines=false"])
     started = time.monotonic()
-    summary = asyncio.run(Trainer(config, listeners=[listen]).fit()).summary
+    summary = asyncio.run(TrainingLoop(config, listeners=[listen]).fit()).summary
     seconds = reached[0] - started if reached else time.monotonic() - started
     return {"seed": seed, "rollouts": summary["rollouts_to_best"], "seconds": seconds, "val": summary["best"]["val"]}
 

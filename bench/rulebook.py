@@ -1,20 +1,23 @@
-"""How few target rollouts it takes to learn 24 hidden rules.
+"""How few target rollouts it takes to learn 24 hidden rules, and what a race of candidates costs.
 
-    python bench/rulebook.py            # the tables of bench/LEADERBOARD.md
+    python bench/rulebook.py            # the first tables of bench/LEADERBOARD.md
+    python bench/rulebook.py --race     # and racing each candidate against itself without its riskiest edit
 
-A rollout is one task done by the target: the initial validation, batches and gates together. `rollouts_to_best` of a
-run's summary.json counts those paid when the best validation score was reached.
+A rollout is one task done by the target: the initial validation, batches, races and gates together. `rollouts_to_best`
+of a run's summary.json counts those paid when the best validation score was reached.
 """
 
 from __future__ import annotations
 
 import asyncio
+import statistics
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 
 CONFIGS = Path(__file__).parent.parent / "configs" / "sim"
 SEEDS = (1, 2, 3, 4, 5)
@@ -23,19 +26,41 @@ SEEDS = (1, 2, 3, 4, 5)
 def summary(config: str, *overrides: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as out:
         loaded = Config.load(CONFIGS / config, [f"env.output_root={out}", *overrides])
-        return asyncio.run(Trainer(loaded).fit()).summary
+        return asyncio.run(TrainingLoop(loaded).fit()).summary
 
 
 def rulebook() -> None:
-    print("| optimizer's useless edits | seed | best val | rollouts to best | optimizer calls |")
+    """A faultless optimizer, one that says everything three times, and two with useless edits."""
+    print("| optimizer | best val, seeds 1–5 | rollouts to best | optimizer calls |")
+    print("|---|---|---|---|")
+    for options in ("", "?paraphrase=1", "?duds=0.2", "?duds=0.35"):
+        model = f"sim:world{options}"
+        runs = [
+            summary("rulebook.yaml", f"train.seed={seed}", f"models.optimizer_model={model}", "train.num_epochs=4")
+            for seed in SEEDS
+        ]
+        val = ", ".join(f"{run['best']['val']:.2f}" for run in runs)
+        rollouts = ", ".join(str(run["rollouts_to_best"]) for run in runs)
+        calls = ", ".join(str(run["calls"]["optimizer"]) for run in runs)
+        print(f"| `{model}` | {val} | {rollouts} | {calls} |")
+
+
+def race() -> None:
+    """One candidate a step, or the same and one without its riskiest edit."""
+    print("\n| useless edits | candidates | mean best val | mean rollouts to best | mean target rollouts |")
     print("|---|---|---|---|---|")
-    for duds in ("0", "0.2", "0.35"):
-        for seed in SEEDS:
+    for duds in ("0.2", "0.35", "0.6", "0.8"):
+        for count in (1, 3):
             model = f"models.optimizer_model=sim:world?duds={duds}"
-            run = summary("rulebook.yaml", f"train.seed={seed}", model, "train.num_epochs=4")
-            calls = run["calls"]["optimizer"]
-            print(f"| {float(duds):.0%} | {seed} | {run['best']['val']:.3f} | {run['rollouts_to_best']} | {calls} |")
+            runs = [
+                summary("default.yaml", f"train.seed={seed}", model, f"gradient.candidates={count}") for seed in SEEDS
+            ]
+            val, best = statistics.mean(r["best"]["val"] for r in runs), [r["rollouts_to_best"] for r in runs]
+            paid = statistics.mean(run["calls"]["target"] for run in runs)
+            print(f"| {float(duds):.0%} | {count} | {val:.3f} | {statistics.mean(best):.0f} | {paid:.0f} |")
 
 
 if __name__ == "__main__":
     rulebook()
+    if "--race" in sys.argv:
+        race()

@@ -26,7 +26,7 @@ from typing import Any
 from weather import served, stats
 
 from skillopt.config import Config
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.run.journal import Journal
@@ -109,7 +109,7 @@ def train(out: Path, rollouts: int, *weather: str) -> Measured:
         )  # fmt: skip
         before, started = len(open_files()), time.monotonic()
         with Watch() as watch:
-            result = asyncio.run(Trainer(config).fit())
+            result = asyncio.run(TrainingLoop(config).fit())
         seconds = time.monotonic() - started
         left_open, requests = len(open_files()) - before, stats(url)["requests"]
     run = RunDirectory(result.path)

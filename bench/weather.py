@@ -22,7 +22,7 @@ from pathlib import Path
 
 from skillopt.config import BudgetConfig, Config, HardwareConfig
 from skillopt.errors import SkillOptError, Stopped
-from skillopt.loop.trainer import Result, Trainer
+from skillopt.loop.trainer import Result, TrainingLoop
 from skillopt.models.base import Message
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch, gather_all
 from skillopt.models.openai_chat import OpenAIChat
@@ -83,7 +83,7 @@ def train(url: str, out: Path, *overrides: str) -> Measured:
     phases, started = Phases(url), time.monotonic()
     result, error = None, None
     try:
-        result = asyncio.run(Trainer(config, listeners=[phases]).fit())
+        result = asyncio.run(TrainingLoop(config, listeners=[phases]).fit())
     except SkillOptError as stopped:
         error = stopped
     seconds = time.monotonic() - started

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from skillopt.config import Config
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 
 REPO = Path(__file__).parent.parent
 LARGE = [
@@ -45,7 +45,7 @@ def prepare(work: Path) -> str:
     large = work / "outputs" / "large"
     if not large.exists():
         config = Config.load(REPO / "configs" / "sim" / "default.yaml", [*LARGE, f"env.output_root={work / 'outputs'}"])
-        result = asyncio.run(Trainer(config).fit())
+        result = asyncio.run(TrainingLoop(config).fit())
         for number in range(3000):
             folder = work / "outputs" / f"many{number % 9}" / f"seed{number}-00000000"
             folder.mkdir(parents=True)

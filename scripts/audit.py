@@ -1,6 +1,6 @@
 """Known vulnerabilities of the packages in a lock file: python scripts/audit.py [requirements.lock], or `make audit`.
 
-Asks the OSV database (osv.dev), in which PyPI's own advisories stand, too. Exit codes: 0 none is known; 1 some are, and
+Asks the OSV database (osv.dev), which includes PyPI's advisories. Exit codes: 0 none is known; 1 some are, and
 are listed; 2 the lock file cannot be read; 3 the database cannot be reached, so nothing is known either way.
 """
 

@@ -39,7 +39,7 @@ def config_page() -> str:
 
 
 CONFIG_INTRO = """A config is a YAML file of sections. `_base_: other.yaml` (or a list) is read first; keys on the
-command line (`section.key=value`) stand above the file. A path that exists beside the config means that file, else
+command line (`section.key=value`) override the file. A path that exists next to the config means that file, else
 the working folder's, else the package's own (`configs/…`, `data/…`). Unknown keys are refused with the nearest right
 one.
 """
@@ -84,8 +84,9 @@ def cli_page() -> str:
     return "\n".join(parts)
 
 
-CLI_INTRO = """`skillopt --help` and `skillopt COMMAND --help` say the same. Exit codes: 0 done; 1 a check failed;
-2 bad input, or an endpoint that refuses; 3 stopped with everything paid for kept; 130 Ctrl-C.
+CLI_INTRO = """`skillopt --help` and `skillopt COMMAND --help` say the same. Exit codes: 0 done; 1 worse, or a failed
+verification; 2 bad input, or an endpoint that refuses; 3 stopped with everything paid for kept; 4 cannot tell; 130
+Ctrl-C.
 """
 
 

@@ -8,10 +8,14 @@ import subprocess
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from skillopt.cli import main
+from skillopt.measure.suite import Outcome
 from skillopt.models.simulated import TOPICS, code_for
+from skillopt.preflight.lint import lint
+from skillopt.run.source import Source
 from support import SIM
 
 HEAD = (
@@ -87,3 +91,52 @@ def repository(work: Path) -> Path:
 
 
 FRONT = "---\nname: second\ndescription: Codes of tickets. Use for ticket questions.\n---\n"
+
+
+def hostile_outcome() -> Outcome:
+    """A verdict on a skill whose every text tries to be more than text."""
+    bad = "<script>x</script>\n```\n::error::y\n]]>\x00\x1b[31m|`%0A"
+    side = {"score": 0.0, "interval": (0.0, 0.1)}
+    takes = {
+        "rollouts": 1,
+        "prompt_tokens": 1,
+        "completion_tokens": 1,
+        "usd": None,
+        "turns": 1,
+        "refused": 0,
+        "declined": 0.0,
+    }
+    takes["telemetry"] = {"seconds": 0.1}
+    row = {"score": 1.0, "output": bad, "feedback": bad}
+    changed = {"item_id": bad, "type": bad, "change": "regressed", "difference": -1.0, "samples": 1, "input": bad}
+    result: dict[str, Any] = {
+        "verdict": "worse",
+        "same_text": False,
+        "scores": {"base": side, "skill": side},
+        "takes": {"base": takes, "skill": takes},
+        "by_type": {
+            name: {"items": 1, "base": 1, "skill": 0, "takes": {"base": takes, "skill": takes}} for name in (bad, "b")
+        },
+        "changed": [{**changed, "base": row, "skill": row}],
+        "difference": -1.0,
+        "difference_interval": (-1.0, -0.5),
+        "rollouts": {"asked": 2, "full_pass": 2},
+        "repeats": 0,
+        "measured": 1,
+        "items": 1,
+        "telemetry": {"paid": {"calls": 2, "tokens": 3, "usd": None}},
+    }
+    before, after = (
+        Source(path="a.md", where=bad, main="a.md", files={"a.md": text}) for text in (b"one\n", bad.encode())
+    )
+    return Outcome(
+        name=bad,
+        target=bad,
+        status="worse",
+        code=1,
+        says=bad,
+        skill=after,
+        base=before,
+        linted=lint(after),
+        result=result,
+    )

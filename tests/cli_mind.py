@@ -23,6 +23,16 @@ def simulated(prompt: str, options: Any = None) -> str:
     return asyncio.run(SimulatedModel("sim:world", options or SimOptions()).chat(request)).text
 
 
+def reply_to_page(page: str) -> str:
+    """The simulated optimizer on what a reader of the page sees: the question's blocks, and the schema."""
+    asked = page.partition("## What is asked")[2].partition("## The form of the reply")
+    schema = asked[2].partition("```json\n")[2].partition("\n```")[0]
+    stage = page.partition(": ")[2].partition("\n")[0]
+    body = json.dumps(json.loads(schema))
+    question = asked[0].rpartition("### user\n\n```text\n")[2].rpartition("\n```")[0]
+    return simulated(f'{question}\n\nIt must fit this JSON schema, "{stage}":\n{body}')
+
+
 def main(manner: str = "", file: str = "") -> int:
     prompt = sys.stdin.read()
     if manner == "login":

@@ -30,7 +30,7 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
 LONGER = [line.partition(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]]
 HEAVY = {
-    "alfworld", "anthropic", "azure", "matplotlib", "mkdocs", "mlflow", "numpy", "openpyxl", "opentelemetry",
+    "alfworld", "anthropic", "azure", "matplotlib", "mcp", "mkdocs", "mlflow", "numpy", "openpyxl", "opentelemetry",
     "playwright", "pydantic_ai", "ray", "reasoning_gym", "tensorboard", "textworld", "wandb", "xllamacpp",
 }  # fmt: skip
 """Packages that `make test` does not install."""

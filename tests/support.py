@@ -23,7 +23,7 @@ from skillopt.core.context import Context
 from skillopt.envs import open_env
 from skillopt.envs.base import Score, Trajectory
 from skillopt.loop.session import Mode
-from skillopt.loop.trainer import Result, Trainer
+from skillopt.loop.trainer import Result, TrainingLoop
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest, Usage
 from skillopt.models.sim_server import SimServer
 from skillopt.models.simulated import SimOptions, SimulatedModel
@@ -44,7 +44,7 @@ def train_sim(
     mode: Mode = "auto",
 ) -> Result:
     config = Config.load(SIM, [f"env.output_root={out}", *overrides])
-    return asyncio.run(Trainer(config, models=models, listeners=listeners, mode=mode).fit())
+    return asyncio.run(TrainingLoop(config, models=models, listeners=listeners, mode=mode).fit())
 
 
 class Spy:

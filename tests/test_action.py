@@ -20,7 +20,7 @@ from support import REPO
 
 ACTION = yaml.safe_load((REPO / "action.yml").read_text())
 EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.wheel
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +137,13 @@ def test_the_steps_check_what_changed_and_leave_the_summary(
     runner = Runner(work, tmp_path / "temp", event, wheel)
     code, printed = runner.run()
     clean(work)
+    asked = [
+        str(tmp_path / "temp" / "skillopt-venv" / "bin" / "python"),
+        "-c",
+        "import skillopt; print(skillopt.__file__)",
+    ]
+    used = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=tmp_path, env={})
+    assert used.stdout.startswith(str(tmp_path / "temp")), "the wheel is used, not the repository"
     assert code == 1, printed
     assert runner.outputs["code"] == "1"
     found = Path(runner.outputs["folder"])

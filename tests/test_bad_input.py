@@ -77,7 +77,7 @@ def test_a_missing_split_is_named(tmp_path: Path) -> None:
 
 def test_splits_that_share_an_id_are_refused(tmp_path: Path) -> None:
     root = write_splits(tmp_path / "data", train=ITEMS[:3], val=ITEMS[3:6], test=[*ITEMS[6:], ITEMS[0]])
-    assert "id 'q0' stands in train and test" in complaint(*qa(root, tmp_path / "out"))
+    assert "id 'q0' is in train and test" in complaint(*qa(root, tmp_path / "out"))
 
 
 def test_splits_that_share_a_task_under_another_id_are_refused(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from skillopt.cli import main
 from skillopt.report.blame import blame, blame_run
-from skillopt.report.diffs import diff_skills
-from skillopt.report.runs import list_runs
+from skillopt.report.run_rows import list_runs
+from skillopt.report.skill_diff import diff_skills
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
 from skillopt.run.repair import find_damage, finished_entries

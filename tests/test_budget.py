@@ -98,7 +98,7 @@ def test_the_reason_names_the_limit() -> None:
     with Journal(":memory:") as journal:
         budget = Budget(BudgetConfig(max_tokens=10), journal)
         budget.settle(budget.reserve(GPT, Usage()), Usage(prompt=10))
-        with pytest.raises(Stopped, match=r"budget\.max_tokens: the limit of 10 is reached; raise it to go on"):
+        with pytest.raises(Stopped, match=r"budget\.max_tokens: the limit of 10 is reached; raise it to continue"):
             budget.reserve(GPT, Usage())
 
 
@@ -149,10 +149,10 @@ def test_an_unknown_price_is_said_to_be_unknown(tmp_path: Path) -> None:
 
 
 def test_a_limit_in_money_needs_every_price() -> None:
-    config = Config.parse({"budget": {"optimizer": {"max_usd": 1}}, "models": {"optimizer_model": "vllm:x"}})
-    with pytest.raises(UserError, match=r"budget\.optimizer\.max_usd: the price of 'vllm:x' is unknown"):
+    config = Config.parse({"budget": {"max_usd": 1}, "models": {"optimizer_model": "vllm:x"}})
+    with pytest.raises(UserError, match=r"budget\.max_usd: the price of 'vllm:x' is unknown"):
         check_prices(config)
-    check_prices(Config.parse({"budget": {"target": {"max_usd": 1}}, "models": {"optimizer_model": "vllm:x"}}))
+    check_prices(Config.parse({"budget": {"max_calls": 1}, "models": {"optimizer_model": "vllm:x"}}))
 
 
 def test_what_the_journal_holds_counts_in_the_next_session() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checking import NO_KEYS, here, run_check, write_skill
+from checking import NO_KEYS, here, hostile_outcome, run_check, write_skill
+from skillopt.measure.checked import _DECLINED
 from skillopt.measure.sequential import Trial
+from skillopt.report.annotations import github, of_outcome, sarif
+from skillopt.report.badge import badge
+from skillopt.report.check_lines import changed_lines, summary
+from skillopt.report.junit import junit
+from skillopt.report.text import printable
 from skillopt.run.files import read_json, read_jsonl
+from skillopt.statistics import sign_test
 from support import SIM, over_http, sim_server
 
 NOISE = "models.target_model=sim:world?noise={}"
@@ -95,10 +104,27 @@ def test_what_is_known_of_every_item_of_a_deterministic_target_is_its_verdict(
     trial = Trial(order=[str(n) for n in range(len(outcomes))], noisy=False, margin=margin)
     word, asked = played(trial, lambda ask: float(outcomes[int(ask.item_id)][ask.side == "candidate"]))
     net = sum(after - before for before, after in outcomes) / len(outcomes)
+    wins, losses = (sum(pair == way for pair in outcomes) for way in ((0, 1), (1, 0)))
     if asked == 2 * len(outcomes):
-        assert word == ("better" if net > 1e-9 else "no worse" if net >= -margin - 1e-9 else "worse")
-    assert word != "cannot tell"
+        chance = sign_test(wins, losses)
+        better = chance <= 0.05 or (net > margin + 1e-9 and not losses)
+        worse = not wins or sign_test(losses, wins) <= 0.05
+        assert word == (
+            "better" if better else "no worse" if net >= -margin - 1e-9 else "worse" if worse else "cannot tell"
+        )
     assert trial.difference == pytest.approx(net) or asked < 2 * len(outcomes)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_items_that_change_both_ways_are_no_reason_for_a_verdict(noisy: bool) -> None:
+    """Ten won and thirteen lost of 48, each for sure: other words would give other ones."""
+    trial = Trial(order=[f"{n:03d}" for n in range(48)], noisy=noisy)
+
+    def sample(ask: Any) -> float:
+        lost, won = int(ask.item_id) % 48 in range(0, 26, 2), int(ask.item_id) in range(1, 21, 2)
+        return float(lost if ask.side == "current" else won) if lost or won else 1.0
+
+    assert played(trial, sample)[0] == "cannot tell"
 
 
 def test_a_refused_item_counts_for_neither_side() -> None:
@@ -155,6 +181,20 @@ def test_what_each_side_takes_and_what_changed_is_shown(tmp_path: Path) -> None:
     assert found["difference_interval"][0] < found["difference"] < found["difference_interval"][1] < 0
 
 
+@pytest.mark.parametrize(
+    ("output", "declines"),
+    [
+        ("I'm sorry, but I can't assist with that.", True),
+        ("Sorry, I am not able to do this.", True),
+        ("I cannot help with this request.", True),
+        ("The customer is sorry. Answer: red", False),
+        ("KX-42 ZM-73", False),
+    ],
+)
+def test_a_target_that_declines_is_counted(output: str, declines: bool) -> None:
+    assert bool(_DECLINED.search(output)) is declines
+
+
 def test_the_base_is_paid_for_once(tmp_path: Path) -> None:
     write_skill(tmp_path / "base.md", 10)
     paid = []
@@ -203,6 +243,7 @@ def test_what_a_budget_stops_is_no_verdict_and_can_go_on(tmp_path: Path) -> None
     [
         (("nowhere.md",), 2, "no such file"),
         (("skill.md", "--base", "no-such-ref"), 2, "no git repository"),
+        (("data/sim/seed_skill.md", "--base", "data/sim/nothing.md"), 2, "name a file that exists"),
         (("skill.md", "--split", "dev"), 2, "is not one of"),
         (("skill.md", "models.target_model=openai:gpt-4o-mini"), 2, "no key; set OPENAI_API_KEY"),
         (
@@ -328,3 +369,33 @@ def test_what_is_wrong_in_a_project_file_is_said(tmp_path: Path, text: str, mess
     done = here(tmp_path, "check")
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("option", [("--budget", "0"), ("--margin", "nan"), ("--max-items", "0"), ("--margin", "2")])
+def test_a_value_that_cannot_be_is_refused(tmp_path: Path, option: tuple[str, str]) -> None:
+    write_skill(tmp_path / "skill.md", 6)
+    assert run_check(tmp_path, "skill.md", *option).returncode == 2
+
+
+def test_a_fault_in_a_users_code_does_not_end_with_the_code_of_worse(tmp_path: Path) -> None:
+    write_skill(tmp_path / "skill.md", 6)
+    (tmp_path / "faulty.py").write_text(
+        "class Env:\n    def __init__(self, config):\n        raise ZeroDivisionError\n"
+    )
+    done = run_check(tmp_path, "skill.md", f"env.name={tmp_path}/faulty.py:Env", "env.options={}")
+    assert done.returncode == 2, done.stdout + done.stderr
+
+
+def test_a_hostile_output_stays_text_in_every_page(tmp_path: Path) -> None:
+    outcome = hostile_outcome()
+    page = summary([outcome])
+    outside = re.sub(r"^(`{3,})\n.*?\n\1$", "", page, flags=re.DOTALL | re.MULTILINE)
+    assert "<script>" not in outside
+    assert "\n::" not in outside
+    ET.fromstring(junit([outcome]))
+    ET.fromstring(badge(outcome))
+    commands = github(of_outcome(outcome))
+    assert len(commands) == len("\n".join(commands).splitlines()) == 2
+    json.dumps(sarif(of_outcome(outcome)))
+    assert outcome.result
+    assert "\x1b" not in "".join(map(printable, changed_lines(outcome.result)))

@@ -80,7 +80,7 @@ def test_a_command_works_in_an_empty_folder_and_gets_only_the_variables_that_are
 
 
 def test_a_login_is_asked_for_in_clear_words_even_by_a_command_that_then_hangs() -> None:
-    with pytest.raises(FatalError, match=r"it wants a login: sign in with .*python"):
+    with pytest.raises(FatalError, match=r"it needs a login: sign in with .*python"):
         ask(command("login", timeout=3))
 
 
@@ -255,7 +255,7 @@ def test_a_known_command_line_that_is_missing_or_misused_is_refused_with_the_way
         opened("target", target_model="claude-code:opus")
     with pytest.raises(UserError, match=r"optimizer_options\.timout"):
         opened(optimizer_model="codex:", optimizer_options={"timout": 3})
-    with pytest.raises(UserError, match="is none"):
+    with pytest.raises(UserError, match="is not a command"):
         opened(optimizer_model="sim:world", optimizer_options={"timeout": 3})
     with pytest.raises(UserError, match="is empty"):
         opened(optimizer_model="command:")

@@ -147,14 +147,14 @@ def test_two_trainings_run_in_one_process_without_touching_each_other(tmp_path: 
     import asyncio
 
     from skillopt.config import Config
-    from skillopt.loop.trainer import Trainer
+    from skillopt.loop.trainer import TrainingLoop
     from support import SIM
 
     async def both() -> list[str]:
         runs = []
         for number in (1, 2):
             config = Config.load(SIM, [f"env.output_root={tmp_path / str(number)}", "train.num_epochs=2"])
-            runs.append(Trainer(config).fit())
+            runs.append(TrainingLoop(config).fit())
         return [result.best_skill.hash for result in await asyncio.gather(*runs)]
 
     first, second = asyncio.run(both())

@@ -10,7 +10,7 @@ from skillopt.analysts.exemplar import ExemplarAnalyst, form_of
 from skillopt.config import Config
 from skillopt.envs.base import Score, Trajectory
 from skillopt.letters.case import CaseFile
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.models.base import ChatReply, ChatRequest, NoModel
 from skillopt.models.call import Caller
 from skillopt.run.state import Rejected
@@ -45,10 +45,13 @@ def trajectories(*, types: bool = True, hard: float = 0.0) -> list[Trajectory]:
     ]
 
 
+ALONE = Config.parse({"gradient": {"analysts": ["exemplar"]}})
+
+
 def propose(rows: list[Trajectory], skill: str = "", rejected: tuple[Rejected, ...] = ()) -> Patch:
     unused: Caller = None  # type: ignore[assignment]
     batch = Minibatch(id="m", kind="batch", trajectories=rows)
-    return asyncio.run(ExemplarAnalyst().propose(Skill(skill), batch, CaseFile(rejected=rejected), unused, Config()))
+    return asyncio.run(ExemplarAnalyst().propose(Skill(skill), batch, CaseFile(rejected=rejected), unused, ALONE))
 
 
 def texts(patch: Patch) -> str:
@@ -151,7 +154,7 @@ def test_a_run_with_the_exemplar_alone_needs_no_optimizer_and_learns(tmp_path: P
             "env": {"name": "qa", "split_dir": str(tmp_path), "output_root": str(tmp_path / "out")},
         }
     )
-    result = asyncio.run(Trainer(config, models={"target": Follower()}).fit())
+    result = asyncio.run(TrainingLoop(config, models={"target": Follower()}).fit())
     assert result.summary["initial"]["test"] == 0.0
     assert result.summary["best"]["test"] == 1.0
     assert result.summary["calls"]["optimizer"] == 0

@@ -26,7 +26,7 @@ from skillopt.models.openai_chat import OpenAIChat
 from skillopt.models.providers import ProviderChat
 from skillopt.models.structured import parse, without_thinking
 from skillopt.report.html import write_report
-from skillopt.report.runs import list_runs
+from skillopt.report.run_rows import list_runs
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
 from skillopt.run.journal import Journal
@@ -153,7 +153,7 @@ def test_a_reply_that_a_provider_s_library_cannot_read_is_worth_another_try(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 20)
     with served("/v1/messages", answer) as url:
         model = ProviderChat("anthropic:x", "anthropic", "claude-test", url=url)
-        with pytest.raises(TransientError, match="no chat completion"):
+        with pytest.raises(TransientError, match="not a chat completion"):
             chat(model, hello())
 
 

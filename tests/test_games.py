@@ -21,7 +21,7 @@ from skillopt.envs.games.pool import GameError, GamePool
 from skillopt.envs.rows import field, write_splits
 from skillopt.errors import UserError
 from skillopt.executor.worker import EnvWorker
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.models.base import ChatReply, Message
 from skillopt.models.simulated_player import next_action
 from skillopt.skill import Skill
@@ -160,7 +160,7 @@ def test_episodes_run_side_by_side_and_do_not_disturb_each_other(games: TextWorl
 @needs_textworld
 def test_a_skill_learns_the_rules_that_win_the_games(tmp_path: Path) -> None:
     config = Config.load(REPO / "configs" / "textworld" / "mini.yaml", [f"env.output_root={tmp_path}"])
-    result = asyncio.run(Trainer(config).fit())
+    result = asyncio.run(TrainingLoop(config).fit())
     assert result.summary["initial"]["test"] == 0
     assert result.summary["best"]["test"] >= 0.9
     assert 'Use "' in result.best_skill.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import signal
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reader import Reader, reply_to
 from skillopt.cli import main
@@ -21,17 +24,20 @@ from skillopt.config import Config
 from skillopt.envs.judge import SCHEMA as JUDGE
 from skillopt.errors import Stopped, UserError
 from skillopt.letters.schemas import merge_schema, rank_schema, reflect_schema, text_schema
+from skillopt.measure.evaluate import evaluate
 from skillopt.models import open_model
 from skillopt.models.base import ChatRequest, Schema
-from skillopt.models.handoff import Box, HandoffModel, box_of
+from skillopt.models.handoff import Box, HandoffModel, Letter, box_of
 from skillopt.models.handoff import model as handoff_model
 from skillopt.models.handoff.box import BadReply
 from skillopt.models.handoff.page import page
 from skillopt.models.handoff.schema import example, problems
+from skillopt.models.handoff.status import standing
 from skillopt.models.simulated import SimOptions
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Event
 from skillopt.run.files import read_json
+from skillopt.skill import Skill
 from support import REPO, differing, essence, only_run, sim_server, train_sim
 
 WORLD = SimOptions(duds=0.35)
@@ -89,6 +95,7 @@ def test_letters_answered_in_parallel_wrongly_first_and_in_another_order_give_th
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_killed_between_letters_and_replies_and_answered_while_nobody_runs_it_ends_alike(tmp_path: Path) -> None:
     calm = over_http(tmp_path / "http", *SHORT)
     out = tmp_path / "letters"
@@ -111,6 +118,7 @@ def test_killed_between_letters_and_replies_and_answered_while_nobody_runs_it_en
     assert len(hashes) == len(set(hashes)), "a resume wrote a letter that was there"
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_letters_open_and_another_place_answers_and_continues(tmp_path: Path) -> None:
     calm = over_http(tmp_path / "http", *SHORT)
     here, there = tmp_path / "here", tmp_path / "there"
@@ -120,7 +128,7 @@ def test_ctrl_c_leaves_letters_open_and_another_place_answers_and_continues(tmp_
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130, errors.decode()
-    assert b"run the same command again to go on" in errors
+    assert b"run the same command again to continue" in errors
     assert box.open_letters()
     shutil.copytree(here, there)
     shutil.rmtree(here)
@@ -226,6 +234,78 @@ def test_lengths_bounds_and_kinds_are_checked() -> None:
     assert problems(right | {"list": [1, 2, 3]}, body) == ["list: has 3 entries, and may have at most 2"]
 
 
+TEXTS = st.text('ab,:{}[]"\\\n ', max_size=6)
+LEAVES = st.one_of(
+    st.builds(
+        lambda least, more: {"type": "string", "minLength": least, "maxLength": least + more}, *[st.integers(0, 9)] * 2
+    ),
+    st.builds(lambda values: {"type": "string", "enum": values}, st.lists(TEXTS, min_size=1, max_size=3)),
+    st.builds(lambda low, more: {"type": "integer", "minimum": low, "maximum": low + more}, *[st.integers(0, 9)] * 2),
+    st.sampled_from([{"type": "number"}, {"type": "boolean"}, {"type": "null"}, {"type": ["null", "string"]}, {}]),
+)
+ANY_SCHEMA = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(lambda items, least: {"type": "array", "items": items, "minItems": least}, inner, st.integers(0, 2)),
+        st.builds(
+            lambda known: {
+                "type": "object",
+                "properties": known,
+                "required": list(known),
+                "additionalProperties": False,
+            },
+            st.dictionaries(st.sampled_from("abc"), inner),
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@given(ANY_SCHEMA)
+def test_the_example_made_from_a_schema_fits_it(schema: dict[str, Any]) -> None:
+    assert problems(example(schema), schema) == []
+
+
+@given(st.binary(max_size=60) | TEXTS.map(str.encode) | st.just(b"[" * 100_000))
+def test_whatever_is_handed_in_is_taken_or_refused_in_words(data: bytes) -> None:
+    letter = Letter(folder=Path(), number=1, run="", hash="", stage="rank", messages=[], max_tokens=None,
+                    schema={"name": "rank", "body": SCHEMAS[2].body})  # fmt: skip
+    with contextlib.suppress(BadReply):
+        letter.checked(data)
+
+
+def test_a_judge_can_be_a_handoff_and_a_measurement_says_that_it_waits(tmp_path: Path) -> None:
+    rows = [{"question": f"Give the codes for: maple. ({n})", "answer": "ZM-73"} for n in range(9)]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    env = {"name": "qa", "data": str(tmp_path / "tasks.jsonl"), "scoring": "judge", "output_root": str(tmp_path)}
+    models = {"target_model": "sim:world", "optimizer_model": "handoff"}
+    config = Config.parse({"env": env, "models": models, "evaluation": {"gate": "paired"}})
+    seen: list[Event] = []
+    told, ended = threading.Event(), threading.Event()
+
+    def listen(event: Event) -> None:
+        if event.kind == "letters_opened":
+            seen.append(event)
+            told.set()
+
+    def grade() -> None:
+        told.wait(60)
+        while not ended.wait(0.02):
+            for folder in tmp_path.glob("**/letters"):
+                box = Box(folder, "")
+                for letter in box.open_letters():
+                    box.hand_in(letter.number, b'{"reason": "half of it", "score": 2}')
+
+    judge = threading.Thread(target=grade, daemon=True)
+    judge.start()
+    found = asyncio.run(evaluate(config, Skill("- For maple, answer ZM-73."), split="val", listeners=[listen]))
+    ended.set()
+    judge.join()
+    assert found["soft"] == 0.5
+    (folder,) = {Path(event.data["folder"]) for event in seen}
+    assert standing(folder)["status"] == "ended"
+
+
 def reply(box: Box, *, soon: Any = None) -> str:
     """Ask one question in a thread, do what `soon` does to its letter, and give the text that came back."""
     model = HandoffModel(box)
@@ -324,6 +404,8 @@ def test_the_commands_list_wait_check_and_hand_in(
     good = tmp_path / "good.json"
     box = box_of(Path(path))
     good.write_bytes(reply_to(box.letter(letter["number"]), WORLD))
+    code, out, _ = run(capsys, "letters", str(tmp_path / "sim"))
+    assert path in out, "the newest run of a folder of runs"
     code, out, _ = run(capsys, "letters", path)
     assert f"{letter['number']}  {letter['stage']}  {letter['page']}" in out
     assert "start the same training again" in out
@@ -333,7 +415,7 @@ def test_the_commands_list_wait_check_and_hand_in(
         ((path, "77", str(good)), "there is no letter 77; open are: 1"),
         ((path, "1", str(tmp_path / "none")), "no such file"),
         ((path, "1", str(bad)), '"patterns" is missing'),
-        ((str(tmp_path), "1", str(good)), "is neither a run's folder nor a folder of letters"),
+        ((str(tmp_path / "none"), "1", str(good)), "is neither a run's folder nor a folder of runs or letters"),
     ):
         code, _, err = run(capsys, "answer", *arguments)
         assert code == 2

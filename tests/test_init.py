@@ -19,7 +19,7 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, check_splits, close_env
 from skillopt.errors import UserError
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.starter import Wish, write_folder
 from support import REPO
@@ -59,7 +59,7 @@ def test_the_demo_trains_as_it_stands(tmp_path: Path, monkeypatch: pytest.Monkey
     ]  # fmt: skip
     config = Config.load("demo/config.yaml")
     assert config.models.target_model == "local:qwen2.5-coder-0.5b"
-    result = asyncio.run(Trainer(config, models={"target": Pupil()}).fit())
+    result = asyncio.run(TrainingLoop(config, models={"target": Pupil()}).fit())
     assert (result.summary["initial"]["test"], result.summary["calls"]["optimizer"]) == (0, 0)
     assert result.summary["best"]["test"] > 0.5
     assert result.summary["calls"]["target"] <= 150
@@ -226,7 +226,7 @@ def test_a_line_of_200_megabytes_is_refused_without_eating_memory(tmp_path: Path
         ("t.csv", b"question,answer\nQ?,a,b\n", ":2: has 3 cells where the header has 2; put cells that hold a ','"),
         ("t.csv", b'question,answer\n"Q?,a\n', "is a double quote left open?"),
         ("t.csv", b"prompt,answer\nQ?,a\n", ":1: the header has no column 'question' (it has: prompt, answer)"),
-        ("t.csv", b"question,question\nQ?,a\n", ":1: the column 'question' stands twice"),
+        ("t.csv", b"question,question\nQ?,a\n", ":1: the column 'question' is twice"),
         ("t.csv", b"question,answer\nQ?,caf\xe9\n", ":2: not UTF-8 at byte 22"),
         ("t.xml", b"<a/>", ": items are read from .jsonl"),
     ],

@@ -13,7 +13,7 @@ from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.sim import SimEnv
 from skillopt.errors import Stopped, UserError
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.measure.evaluate import evaluate
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.preflight.plan import plan_run
@@ -83,7 +83,7 @@ def config(tmp_path: Path) -> Config:
 
 def test_a_training_learns_from_a_judge_whose_reasons_reach_the_analysts(config: Config) -> None:
     optimizer = Optimizer()
-    result = asyncio.run(Trainer(config, models={"target": Target(), "optimizer": optimizer}).fit())
+    result = asyncio.run(TrainingLoop(config, models={"target": Target(), "optimizer": optimizer}).fit())
     summary = result.summary
     assert (summary["initial"]["test"], summary["best"]["test"]) == (0, 1)
     assert "it is not friendly enough" in optimizer.read[0]
@@ -125,7 +125,7 @@ def test_an_env_that_says_it_is_noisy_does_not_take_the_strict_gate(tmp_path: Pa
         }
     )
     with pytest.raises(UserError, match=r"its scores are noisy.*set evaluation\.gate to paired"):
-        asyncio.run(Trainer(config, env=Dice(config.env)).fit())
+        asyncio.run(TrainingLoop(config, env=Dice(config.env)).fit())
 
 
 def test_the_plan_counts_the_judges_calls(config: Config) -> None:

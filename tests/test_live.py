@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from skillopt.cli import main
-from skillopt.loop import pulse
-from skillopt.report.live import View, sparkline
+from skillopt.core import pulse
+from skillopt.report.live_display import View, sparkline
 from skillopt.run.events import FLEETING, Event
 from skillopt.run.files import read_jsonl
 from support import SIM, only_run, train_sim
@@ -25,6 +25,7 @@ def drawn(view: View) -> str:
     return out.getvalue()
 
 
+@pytest.mark.usefixtures("virtual_time")
 def test_the_display_tells_stage_progress_flight_course_budget_and_time_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import socket
@@ -15,9 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from conftest import HEAVY
 from support import REPO
 
 LOCK = REPO / "requirements.lock"
@@ -53,6 +56,12 @@ def test_every_pinned_package_has_a_hash_and_no_place_is_named() -> None:
     others = [line for line in LOCK.read_text().splitlines() if line and not line.startswith((" ", "#"))]
     assert all(_ENTRY.match(line) for line in others), "only pinned packages: no URL, no index, no option"
     assert "://" not in LOCK.read_text()
+
+
+def test_the_quick_set_sees_no_heavy_package_even_where_all_are_installed(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("markexpr") != "quick":
+        pytest.skip("only `pytest -m quick` hides them")
+    assert [name for name in HEAVY if importlib.util.find_spec(name)] == []
 
 
 # The audit

@@ -13,7 +13,7 @@ from skillopt.config import Config
 from skillopt.core.split import measure
 from skillopt.envs.sim import SimEnv
 from skillopt.errors import UserError
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.measure.ablate import ablate
 from skillopt.measure.compare import compare
 from skillopt.measure.evaluate import evaluate
@@ -85,7 +85,7 @@ class Graded(Target):
 
 def test_in_a_judged_ablation_the_target_never_grades_itself(judged_config: Config) -> None:  # noqa: F811
     models: dict[str, Any] = {"target": Graded(), "optimizer": Optimizer()}
-    result = asyncio.run(Trainer(judged_config, models=models).fit())
+    result = asyncio.run(TrainingLoop(judged_config, models=models).fit())
     run = RunDirectory(result.path)
     judge = Optimizer()
     found = asyncio.run(ablate(run, judged_config, models={"target": models["target"], "optimizer": judge}))

@@ -13,7 +13,7 @@ from skillopt.edits import merge, select
 from skillopt.loop import epoch_end, reflect, trainer
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.models.simulated_optimizer import rules_in
-from skillopt.models.structured import Answer
+from skillopt.models.structured import CheckedReply
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from support import Spy, train_sim
@@ -173,8 +173,8 @@ def unplug_slow_update(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_meta_skill(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(*args: Any) -> Answer[str]:
-        return Answer(lost="unplugged")
+    async def nothing(*args: Any) -> CheckedReply[str]:
+        return CheckedReply(lost="unplugged")
 
     patch.setattr(epoch_end, "meta_skill", nothing)
 
@@ -192,7 +192,7 @@ def unplug_reject_decay(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_patience(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trainer.Trainer, "_out_of_patience", lambda self: False)
+    patch.setattr(trainer.TrainingLoop, "_out_of_patience", lambda self: False)
 
 
 def unplug_clipping(patch: pytest.MonkeyPatch) -> None:

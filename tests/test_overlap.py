@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillopt.config import Config
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.models.limiter import Places
 from skillopt.models.simulated import SimulatedModel
@@ -48,7 +48,7 @@ def trained(out: Path, *overrides: str) -> tuple[Door, Door]:
     target, optimizer = Door("sim:world", 0.02), Door("sim:world?duds=0.2", 0.06)
     basics = [f"env.output_root={out}", "env.options={rules: 12, train: 24, val: 12, test: 12}", "train.batch_size=12"]
     config = Config.load(SIM, [*basics, "train.num_epochs=2", "hardware.workers=6", *overrides])
-    asyncio.run(Trainer(config, models={"target": target, "optimizer": optimizer}).fit())
+    asyncio.run(TrainingLoop(config, models={"target": target, "optimizer": optimizer}).fit())
     return target, optimizer
 
 

@@ -14,7 +14,7 @@ from skillopt.config import Config, EnvConfig
 from skillopt.envs.base import Item, Score, ScorerError, score_output
 from skillopt.envs.qa import QAEnv
 from skillopt.errors import Stopped, UserError
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.preflight import doctor
 from skillopt.run.files import read_json
@@ -243,7 +243,7 @@ def rows_with(*bad: str) -> list[dict[str, Any]]:
 
 def test_in_a_training_such_items_are_set_aside_for_every_skill_and_named_in_the_summary(folder: Path) -> None:
     config = config_of(folder, rows_with("exit"))
-    result = asyncio.run(Trainer(config, models={"target": Parrot()}).fit())
+    result = asyncio.run(TrainingLoop(config, models={"target": Parrot()}).fit())
     assert result.summary["status"] == "finished"
     assert list(result.summary["set_aside"]) == ["q00"]
     assert "scorer.py:score: the process ended with exit code 3" in result.summary["set_aside"]["q00"]
@@ -256,7 +256,7 @@ def test_in_a_training_such_items_are_set_aside_for_every_skill_and_named_in_the
 def test_a_scorer_that_fails_on_many_items_stops_the_run_and_says_why(folder: Path) -> None:
     config = config_of(folder, rows_with(*["raise"] * 30))
     with pytest.raises(Stopped, match=r"rollouts failed; the last error was: scorer scorer\.py:score: KeyError"):
-        asyncio.run(Trainer(config, models={"target": Parrot()}).fit())
+        asyncio.run(TrainingLoop(config, models={"target": Parrot()}).fit())
 
 
 def test_another_text_of_the_scorer_is_another_run_and_another_folder_is_not(folder: Path, tmp_path: Path) -> None:

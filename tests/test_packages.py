@@ -58,7 +58,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 
 def test_an_exported_run_passes_the_real_validator_and_says_where_it_comes_from(tmp_path: Path) -> None:
-    result = train_sim(tmp_path / "out", "train.num_epochs=2", "optimizer.learning_rate=8")
+    result = train_sim(tmp_path / "out", "train.num_epochs=2", "optimizer.learning_rate=2")
     assert "skillopt:protected" in result.best_skill.text
     done = command("export", str(result.path), "--to", str(tmp_path / "ticket-codes"), "--description", "Codes: a, b")
     assert done.returncode == 0, done.stderr
@@ -115,7 +115,7 @@ def test_a_package_that_holds_a_key_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("SOME_API_KEY", "of-the-user-0123456789")
     package = write_package(tmp_path / "house-codes")
     (package / "script.py").write_text("key = 'of-the-user-0123456789'")
-    with pytest.raises(UserError, match=r"script\.py: holds the value of SOME_API_KEY"):
+    with pytest.raises(UserError, match=r"script\.py: contains the value of SOME_API_KEY"):
         train_sim(tmp_path / "out", *quick(tmp_path / "out"), f"train.init_skill={package}/SKILL.md")
 
 
@@ -141,7 +141,7 @@ def test_another_front_matter_is_another_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("front", "folder", "message"),
     [
-        ("", "house-codes", "is no skill package"),
+        ("", "house-codes", "is not a skill package"),
         (FRONT, "other", "must be called that"),
         ("---\nname: X_y\ndescription: d\n---\n", "X_y", "cannot be a package's name"),
         ("---\nname: x\n---\n", "x", "description is empty"),
@@ -164,7 +164,7 @@ def test_an_export_never_writes_over_what_is_there_unasked(run: RunDirectory, tm
     goal = tmp_path / "codes"
     goal.mkdir()
     (goal / "mine.txt").write_text("mine")
-    with pytest.raises(skillopt.UserError, match="is there already"):
+    with pytest.raises(skillopt.UserError, match="exists already"):
         export(run, goal)
     assert files(goal) == {"mine.txt": b"mine"}
     export(run, goal, overwrite=True)

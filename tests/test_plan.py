@@ -11,7 +11,7 @@ from skillopt.config import Config
 from skillopt.core.initial import read_initial
 from skillopt.envs import open_env
 from skillopt.preflight.plan import Plan, plan_run
-from skillopt.report.planned import plan_lines
+from skillopt.report.plan_lines import plan_lines
 from support import SIM, over_http, sim_server, skillopt, train_sim
 
 RUNS = [
@@ -20,6 +20,11 @@ RUNS = [
     ["train.num_epochs=3", "train.patience=2", "models.optimizer_model=sim:world?duds=1"],
     ["train.num_epochs=2", "models.target_model=sim:world?noise=0.1", "evaluation.gate=paired"],
     ["train.num_epochs=2", "models.optimizer_model=sim:world?cut_off=0.4&malformed=0.4"],
+    ["train.num_epochs=1", "gradient.analysts=[llm, exemplar]"],
+    ["train.num_epochs=1", "gradient.candidates=4", "gradient.analysts=[llm, exemplar]", "optimizer.learning_rate=8"],
+    ["train.num_epochs=1", "gradient.candidates=3", "optimizer.learning_rate=8"],
+    ["train.num_epochs=2", "gradient.minibatch_size=2", "gradient.merge_fan_in=2", "gradient.rank=llm"],
+    ["train.num_epochs=1", "gradient.prompt_tokens=500", "env.options={rules: 8, train: 40, val: 12, test: 4}"],
 ]
 SMALL = "env.options={rules: 8, train: 16, val: 12, test: 10}"
 

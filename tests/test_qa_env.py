@@ -225,7 +225,7 @@ def test_an_id_in_two_splits_is_refused(data: Path, first: str, second: str) -> 
     shared = {**rows(second)[1], "id": f"{first}-0"}
     (data / second / "items.json").write_text(json.dumps([rows(second)[0], shared]))
     message = refusal(data)
-    assert f"id '{first}-0' stands in {first} and {second}" in message
+    assert f"id '{first}-0' is in {first} and {second}" in message
     assert "remove it from one of them" in message
 
 

@@ -175,7 +175,7 @@ def test_a_refused_key_and_a_missing_login_are_told_as_such(tmp_path: Path, monk
         model = open_model("optimizer", Config.parse(tree))
         import asyncio
 
-        with pytest.raises(FatalError, match="it wants a login"):
+        with pytest.raises(FatalError, match="it needs a login"):
             asyncio.run(model.chat(ChatRequest(messages=({"role": "user", "content": "Hello"},))))
 
 

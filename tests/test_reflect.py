@@ -24,7 +24,7 @@ from skillopt.errors import Stopped, UserError
 from skillopt.letters.replies import Pattern
 from skillopt.loop import case_file, reflect, trainer
 from skillopt.loop.reflect import deep_minibatches, repeated
-from skillopt.loop.trainer import Trainer
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.models.base import ChatReply, ChatRequest, TransientError
 from skillopt.models.simulated_optimizer import SEALED_RULE
 from skillopt.run.directory import RunDirectory
@@ -111,7 +111,7 @@ class Taxonomy(SimEnv):
 def test_an_env_authors_taxonomy_reaches_the_analysts_and_feedback_stands_in_for_lost_replies(tmp_path: Path) -> None:
     config = Config.load(SIM, [f"env.output_root={tmp_path}", "train.num_epochs=1"])
     spy = Spy("sim:world?empty=1")
-    result = asyncio.run(Trainer(config, env=Taxonomy(config.env), models={"optimizer": spy}).fit())
+    result = asyncio.run(TrainingLoop(config, env=Taxonomy(config.env), models={"optimizer": spy}).fit())
     assert (
         "<known_patterns>\n- wrong code: a code is not the one of its topic\n</known_patterns>"
         in spy.asked("reflect")[0]
@@ -128,7 +128,7 @@ def test_a_step_to_which_no_analyst_replies_stops_the_run_whatever_the_scorer_sa
 
     config = Config.load(SIM, [f"env.output_root={tmp_path}", "hardware.max_retries=0"])
     with pytest.raises(Stopped, match=r"no reply from the optimizer.*down for today"):
-        asyncio.run(Trainer(config, env=Taxonomy(config.env), models={"optimizer": Down()}).fit())
+        asyncio.run(TrainingLoop(config, env=Taxonomy(config.env), models={"optimizer": Down()}).fit())
 
 
 # Prompts
@@ -153,7 +153,7 @@ def test_an_unfinished_run_does_not_go_on_under_other_prompts(tmp_path: Path, mo
     with pytest.raises(Stopped):
         train_sim(tmp_path, "budget.max_calls=60")
     monkeypatch.setattr(prompts, "fingerprint", lambda folder="": "another")
-    with pytest.raises(UserError, match="another prompts"):
+    with pytest.raises(UserError, match=r"other prompts.*--fresh"):
         train_sim(tmp_path)
     assert read_json(only_run(tmp_path).state)["step"] == 0
 
@@ -407,7 +407,7 @@ def test_the_rulebook_is_learned_in_two_steps_however_often_a_rule_is_proposed(s
     path = SIM.with_name("rulebook.yaml")
     for model in ("sim:world", "sim:world?paraphrase=1"):
         overrides = [f"env.output_root={tmp_path}", f"train.seed={seed}", f"models.optimizer_model={model}"]
-        summary = asyncio.run(Trainer(Config.load(path, overrides)).fit()).summary
+        summary = asyncio.run(TrainingLoop(Config.load(path, overrides)).fit()).summary
         assert summary["best"]["val"] == 1.0
         assert summary["rollouts_to_best"] <= 192
 

@@ -78,7 +78,7 @@ def test_a_signal_stops_in_good_order_and_says_how_to_go_on(tmp_path: Path, numb
         process.send_signal(number)
         _, errors = process.communicate()
         assert process.returncode == 130
-        assert b"run the same command again to go on" in errors
+        assert b"run the same command again to continue" in errors
         paid = server.requests.total()
         assert read_json(only_run(tmp_path).state)["status"] == "stopped"
         assert only_run(tmp_path).report.is_file()
@@ -122,15 +122,15 @@ def test_resume_without_a_run_is_refused(tmp_path: Path) -> None:
         train_sim(tmp_path, mode="resume")
 
 
-@pytest.mark.parametrize("pin", ["skillopt", "prompts"])
-def test_a_run_does_not_go_on_under_another_version_or_other_prompts(tmp_path: Path, pin: str) -> None:
+@pytest.mark.parametrize("pin", ["method", "prompts"])
+def test_a_run_does_not_continue_by_another_method_or_under_other_prompts(tmp_path: Path, pin: str) -> None:
     with pytest.raises(Stopped):
         train_sim(tmp_path, "budget.max_calls=300")
     run = only_run(tmp_path)
     state = State.read(run.state)
-    state.pins[pin] = "another"
+    state.pins |= {pin: "another", "skillopt": "0.1.9"}
     state.write(run.state)
-    with pytest.raises(UserError, match=f"another {pin}.*--fresh"):
+    with pytest.raises(UserError, match=r"SkillOpt 0\.1\.9.*another method.*--fresh"):
         train_sim(tmp_path)
 
 

@@ -48,5 +48,5 @@ def test_a_log_that_is_cut_while_the_run_is_at_work_is_not_sealed(tmp_path: Path
     stepped(run, state, seals)
     stepped(run, state, seals)
     os.truncate(run.patch_log.path, 3)
-    with pytest.raises(Damaged, match="was cut while the run was at work"):
+    with pytest.raises(Damaged, match="was cut during the run"):
         seals.seal(state, replies=2)

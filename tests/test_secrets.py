@@ -31,7 +31,7 @@ from skillopt.models.base import TransientError
 from skillopt.models.sim_server import _request
 from skillopt.models.simulated import SimOptions, SimulatedModel
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json, read_jsonl
+from skillopt.run.files import read_json
 from skillopt.run.journal import Journal
 from support import REPO, only_run, skillopt, train_sim
 from wire import served
@@ -147,7 +147,7 @@ def test_an_endpoint_that_repeats_the_key_everywhere_gets_it_into_no_file_and_on
     with Journal(found.journal) as journal:
         rows = journal._db.execute("SELECT reply FROM replies").fetchall()
     assert sum("authorization: ***" in row[0] for row in rows) > 3
-    assert any("***" in json.dumps(row) for row in read_jsonl(found.events))
+    assert "***" in (found.step(1) / "patches.json").read_text()
 
 
 def here(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str]:
@@ -305,13 +305,13 @@ def test_a_skill_or_data_with_a_key_of_the_environment_is_refused(
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", TARGET)
     (tmp_path / "skill.md").write_text(f"Use {TARGET}.")
-    with pytest.raises(UserError, match="holds the value of SOME_API_KEY") as caught:
+    with pytest.raises(UserError, match="contains the value of SOME_API_KEY") as caught:
         read_initial(str(tmp_path / "skill.md"))
     assert MARK not in str(caught.value)
     splits = {split: [Item(id=split, question=split, answers=("a",))] for split in SPLITS}
     check_splits(MemoryEnv(EnvConfig(), splits))
     splits["val"].append(Item.model_validate({"id": "bad", "question": "Q", "note": {"deep": f"ask with {TARGET}"}}))
-    with pytest.raises(UserError, match="item 'bad': holds the value of SOME_API_KEY"):
+    with pytest.raises(UserError, match="item 'bad': contains the value of SOME_API_KEY"):
         check_splits(MemoryEnv(EnvConfig(), splits))
 
 

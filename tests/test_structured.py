@@ -68,9 +68,11 @@ def test_thoughts_are_no_reply() -> None:
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    return RunDirectory(train_sim(tmp_path_factory.mktemp("clean"), "train.num_epochs=2", SURE).path)
+    return RunDirectory(train_sim(tmp_path_factory.mktemp("clean"), *LETTERS, SURE).path)
 
 
+LETTERS = ("train.num_epochs=2", "gradient.minibatch_size=1", "optimizer.learning_rate=1")
+"""Many letters, so that a share of them can be lost."""
 SURE = "models.optimizer_model=sim:world"
 """An optimizer that makes no mistakes, so that runs differ by lost replies alone."""
 
@@ -79,11 +81,11 @@ SURE = "models.optimizer_model=sim:world"
 def test_a_tenth_of_broken_replies_costs_few_calls_and_no_score(
     clean: RunDirectory, tmp_path: Path, fault: str
 ) -> None:
-    faulty = train_sim(tmp_path, "train.num_epochs=2", f"{SURE}?{fault}=0.1")
+    faulty = train_sim(tmp_path, *LETTERS, f"{SURE}?{fault}=0.1")
     whole = read_json(clean.summary)
     assert faulty.summary["best"]["val"] == whole["best"]["val"]
     assert faulty.summary["best"]["test"] == whole["best"]["test"]
-    assert whole["calls"]["optimizer"] < faulty.summary["calls"]["optimizer"] <= 1.15 * whole["calls"]["optimizer"]
+    assert whole["calls"]["optimizer"] < faulty.summary["calls"]["optimizer"] <= 1.3 * whole["calls"]["optimizer"]
     history = read_json(RunDirectory(faulty.path).history)
     unusable = [problem for record in history for problem in record["edits"]["unusable_replies"]]
     lost = sum(len(record["edits"]["lost_replies"]) for record in history)
@@ -115,7 +117,7 @@ def test_the_second_try_names_what_was_wrong(tmp_path: Path) -> None:
 
 
 def test_wrapped_replies_need_no_second_try(clean: RunDirectory, tmp_path: Path) -> None:
-    wrapped = train_sim(tmp_path, "train.num_epochs=2", f"{SURE}?wrapped=1")
+    wrapped = train_sim(tmp_path, *LETTERS, f"{SURE}?wrapped=1")
     assert differing(essence(clean), essence(RunDirectory(wrapped.path))) == []
 
 
@@ -124,7 +126,7 @@ def test_an_endpoint_that_refuses_a_schema_is_asked_in_another_form(
     clean: RunDirectory, tmp_path: Path, refused: int, forms: set[str]
 ) -> None:
     with sim_server(SimOptions(no_schema=refused)) as (server, url):
-        remote = train_sim(tmp_path, "train.num_epochs=2", *over_http(url))
+        remote = train_sim(tmp_path, *LETTERS, *over_http(url))
     assert remote.summary["best"]["val"] == read_json(clean.summary)["best"]["val"]
     sent = [json.loads(body) for body in server.requests]
     asked = [body for body in sent if 'JSON schema, "reflect"' in body["messages"][-1]["content"]]

@@ -41,13 +41,14 @@ def test_a_sweep_tries_the_grid_and_only_the_winner_reads_the_test_split(
         for rate in (2, 8)
         for shape in ("cosine", "constant")
     ]
-    best = max(result["rows"], key=lambda row: row["best_val"])
+    best = max(result["rows"], key=lambda row: (row["best_val"], -row["rollouts_to_best"]))
     assert result["best"]["trial"] == best["trial"]
     read = [path.parent for path in (out / "sim").glob("*/test_reads.jsonl")]
     assert [str(path) for path in read] == [best["run"]]
     assert "Best by validation, of 4 trials" in told
     (folder,) = (out / "sweeps" / "sim").iterdir()
-    assert (folder / "sweep.svg").read_text().count("<rect") == 4
+    drawn = (folder / "sweep.svg").read_text()
+    assert (drawn.count('<path class="h4"'), drawn.count('<path class="length"')) == (1, 3)
     assert (folder / "sweep.md").read_text().count("\n| ") == 4
 
 

@@ -220,7 +220,7 @@ def test_a_tracker_that_hangs_is_left_behind(
 def test_a_resumed_run_goes_on_in_the_same_place_and_repeats_nothing(tmp_path: Path, recorder: Recorder) -> None:
     out = tmp_path / "out"
     with pytest.raises(BaseException, match="max_calls"):
-        train(Config.load(SIM, [f"env.output_root={out}", *SMALL, "trackers.use=[mlflow]", "budget.max_calls=40"]))
+        train(Config.load(SIM, [f"env.output_root={out}", *SMALL, "trackers.use=[mlflow]", "budget.max_calls=30"]))
     assert recorder.seen("finish") == ["stopped"]
     first = recorder.seen("step")
     tracked(out, "mlflow")

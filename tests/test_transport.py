@@ -181,5 +181,5 @@ def test_what_can_be_no_url_is_refused_before_anything_is_sent(url: str) -> None
 
 def test_a_key_cannot_smuggle_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODD_KEY", "abc\r\nX-Other: 1")
-    with pytest.raises(UserError, match="ODD_KEY holds a line break"):
+    with pytest.raises(UserError, match="ODD_KEY contains a line break"):
         OpenAIChat("openai:x", "x", url="http://127.0.0.1:1/v1", key_name="ODD_KEY", key_needed=True)

@@ -278,7 +278,7 @@ def test_a_page_that_others_can_reach_asks_for_its_token(tmp_path: Path) -> None
     with served as ui, open_page(ui.url, forgives=("401",)) as page:
         page.get_by_label("Token").fill("wrong-wrong-wrong")
         page.get_by_role("button", name="Open").click()
-        page.get_by_text("That is not the token.").wait_for()
+        page.get_by_text("The token is wrong.").wait_for()
         page.get_by_label("Token").fill(token)
         page.keyboard.press("Enter")
         page.get_by_text("No runs yet").wait_for()

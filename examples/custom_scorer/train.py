@@ -1,4 +1,4 @@
-"""Train a skill on a list of dicts with a scorer of one's own: python examples/custom_scorer/train.py --help"""
+"""Train a skill on a list of dicts with a custom scorer: python examples/custom_scorer/train.py --help"""
 
 import argparse
 

@@ -3,12 +3,12 @@
 A name is imported when it is first used, so that `import skillopt` costs next to nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib
+import typing
 
 from skillopt.version import __version__
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from skillopt import events
     from skillopt.analysts.base import Analyst
     from skillopt.api import (
@@ -71,13 +71,13 @@ _ELSEWHERE = {
 """The module of each name that `api` does not have."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     if name not in __all__:
         raise AttributeError(f"module 'skillopt' has no attribute '{name}'")
     if name == "events":
-        return import_module("skillopt.events")
+        return importlib.import_module("skillopt.events")
     home = next((module for module, names in _ELSEWHERE.items() if name in names), "api")
-    return getattr(import_module(f"skillopt.{home}"), name)
+    return getattr(importlib.import_module(f"skillopt.{home}"), name)
 
 
 def __dir__() -> list[str]:

@@ -42,7 +42,7 @@ SkillLike = Skill | str | Path
 
 
 class Trainer:
-    """Trains one skill. The same arguments again go on where the run stands.
+    """Trains one skill. The same arguments again continue the run.
 
     `config` is a Config, a YAML file, a dict, or nothing; keywords are config keys (`num_epochs=2`) or sections
     (`budget={"max_usd": 5}`). In place of what the config names may be passed
@@ -56,7 +56,7 @@ class Trainer:
     - `gates`: functions of (before, after), scores by item, that may reject what the gate accepts;
     - `schedule`: a function of the run's progress to the learning rate's share, both from 0 to 1;
     - `callbacks`: functions of an event; `on` takes those for one type of event;
-    - `trackers`: names, or objects with begin, step, skill, finish and close; one that fails never hurts the run.
+    - `trackers`: names, or objects with begin, step, skill, finish and close; one that fails never harms the run.
 
     `progress` shows the run as the command line does.
     """
@@ -83,7 +83,7 @@ class Trainer:
         from skillopt.analysts import open_analysts
         from skillopt.analysts.custom import as_analyst
         from skillopt.events import Event
-        from skillopt.preflight.parts import resolve
+        from skillopt.preflight.components import resolve
 
         if skill is not None:
             path = "" if isinstance(skill, Skill) else str(skill)
@@ -101,7 +101,7 @@ class Trainer:
         self._callbacks: list[tuple[type[Event], Callback]] = [(Event, callback) for callback in callbacks]
         self._progress = progress
         self._running: asyncio.AbstractEventLoop | None = None
-        self._make: Callable[[Sequence[Listener]], loop.Trainer] = lambda listeners: loop.Trainer(
+        self._make: Callable[[Sequence[Listener]], loop.TrainingLoop] = lambda listeners: loop.TrainingLoop(
             self.config,
             env=self.env,
             models=models,
@@ -132,12 +132,12 @@ class Trainer:
         with self._listeners() as listeners:
             return await fit_and_report(self._make_and_keep, self.config, listeners, self._trackers)
 
-    def _make_and_keep(self, listeners: Sequence[Listener]) -> loop.Trainer:
+    def _make_and_keep(self, listeners: Sequence[Listener]) -> loop.TrainingLoop:
         self._trainer = self._make(listeners)
         return self._trainer
 
     def interrupt(self) -> None:
-        """Stop in good order, as Ctrl-C does; from a callback or from another thread. `fit` then raises Stopped."""
+        """Stop cleanly, as Ctrl-C does; from a callback or from another thread. `fit` then raises Stopped."""
         if self._running is not None:
             self._running.call_soon_threadsafe(self._trainer.interrupt)
 
@@ -162,7 +162,7 @@ class Trainer:
 def train(config: ConfigLike = None, **arguments: Any) -> Result:
     """Train a skill to the end and write the report; the arguments are those of `Trainer`.
 
-    Ctrl-C stops with everything paid for kept; the same call again goes on.
+    Ctrl-C stops with everything paid for kept; the same call again continues.
     """
     return Trainer(config, **arguments).fit()
 
@@ -194,7 +194,7 @@ async def evaluate_async(
 def evaluate(config: ConfigLike, skill: SkillLike, **arguments: Any) -> dict[str, Any]:
     """A skill's score on a split (`split="test"`), as `eval_summary.json` has it: score, interval, hard, soft, failed …
 
-    A read of the test split is written down beside the run that the skill is from.
+    A read of the test split is recorded in the folder of the run that the skill is from.
     """
     return run_sync(evaluate_async(config, skill, **arguments))
 
@@ -244,11 +244,13 @@ async def train_config(
     config: Config, *, listeners: Sequence[Listener] = (), mode: Mode = "auto", **how: Any
 ) -> Result:
     """What the commands call: a config, listeners and nothing passed in."""
-    return await fit_and_report(lambda told: loop.Trainer(config, listeners=told, mode=mode, **how), config, listeners)
+    return await fit_and_report(
+        lambda told: loop.TrainingLoop(config, listeners=told, mode=mode, **how), config, listeners
+    )
 
 
 async def fit_and_report(
-    make: Callable[[Sequence[Listener]], loop.Trainer],
+    make: Callable[[Sequence[Listener]], loop.TrainingLoop],
     config: Config,
     listeners: Sequence[Listener],
     trackers: Sequence[Tracker] = (),
@@ -295,7 +297,7 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], None] = lambd
     while thread.is_alive():
         try:
             thread.join(0.2)
-        except KeyboardInterrupt:  # the notebook's stop button: end in good order, then say so
+        except KeyboardInterrupt:  # the notebook's stop button: end cleanly, then report it
             interrupt()
     if "error" in done:
         raise done["error"]
@@ -327,9 +329,9 @@ def _skill_of(skill: SkillLike, config: Config, env: Env | None) -> tuple[Skill,
 
 
 class _interruptible(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
-    """SIGINT and SIGTERM end the run in good order; a second one has its usual effect."""
+    """SIGINT and SIGTERM end the run cleanly; a second one has its usual effect."""
 
-    def __init__(self, trainer: loop.Trainer) -> None:
+    def __init__(self, trainer: loop.TrainingLoop) -> None:
         self._trainer = trainer
         self._loop = asyncio.get_running_loop()
 

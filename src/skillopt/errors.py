@@ -5,7 +5,7 @@ import sqlite3
 
 
 class SkillOptError(Exception):
-    """Base of all errors that are ours to explain."""
+    """Base of all errors that SkillOpt raises for users."""
 
 
 class UserError(SkillOptError):
@@ -28,7 +28,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SHUT = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 _SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")
 DiskError = (OSError, sqlite3.Error)
-"""What a disk's refusal may arrive as; `is_disk_trouble` tells whether it is one."""
+"""Errors that a disk problem may cause; `is_disk_trouble` checks whether it did."""
 
 
 def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:
@@ -38,11 +38,11 @@ def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:
 
 
 def disk_trouble(error: OSError | sqlite3.Error) -> str:
-    """What a disk's refusal means, and the way out."""
+    """What a disk error means, and what to do."""
     room, leave = "free some space or raise the quota", "make the folder writable again"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         told = f"{where}{error.strerror or error}; {room if error.errno in _FULL else leave}"
-    else:  # SQLite does not always tell the two apart
+    else:  # SQLite does not always distinguish the two
         told = f"the journal cannot be written ({error}); {room}, or {leave}"
     return f"{told}. What was finished before is on disk"

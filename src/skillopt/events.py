@@ -3,10 +3,10 @@
     trainer = skillopt.Trainer("configs/sim/default.yaml")
 
     @trainer.on(skillopt.events.GateDecided)
-    def tell(event):
+    def show(event):
         print(event.step, event.decision, event.before, event.after)
 
-The same events stand in a run's `events.jsonl`. Fields may be added in later versions; none is taken away.
+The same events are in a run's `events.jsonl`. Later versions may add fields; none is removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Event:
     """0 outside of steps."""
     epoch: int = 0
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
-    """All fields, those without a name of their own included."""
+    """All fields, including those that are not attributes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class EvaluationFinished(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Progress(Event):
-    """Told while rollouts run; not stored."""
+    """Sent while rollouts run; not stored."""
 
     stage: str
     done: int

@@ -1,4 +1,4 @@
-"""Secrets: named in a config, never given; withheld from child processes; taken out of whatever others say.
+"""Secrets: named in a config, never given; withheld from child processes; removed from texts that come from outside.
 
 A secret is the value of an environment variable whose name says so (`…_KEY`, `…_TOKEN`, `…_PASSWORD` …) or that a
 config names as its key's, the password in a variable's URL, and a token that was fetched for us. What comes in from
@@ -61,7 +61,7 @@ _HOLDS_KEY = re.compile(
 _named: set[str] = set()
 """Variables that a config names as its key's, whatever they are called."""
 _fetched: dict[str, str] = {}
-"""Tokens that stand in no variable."""
+"""Tokens that are in no variable."""
 
 
 # What a user writes
@@ -92,7 +92,7 @@ def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
     for secret, name in (secrets() if known is None else known).items():
         if secret in text:
             raise UserError(
-                f"{where}: holds the value of {name}; it would be stored and sent with every call: remove it"
+                f"{where}: contains the value of {name}; it would be stored and sent with every call: remove it"
             )
 
 
@@ -159,7 +159,7 @@ def secrets() -> Secrets:
 
 
 def remember(token: str) -> None:
-    """A token that was fetched and stands in no variable is secret, too."""
+    """A token that was fetched and is in no variable is secret as well."""
     if len(token) >= _SHORTEST:
         _fetched[token] = "a fetched token"
 
@@ -192,7 +192,7 @@ def no_secrets(named: Iterable[str] = ()) -> dict[str, str]:
 
 
 def guard_terminal() -> None:
-    """What threads and logs print of this process's troubles is redacted: it may be any library's words."""
+    """Errors that threads and logs print are redacted: any library may have written them."""
 
     def show(args: threading.ExceptHookArgs) -> None:
         sys.stderr.write(redact("".join(traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback))))

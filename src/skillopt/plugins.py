@@ -1,4 +1,4 @@
-"""Parts that other packages bring: entry points, looked up where the config names something that is not ours."""
+"""Parts from other packages: entry points, looked up if the config names something that is not built in."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def load(kind: str, name: str, *, key: str, known: Iterable[str]) -> Any:
 
 
 def instance(part: Any) -> Any:
-    """A class that is registered or passed in stands for an object of it without arguments."""
+    """A class that is registered or passed in is called without arguments to get the object."""
     return part() if inspect.isclass(part) else part
 
 
@@ -56,7 +56,7 @@ def named(part: Any) -> str:
 
 
 def fingerprint(part: Any) -> str:
-    """A part's name and a hash of its source: a run does not go on under another gate than it began with.
+    """A part's name and a hash of its source: a run does not continue with another gate than it began with.
 
     What a function closes over is not seen; give what matters as a dataclass's fields or as `partial` arguments.
     """

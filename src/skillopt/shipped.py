@@ -7,7 +7,7 @@ from pathlib import Path
 FOLDERS = ("configs", "data")
 _PACKAGE = Path(__file__).parent
 ROOTS = (_PACKAGE / "_shipped", _PACKAGE.parent.parent)
-"""In an installed package; in a checkout, where they stand at the top."""
+"""In an installed package; in a checkout they are at the top."""
 
 
 def is_there(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`skillopt init`: a folder that trains as it stands, from the demo's tasks or from a file of the user's own."""
+"""`skillopt init`: a folder that is ready to train, from the demo's tasks or from the user's file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Wish:
     """What the folder is to hold."""
 
     source: Path | None = None
-    """A file of the user's own; None for the demo's tasks."""
+    """The user's file; None for the demo's tasks."""
     question: str = ""
     """The column of the question, where its name does not say so."""
     answer: str = ""
@@ -47,7 +47,7 @@ class Wish:
     scorer: bool = False
     """Write a scorer.py, and use it."""
     env: bool = False
-    """An env of one's own in place of tasks in a file."""
+    """A custom env in place of tasks in a file."""
 
 
 def write_folder(folder: Path, wish: Wish) -> list[str]:
@@ -85,7 +85,7 @@ def _task_files(inside: Path, folder: Path, wish: Wish) -> list[str]:
     (inside / "seed_skill.md").write_text(seed, encoding="utf-8")
     _write_config(inside, folder, wish, split, scoring)
     _write_readme(inside, folder, wish, len(every), scoring)
-    return [*told, f"{folder}: {len(every)} tasks, split and written down in tasks.split.json:"] + [
+    return [*told, f"{folder}: {len(every)} tasks, split as saved in tasks.split.json:"] + [
         f"  {line}" for line in describe(split)
     ]
 
@@ -96,7 +96,7 @@ def _write_config(inside: Path, folder: Path, wish: Wish, split: dict[str, list[
     llm = bool(wish.optimizer) or not local or scoring == "judge"
     optimizer = wish.optimizer or OPTIMIZER
     models = [f"  target_model: {json.dumps(target)}"]
-    if target.startswith("local:"):  # a small model rambles as long as it may
+    if target.startswith("local:"):  # a small model writes as much as it may
         longest = max(len(answer) for item in split["train"] for answer in item.answers or ("x" * 400,))
         models.append(f"  target_max_tokens: {20 if longest <= 20 else min(512, 40 + longest // 2)}")
     models += [f"  optimizer_model: {json.dumps(optimizer)}"] * llm
@@ -145,7 +145,7 @@ def _env_files(inside: Path, folder: Path, wish: Wish) -> list[str]:
         ("seed_skill.md", "seed_skill.md"),
     ):
         (inside / name).write_text(_template("env", source).format(**values), encoding="utf-8")
-    return [f"{folder}: an env of your own in my_env.py"]
+    return [f"{folder}: a custom env in my_env.py"]
 
 
 def _name(folder: Path) -> str:
@@ -188,7 +188,7 @@ def _own_items(wish: Wish) -> tuple[list[Item], list[str]]:
         rest = {key: value for key, value in row.items() if key not in named.values() and key not in fields}
         item = item_from(where, {**rest, **fields}, answers=_needs_answers(wish), ids=False)
         if item.id in items and items[item.id].content() != item.content():
-            raise UserError(f"{where}: id '{item.id}' stands twice; ids must be unique: correct it, or drop the column")
+            raise UserError(f"{where}: id '{item.id}' is used twice; ids must be unique: fix it, or drop the column")
         items.setdefault(item.id, item)
     pairs = ", ".join(f"{column} → {field}" for field, column in named.items() if field != column)
     closed = closed_set(list(items.values()))

@@ -1,4 +1,4 @@
-"""Statistics of paired measurements, in exact formulas where there are such: no table, no further package.
+"""Statistics of paired measurements, in exact formulas where they exist: no table, no other package.
 
 Two skills, item by item. Where neither is better, the samples of one item could as well have been the other skill's:
 that is all the tests below assume. They hold for few items, for any score between 0 and 1, and for items of very
@@ -66,7 +66,7 @@ def student_t(freedom: int) -> float:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """McNemar's exact test, one-sided: how likely so many wins of all that differ, if either were as likely."""
+    """McNemar's exact test, one-sided: the probability of this many wins or more among items that differ, by chance."""
     total = wins + losses
     return sum(math.comb(total, k) for k in range(wins, total + 1)) / int(2**total)
 
@@ -132,7 +132,7 @@ def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
     """The smallest true gain, as a share of the items, that the paired gate finds four times out of five. An estimate.
 
     `noise` is the share of rollouts whose outcome flips. Without noise one item is enough. With noise, items that are
-    really better must stand out from those that only seem to differ; bench/gate.py holds this against simulations.
+    really better must be distinguished from those that only seem to differ; bench/gate.py checks it by simulation.
     """
     repeats = 5
     step, spread = (1 - 2 * noise) ** 2, 2 * noise * (1 - noise)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from skillopt.keys import no_secrets
+from skillopt.run.directory import RunDirectory
 
 _LOCKS = Path("/proc/locks")
 
@@ -19,7 +17,7 @@ def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
         held = _held_files()
         keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}
         return {path: held[key] for path, key in keys.items() if held.get(key, 0) > 0}
-    return {path: pid for path in locks if (pid := _written_pid(path)) and _is_ours(pid)}
+    return {path: pid for path in locks if (pid := _written_pid(path))}
 
 
 def holder(run: Path) -> int | None:
@@ -42,15 +40,9 @@ def _held_files() -> dict[tuple[int, int], int]:
     return held
 
 
-def _written_pid(lock: str) -> int | None:
+def _written_pid(lock: str) -> int:
+    """The number that the holder has written; 0 where nobody holds it."""
     try:
-        return int(Path(lock).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
-
-
-def _is_ours(pid: int) -> bool:
-    """Where locks cannot be listed: the process that wrote its number lives, and is a trainer."""
-    command = ["ps", "-o", "command=", "-p", str(pid)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, env=no_secrets())  # noqa: S603
-    return "skillopt" in found.stdout or Path(sys.executable).name in found.stdout
+        return int(Path(lock).read_text().split()[0]) if RunDirectory(Path(lock).parent).busy() else 0
+    except (OSError, ValueError, IndexError):
+        return 0

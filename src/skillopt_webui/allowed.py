@@ -34,10 +34,10 @@ def check_allowed(config: Config, settings: Settings) -> None:
 def problems(config: Config, settings: Settings) -> dict[str, str]:
     """By field."""
     flat, roots, found = config.flat(), readable(settings), {}
-    outside = "lies outside of the page's folders; start it with --data FOLDER"
+    outside = "is outside of the page's folders; start it with --data FOLDER"
     if resolved(settings.workspace / config.env.output_root) not in settings.outputs:
         listed = ", ".join(str(path) for path in settings.outputs)
-        found["env.output_root"] = f"is none of the page's output folders ({listed}); start it with --outputs"
+        found["env.output_root"] = f"is not one of the page's output folders ({listed}); start it with --outputs"
     for dotted in _PLACES:
         if flat.get(dotted) and not _fits(settings.workspace / flat[dotted], roots):
             found[dotted] = outside
@@ -60,7 +60,7 @@ def problems(config: Config, settings: Settings) -> dict[str, str]:
     code = _code(flat)
     if code and not any(_code(known.flat()) == code for known in _written(settings)):
         dotted = next(key for key in _CODE if key in code)
-        found[dotted] = "names code of your own; the page starts only code that a file in the config folder names"
+        found[dotted] = "names code; the page starts only code that a file in the config folder names"
     return found
 
 

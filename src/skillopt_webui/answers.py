@@ -1,4 +1,4 @@
-"""What all handlers share: reading a request, answering in JSON, and errors in words."""
+"""What all handlers share: reading a request, answering in JSON, and error messages."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def number(given: str) -> int:
 
 @web.middleware
 async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Errors of ours in their own words; others without their insides."""
+    """SkillOpt errors with their message; others without details."""
     try:
         return await handler(request)
     except NotThereError as error:

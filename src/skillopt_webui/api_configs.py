@@ -114,7 +114,7 @@ async def resume(request: web.Request) -> web.Response:
     overrides = [f"env.output_root={quoted(str(run.root.parent.parent))}"]
     for key, raw in table(given, "set").items():
         if key not in _AT_RESUME or not isinstance(raw, str):
-            raise UserError(f"{key}: cannot be changed when a run goes on")
+            raise UserError(f"{key}: cannot be changed when a run continues")
         overrides.append(f"{key}={raw.strip() or 'null'}")
     going_on = ["--resume"] if run.state.exists() else []  # one that ended in its first evaluation has only its journal
     started = state.launches.start("train", f"resume {run.root.name}", yaml, [*going_on, *overrides], run=name)
@@ -122,9 +122,9 @@ async def resume(request: web.Request) -> web.Response:
 
 
 def check_newest(run: RunDirectory) -> None:
-    """Of runs with one name only the newest can go on."""
+    """Of runs with one name only the newest can continue."""
     found = _NUMBERED.match(run.root.name)
     if found:
         following = run.root.with_name(f"{found[1]}-{int(found[2] or 1) + 1}")
         if following.exists():
-            raise UserError(f"a newer run of the same config exists ({following.name}); only the newest can go on")
+            raise UserError(f"a newer run of the same config exists ({following.name}); only the newest can continue")

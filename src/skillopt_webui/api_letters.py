@@ -30,7 +30,7 @@ def letters_of(run: RunDirectory, settings: Settings) -> Box:
     """The box of a run, which must lie under the page's folders: links are followed first."""
     box = box_of(run.root)
     if box.folder.exists() and not inside(box.folder, readable(settings)):
-        raise NotThereError("the letters lie outside of the page's folders; start it with --data FOLDER")
+        raise NotThereError("the letters are outside of the page's folders; start it with --data FOLDER")
     return box
 
 

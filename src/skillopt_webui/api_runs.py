@@ -12,7 +12,7 @@ from aiohttp import web
 
 from skillopt.edits.review import checked_decision, filed, write_decisions
 from skillopt.keys import redact
-from skillopt.report.review import status as conflict_status
+from skillopt.report.review_dialog import status as conflict_status
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt.run.reading import as_written

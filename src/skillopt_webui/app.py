@@ -20,7 +20,7 @@ TOKEN_NAME = "SKILLOPT_UI_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def serve(settings: Settings, say: Callable[[str], None] = print) -> None:
-    """Serve until Ctrl-C. Runs that were started from the page go on."""
+    """Serve until Ctrl-C. Runs that were started from the page continue."""
     load_dotenv(Path(".env"))
     listening = _listen(settings.host, settings.port)
     settings = replace(settings, port=listening.getsockname()[1])
@@ -31,7 +31,7 @@ def serve(settings: Settings, say: Callable[[str], None] = print) -> None:
 
 def greeting(settings: Settings) -> list[str]:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    lines = [f"SkillOpt: http://{host}:{settings.port}/  (Ctrl-C ends the page; runs go on)"]
+    lines = [f"SkillOpt: http://{host}:{settings.port}/  (Ctrl-C ends the page; runs continue)"]
     lines.append(f"Runs: {', '.join(map(str, settings.outputs))}; configs: {', '.join(map(str, settings.configs))}")
     if settings.token:
         own = settings.token == token_from_environment()

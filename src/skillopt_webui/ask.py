@@ -1,4 +1,4 @@
-"""Asking the worker: one process a question, with an end to patience."""
+"""Asking the worker: one process for each question, with a time limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 120
 
 
 class Worker:
-    """Two questions at a time: each loads a data set of its own."""
+    """Two questions at a time: each loads a data set."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

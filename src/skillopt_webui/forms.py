@@ -1,4 +1,4 @@
-"""The form made from the config's schema, and the YAML beside it. The server is the only one who translates."""
+"""The form made from the config's schema, and the YAML next to it. Only the server converts between them."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _tree(text: str) -> dict[str, Any]:
         raise UserError("the config is longer than 200,000 characters")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=Loader)):
-            raise UserError("aliases (*name) are not read here: a short text could stand for an endless one")
+            raise UserError("aliases (*name) are not read here: a short text could expand to an endless one")
         tree = parse_yaml(text) or {}
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         cause = error.__cause__ or error
@@ -168,7 +168,7 @@ def _tree(text: str) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise UserError("a config is a list of sections, each with keys (train: {num_epochs: 4})")
     if "_base_" in tree:
-        raise UserError("_base_ is for config files; here the whole config stands in one text")
+        raise UserError("_base_ is for config files; here the whole config is one text")
     return {str(name): dict(keys) if isinstance(keys, dict) else keys for name, keys in tree.items()}
 
 

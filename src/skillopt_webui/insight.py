@@ -21,7 +21,7 @@ _cache = Cache(16)
 
 
 def blamed(run: RunDirectory, version: int) -> dict[str, Any]:
-    """A version line by line, each with the edit that wrote it; edits stand once, by number."""
+    """A version line by line, each with the edit that wrote it; each edit is there once, by number."""
     text = view.skill_text(run, version)
     lines = _cache.get(f"blame {version}", run.snapshot(version), lambda _: blame_run(run, version)) or []
     entries: dict[int, dict[str, Any]] = {}

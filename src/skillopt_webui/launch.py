@@ -1,4 +1,4 @@
-"""Commands in processes of their own. What was started stands on disk, so that a new server finds it again."""
+"""Commands in separate processes. What was started is recorded on disk, so that a new server finds it again."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Launch:
             "started": record["started"],
             "state": state,
             "code": code,
-            "run": run_id(settings, Path(found[1])) if found else record.get("run"),
+            "run": run_id(settings, settings.workspace / found[1]) if found else record.get("run"),
             "result": _result(settings, log),
             "log": log[-4000:],
         }
@@ -161,7 +161,7 @@ class Launches:
 
 
 def pause(run: Path) -> None:
-    """What Ctrl-C does: nothing new starts, what is in flight is kept, the process ends, and the run can go on."""
+    """What Ctrl-C does: nothing new starts, what is in flight is kept, the process ends, and the run can be resumed."""
     _signal(_worker(run), signal.SIGTERM)
 
 

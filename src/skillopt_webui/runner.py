@@ -1,4 +1,4 @@
-"""One `skillopt` command in a process of its own, which outlives the server.
+"""One `skillopt` command in a separate process, which outlives the server.
 
 While it lives it holds the folder's lock; at its end it leaves its exit code. So a server that was started later still
 knows how it went.

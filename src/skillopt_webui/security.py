@@ -1,4 +1,4 @@
-"""Who may ask: the request's Host and Origin, the token, and headers that keep the page to itself."""
+"""Who has access: the request's Host and Origin, the token, and headers that isolate the page."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def refusal(request: web.Request, settings: Settings) -> tuple[int, str] | None:
         return 403, f"A request that changes something carries the header {HEADER}: 1."
     if request.path in OPEN or request.path.startswith("/static/") or has_session(request, settings):
         return None
-    return 401, "The token is needed; it stands where the page was started."
+    return 401, "The token is needed; it was printed where the page was started."
 
 
 def host_allowed(host: str, settings: Settings) -> bool:
@@ -94,7 +94,7 @@ async def login(request: web.Request, settings: Settings, given: str) -> web.Res
     """A cookie for the right token. It holds over a restart of the server, and says nothing of the token."""
     if not _equal(given.strip(), settings.token):
         await asyncio.sleep(GUESS_PAUSE)
-        return web.json_response({"error": "That is not the token."}, status=401)
+        return web.json_response({"error": "The token is wrong."}, status=401)
     response = web.json_response({"ok": True})
     response.set_cookie(
         COOKIE,
@@ -109,7 +109,7 @@ async def login(request: web.Request, settings: Settings, given: str) -> web.Res
 
 
 def _equal(a: str, b: str) -> bool:
-    """In a time that does not tell how much is right; also for bytes that are no text."""
+    """In a time that does not depend on how much is right; also for bytes that are not text."""
     return hmac.compare_digest(a.encode("utf-8", "surrogatepass"), b.encode("utf-8", "surrogatepass"))
 
 

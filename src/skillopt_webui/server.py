@@ -1,4 +1,4 @@
-"""The server: one page, its scripts and styles, and an API that speaks JSON."""
+"""The server: one page, its scripts and styles, and a JSON API."""
 
 from __future__ import annotations
 

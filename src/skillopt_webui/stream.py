@@ -26,7 +26,7 @@ _QUIET = 15.0
 async def stream(request: web.Request, run: RunDirectory) -> web.StreamResponse:
     """`event` for each new line after `offset`, `pulse` when it changes, `state` when a trainer comes or goes.
 
-    The id of an event is the place behind it, so that a browser that comes back goes on there.
+    The id of an event is the place behind it, so that a browser that reconnects continues there.
     """
     offset = _offset(request)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""One run as the page shows it: where it stands, its steps, what was proposed and why, and its trajectories."""
+"""One run as the page shows it: its state, its steps, what was proposed and why, and its trajectories."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def trajectory_of(run: RunDirectory, kind: str, number: int, item: str) -> dict[
 
 
 def _homes(run: RunDirectory, name: str) -> list[Path]:
-    """The files in which a trajectory of that id can stand."""
+    """The files in which a trajectory of that id can be."""
     if found := _SLOW_ID.match(name):
         return [run.slow_update(int(found[1])) / "trajectories.jsonl"]
     if found := _STEP_ID.match(name):

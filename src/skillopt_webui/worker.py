@@ -1,4 +1,4 @@
-"""Questions about a config, answered in a process of their own: `python -m skillopt_webui.worker plan < config.yaml`.
+"""Questions about a config, answered in a separate process: `python -m skillopt_webui.worker plan < config.yaml`.
 
 Data sets are loaded, task code runs and endpoints are asked here and not in the server, which stays small and cannot be
 taken down by them. The answer is one line of JSON.

@@ -21,8 +21,8 @@ from folders import UNREAD, changed, deferred, finished
 from skillopt.cli import main
 from skillopt.errors import Damaged, SkillOptError, UserError
 from skillopt.report.html import write_report
-from skillopt.report.listed import runs_table
-from skillopt.report.runs import list_runs
+from skillopt.report.run_rows import list_runs
+from skillopt.report.runs_table import runs_table
 from skillopt.run.directory import RunDirectory
 from skillopt.run.journal import Journal
 from skillopt.run.journal_check import journal_problem, salvage

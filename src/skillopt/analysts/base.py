@@ -28,7 +28,7 @@ class Patch(BaseModel):
 
     id: str
     source: str
-    """Analyst and kind, such as `llm/failure`."""
+    """Analyst and kind, such as `llm/mixed`."""
     trajectory_ids: tuple[str, ...]
     patterns: tuple[Pattern, ...] = ()
     edits: tuple[Edit, ...] = ()

@@ -65,7 +65,9 @@ class BriefAnalyst:
         found: dict[str, Any] = {"patterns": (pattern,)}
         echoed = echo(text, prompt)
         if echoed or not text:
-            reason = f"copies '{echoed}' from the example in the prompt" if echoed else "says only what stands there"
+            reason = (
+                f"copies '{echoed}' from the example in the prompt" if echoed else "says only what is already there"
+            )
             kind = "echo" if echoed else "repeats"
             found["dropped"] = (Dropped(kind=kind, reason=reason, edit=edit.model_dump(mode="json")),)
         else:
@@ -74,7 +76,7 @@ class BriefAnalyst:
 
 
 def brief_messages(prompt: str, skill: Skill, trajectories: Sequence[Trajectory], budget: int) -> list[Message]:
-    """The prompt's worked example stands as an earlier turn: small models follow that better than words about it."""
+    """The prompt's worked example is an earlier turn: small models follow that better than a description."""
     system, turns = prompt, []
     if parts := _PARTS.match(prompt):
         system = parts[1]
@@ -98,7 +100,7 @@ def _task(number: int, trajectory: Trajectory, share: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a JSON string, on one line: no text of a task can end the list that it stands in."""
+    """As a JSON string, on one line: no text of a task can end the list that it is in."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -122,7 +124,7 @@ def _fields(value: Any) -> tuple[str, str]:
 
 
 def new_sentences(text: str, skill: Skill) -> str:
-    """The text without the sentences that stand in the skill already, or twice in the text: small models stutter."""
+    """The text without sentences that are already in the skill, or twice in the text: small models repeat much."""
     seen = set(_SENTENCE_END.split(" ".join(skill.text.split())))
     kept = []
     for sentence in _SENTENCE_END.split(" ".join(text.split())):

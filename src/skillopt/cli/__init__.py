@@ -1,6 +1,6 @@
-"""The command line: one command is a few lines that call a room below. The order here is the order in --help."""
+"""The command line: each command is a few lines that call a package below. The order here is the order in --help."""
 
-from skillopt.cli import train, measure, check, ablate, look, letters, tasks, packages, ui  # noqa: F401, I001 - importing a module adds its commands
+from skillopt.cli import train, measure, check, ablate, look, letters, tasks, packages, ui, mcp  # noqa: F401, I001 - importing a module adds its commands
 from skillopt.cli.app import app, main
 from skillopt.cli.data import data_app
 from skillopt.cli.models import models_app

@@ -19,7 +19,7 @@ def ablate(
     repeats: Annotated[
         int | None, typer.Option("--repeats", min=1, help="Samples of each item; 1 or, where noisy, 3.")
     ] = None,
-    max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after so many calls.")] = None,
+    max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
 ) -> None:
     """Measure what each rule of the best skill is worth on the selection split. Reports, and removes nothing."""
     import asyncio
@@ -27,7 +27,7 @@ def ablate(
     from skillopt.config import Config
     from skillopt.errors import UserError
     from skillopt.measure.ablate import ablate as run_ablation
-    from skillopt.report.ablated import ablation_lines, ablation_table
+    from skillopt.report.ablation_table import ablation_lines, ablation_table
     from skillopt.report.console import open_console, watching
     from skillopt.run.directory import RunDirectory
 

@@ -24,8 +24,11 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    rich_markup_mode=None,  # plain help starts in half the time
+    context_settings={"max_content_width": 140},
 )
 
+PROJECT_FILE = "skillopt.toml"
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="YAML config file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Override config keys.")]
 TargetOption = Annotated[
@@ -33,6 +36,18 @@ TargetOption = Annotated[
 ]
 OptimizerOption = Annotated[
     str, typer.Option("--optimizer_model", "--optimizer-model", help="provider:model that proposes edits.")
+]
+
+
+BaseOption = Annotated[
+    str, typer.Option("--base", help="What to compare with: none, a file or folder, or a git ref such as origin/main.")
+]
+HeadOption = Annotated[
+    str, typer.Option("--head", help="Take the skill from this git ref; config and tasks stay the working folder's.")
+]
+ProjectOption = Annotated[Path, typer.Option("--project", help="The file that lists the repository's skills.")]
+GithubOption = Annotated[
+    bool, typer.Option("--github", help="Also write annotations and the summary of GitHub Actions.")
 ]
 
 
@@ -46,7 +61,7 @@ def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", o
 def fetch_weights(config: Config) -> None:
     """Local models' weights before anything else, with a progress bar; silent where they are here."""
     from skillopt.cli.models import fetch
-    from skillopt.preflight.parts import needs_optimizer
+    from skillopt.preflight.components import needs_optimizer
 
     names = [config.models.target_model] + [config.models.optimizer_model] * needs_optimizer(config)
     for name in names:
@@ -70,11 +85,12 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command. Exit codes: 0 done; 2 bad input or an endpoint that refuses; 3 stopped, can go on; 130 Ctrl-C."""
+    """Run a command. Exit codes: 0 done; 1 worse, or a failed verification; 2 bad input, or the endpoint refuses;
+    3 stopped, can continue; 4 cannot tell; 130 Ctrl-C."""
     guard_terminal()
     try:
         code = _guarded(lambda: app(arguments, standalone_mode=True))
-    except Exception:  # a fault of ours, or of a user's own code: all of it is told, but for keys
+    except Exception:  # a bug in SkillOpt or in a user's code: show all of it, except keys
         print(redact(traceback.format_exc()), end="", file=sys.stderr)
         code = 1
     sys.exit(code)
@@ -84,7 +100,7 @@ def _guarded(command: Callable[[], Any]) -> int:
     try:
         command()
     except Stopped as stopped:
-        _complain(f"stopped: {stopped}\nEverything paid for is kept; run the same command again to go on.")
+        _complain(f"stopped: {stopped}\nEverything paid for is kept; run the same command again to continue.")
         return 130 if str(stopped) == "interrupted" else 3
     except SkillOptError as error:
         _complain(f"error: {error}")

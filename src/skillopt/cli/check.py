@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,17 +15,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skillopt.cli.app import TargetOption, app, load_config
-from skillopt.cli.skills import BaseOption, Found, GithubOption, HeadOption, ProjectOption, divide, find_skills
-from skillopt.config import Config
-from skillopt.config.project import FILE, Settings
-from skillopt.errors import UserError
+from skillopt.cli.app import (
+    PROJECT_FILE,
+    BaseOption,
+    GithubOption,
+    HeadOption,
+    ProjectOption,
+    TargetOption,
+    app,
+    load_config,
+)
+from skillopt.errors import DiskError, SkillOptError, UserError
 from skillopt.keys import redact
-from skillopt.report.console import open_console
 from skillopt.report.text import printable
-from skillopt.run.directory import safe_name
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+    from skillopt.cli.skills import Found
+    from skillopt.config import Config
+    from skillopt.config.project import Settings
     from skillopt.measure.suite import Job, Outcome
     from skillopt.report.annotations import Annotation
 
@@ -33,7 +40,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SKILL] [section.key=value]...",
-        help=f"A Markdown file or a package's folder; without it, the skills of {FILE}. Then config keys to override.",
+        help=f"A Markdown file or a package's folder; without it, the skills of {PROJECT_FILE}. "
+        "Then config keys to override.",
     ),
 ]
 
@@ -55,7 +63,7 @@ def check(
     target_model: TargetOption = "",
     all_targets: Annotated[str, typer.Option("--all-targets", help="Several targets, such as a:x,b:y; a table.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="For cron: fresh samples every time, one line each.")] = False,
-    project: ProjectOption = Path(FILE),
+    project: ProjectOption = Path(PROJECT_FILE),
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml, check.sarif, check.json and badges.")
     ] = None,
@@ -68,32 +76,48 @@ def check(
 
     Exit codes: 0 better or no worse, 1 worse, 4 cannot tell with these items; 2 and 3 as for every command.
     """
+    from skillopt.cli.skills import divide, find_skills
+    from skillopt.config.project import parse_settings
     from skillopt.measure.suite import exit_code, run_jobs
 
-    given = Settings(config=str(config or ""), margin=margin, budget=budget, max_items=max_items, split=split)
+    options = {"config": str(config or ""), "margin": margin, "budget": budget, "max_items": max_items, "split": split}
+    given = parse_settings(options, "--")
     named, overrides = divide(words)
     targets = [name.strip() for name in all_targets.split(",") if name.strip()] or [target_model]
-    found = find_skills(named, project, base, head)
-    jobs = [_job(one, given, project, target, overrides, bool(named), watch) for one in found for target in targets]
-    console = open_console()
-    with _commands_off(github):
-        tell = (lambda job: None) if watch else (lambda job: print(printable(f"Check: {job.name} on {job.target}")))
-        outcomes = run_jobs(jobs, all_of_them=bool(named), skip_without_key=skip_without_key, tell=tell)
-        _show(outcomes, console, watch=watch, several=len(targets) > 1)
-        _complain(outcomes)
-    _write(outcomes, out, github)
+    with _never_worse():
+        found = find_skills(named, project, base, head)
+        jobs = [_job(one, given, project, target, overrides, bool(named), watch) for one in found for target in targets]
+        with _commands_off(github):
+            outcomes = run_jobs(jobs, all_of_them=bool(named), skip_without_key=skip_without_key)
+            _show(outcomes, watch=watch, several=len(targets) > 1)
+            _complain(outcomes)
+        _write(outcomes, out, github)
     raise typer.Exit(exit_code(outcomes))
+
+
+@contextmanager
+def _never_worse() -> Iterator[None]:
+    """A fault of ours, or of a user's scorer, is no verdict: it must not end with the code of one."""
+    try:
+        yield
+    except (SkillOptError, *DiskError):
+        raise
+    except Exception:
+        print(redact(traceback.format_exc()), end="", file=sys.stderr)
+        raise typer.Exit(2) from None
 
 
 def _job(
     found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, watch: bool
 ) -> Job:
     """Configs are read before anything is paid; those of skills that are not run are not needed."""
+    import asyncio
+
     from skillopt.measure.check import check as run_check
     from skillopt.measure.checked import MARGIN, Question
     from skillopt.measure.suite import Job
     from skillopt.preflight.lint import NOTHING, lint
-    from skillopt.report.console import watching
+    from skillopt.report.console import open_console, watching
 
     chosen = given.model_dump(exclude_defaults=True)
     settings = found.settings.model_copy(update=chosen)
@@ -113,6 +137,7 @@ def _job(
         )
         if watch:
             return asyncio.run(run_check(loaded, question))
+        print(printable(f"Check: {found.name} on {loaded.models.target_model}"))
         with watching(open_console()) as listener:
             return asyncio.run(run_check(loaded, question, listeners=[listener]))
 
@@ -130,7 +155,7 @@ def _config(
     found: Found, settings: Settings, given: Settings, project: Path, target: str, overrides: Sequence[str]
 ) -> Config:
     if not settings.config:
-        raise UserError(f"{found.name}: which tasks measure it? Name a --config, or list the skill in {FILE}")
+        raise UserError(f"{found.name}: which tasks measure it? Name a --config, or list the skill in {PROJECT_FILE}")
     path = Path(settings.config) if given.config else project.parent / settings.config
     spend = [f"budget.max_usd={settings.budget}"] if settings.budget is not None else []
     loaded = load_config(path, [*spend, *overrides], target)
@@ -149,42 +174,43 @@ def _fetch(config: Config) -> None:
             fetch(name.removeprefix("local:"))
 
 
-def _show(outcomes: Sequence[Outcome], console: Any, *, watch: bool, several: bool) -> None:
-    from skillopt.report import checked
+def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
+    from skillopt.report import check_lines
+    from skillopt.report.console import open_console
 
+    console = open_console()
     for outcome in outcomes:
         if watch:
-            print(printable(checked.watch_line(outcome)))
+            print(printable(check_lines.watch_line(outcome)))
             continue
         print()
-        for line in checked.outcome_lines(outcome):
+        for line in check_lines.outcome_lines(outcome):
             print(printable(line))
         if outcome.result and not outcome.result["same_text"]:
-            console.print(checked.outcome_table(outcome.result))
-            if types := checked.type_table(outcome.result):
-                console.print(types)
-            for line in checked.changed_lines(outcome.result):
+            console.print(check_lines.outcome_table(outcome.result))
+            for line in [*check_lines.type_lines(outcome.result), *check_lines.changed_lines(outcome.result)]:
                 print(printable(line))
             print(f"Written: {outcome.result['path']}")
         if counts := outcome.linted.counts:
             print(f"Lint: {counts}; skillopt lint shows them.")
     if several and not watch:
         print()
-        print("\n".join(checked.target_lines(outcomes)))
+        print("\n".join(check_lines.target_lines(outcomes)))
 
 
 def _complain(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.status in {"error", "stopped"}:
-            rest = "\nEverything paid for is kept; run the same command again to go on." * (outcome.code == 3)
+            rest = "\nEverything paid for is kept; run the same command again to continue." * (outcome.code == 3)
             print(printable(redact(f"{outcome.status}: {outcome.name}: {outcome.says}{rest}")), file=sys.stderr)
 
 
 def _write(outcomes: Sequence[Outcome], out: Path | None, github: bool) -> None:
     from skillopt.report.annotations import of_outcome, sarif
     from skillopt.report.badge import badge
-    from skillopt.report.checked import summary
+    from skillopt.report.check_lines import summary
     from skillopt.report.junit import junit
+    from skillopt.run.directory import safe_name
     from skillopt.run.files import write_atomic, write_json
 
     notes = [note for outcome in outcomes for note in of_outcome(outcome)]
@@ -241,7 +267,7 @@ def lint(
     base: BaseOption = "none",
     head: HeadOption = "",
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
-    project: ProjectOption = Path(FILE),
+    project: ProjectOption = Path(PROJECT_FILE),
     as_json: Annotated[bool, typer.Option("--json", help="Findings and token counts as JSON.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for lint.sarif.")] = None,
     github: GithubOption = False,
@@ -250,10 +276,11 @@ def lint(
 
     Exit codes: 0 no error, 1 an error (with --strict also a warning), 2 bad input.
     """
+    from skillopt.cli.skills import divide, find_skills
     from skillopt.envs import open_env
     from skillopt.preflight.lint import lint as run_lint
     from skillopt.report.annotations import of_findings, sarif
-    from skillopt.report.checked import finding_line, token_line
+    from skillopt.report.check_lines import finding_line, token_line
     from skillopt.run.files import write_json
 
     named, overrides = divide(words)

@@ -14,7 +14,9 @@ from skillopt.report.text import printable
 if TYPE_CHECKING:
     from skillopt.models.handoff import Box
 
-LettersArgument = Annotated[Path, typer.Argument(help="A run's folder, or the folder of its letters.")]
+LettersArgument = Annotated[
+    Path, typer.Argument(help="A run's folder, a folder of runs (its newest), or a folder of letters.")
+]
 
 
 @app.command()
@@ -83,5 +85,5 @@ def _lines(found: dict[str, Any]) -> list[str]:
     else:
         lines.append(f"Read a letter, then: skillopt answer {found['run']} NUMBER FILE")
         if found["status"] not in {"running", "unknown"}:
-            lines.append("No process is at work on this run: when they are answered, start the same training again.")
+            lines.append("No process is working on this run: when they are answered, start the same training again.")
     return lines

@@ -18,7 +18,7 @@ RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 def report(
     run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False
 ) -> None:
-    """Write a run's report anew (report.html, report.md, plots/), also for one that is not finished."""
+    """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
     from skillopt.report.html import write_report
     from skillopt.report.png import write_pngs
     from skillopt.run.directory import RunDirectory
@@ -34,13 +34,13 @@ def report(
 @app.command()
 def blame(
     run: RunArgument,
-    line: Annotated[int | None, typer.Option("--line", min=1, help="Tell all about one line.")] = None,
+    line: Annotated[int | None, typer.Option("--line", min=1, help="Show everything about one line.")] = None,
     version: Annotated[int | None, typer.Option("--version", min=0, help="Another version than the best.")] = None,
     trace: Annotated[str, typer.Option("--trace", metavar="ID", help="Print a trajectory that an edit cites.")] = "",
 ) -> None:
     """Say for each line of a skill which step, edit and trajectories it comes from."""
     from skillopt.report.blame import blame_run
-    from skillopt.report.blamed import blame_lines, line_story
+    from skillopt.report.blame_lines import blame_lines, line_story
     from skillopt.report.traces import find_trace, trace_lines
     from skillopt.run.directory import RunDirectory
     from skillopt.run.reading import as_written
@@ -66,7 +66,7 @@ def verify(
 ) -> None:
     """Check every file of a run against its checksum, and that the patch log gives every version byte for byte.
 
-    Exit code 1 if not. With --repair, what is damaged is rebuilt or set aside, and the command to go on is told.
+    Exit code 1 if not. With --repair, what is damaged is rebuilt or set aside, and the command to continue is shown.
     """
     from skillopt.errors import UserError
     from skillopt.run.directory import RunDirectory
@@ -100,8 +100,8 @@ def runs(
 
     from skillopt.errors import UserError
     from skillopt.report.console import open_console
-    from skillopt.report.listed import runs_table
-    from skillopt.report.runs import list_runs
+    from skillopt.report.run_rows import list_runs
+    from skillopt.report.runs_table import runs_table
 
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; give the output folder of your runs")
@@ -124,7 +124,7 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="[B]", help="The same; without it, A against its initial skill.")] = "",
 ) -> None:
     """Show what differs between two runs, two versions of a run, or two skill files."""
-    from skillopt.report.listed import diff_report
+    from skillopt.report.runs_table import diff_report
 
     for each in diff_report(a, b):
         print(printable(each))
@@ -137,11 +137,11 @@ def review(
         list[str] | None, typer.Option("--choose", metavar="ID=CHOICE", help="a, b, both or neither, such as 3-1=a.")
     ] = None,
     write: Annotated[
-        list[str] | None, typer.Option("--write", metavar="ID=TEXT", help="An edit of your own, such as 3-1='…'.")
+        list[str] | None, typer.Option("--write", metavar="ID=TEXT", help="Write the edit yourself, such as 3-1='…'.")
     ] = None,
 ) -> None:
     """Decide between opposite edits; the next step tries the choice. Asks on a terminal, lists elsewhere."""
-    from skillopt.report.review import review_run
+    from skillopt.report.review_dialog import review_run
     from skillopt.run.directory import RunDirectory
 
     ask = input if sys.stdin.isatty() and sys.stdout.isatty() else None

@@ -61,7 +61,7 @@ def compare(
 
     from skillopt.measure.compare import compare as run_comparison
     from skillopt.measure.compare import find_skill
-    from skillopt.report.compared import comparison_lines, comparison_table
+    from skillopt.report.comparison_table import comparison_lines, comparison_table
     from skillopt.report.console import open_console, watching
 
     console = open_console()

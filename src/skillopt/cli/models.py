@@ -16,7 +16,9 @@ from skillopt.errors import SkillOptError, UserError
 if TYPE_CHECKING:
     from skillopt.models.weights import Entry, Progress
 
-models_app = typer.Typer(no_args_is_help=True, help="The weights of local: models on this machine.")
+models_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="The weights of local: models on this machine."
+)
 
 Name = Annotated[str, typer.Argument(help="A name that `skillopt models list` shows.", show_default=False)]
 
@@ -34,7 +36,7 @@ def list_models() -> None:
 
 @models_app.command()
 def pull(name: Name) -> None:
-    """Fetch weights into the cache; a fetch that broke off goes on where it was."""
+    """Fetch weights into the cache; a fetch that broke off is continued."""
     from skillopt.models import weights
 
     with _explained():
@@ -135,7 +137,7 @@ def _megabytes(count: int) -> str:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Errors of ours as one line and an exit code: 2 for bad input, 1 for the rest."""
+    """SkillOpt errors as one line and an exit code: 2 for bad input, 1 for the rest."""
     try:
         yield
     except SkillOptError as error:

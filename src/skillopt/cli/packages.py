@@ -1,4 +1,4 @@
-"""Skills that leave the lab: export, import, transfer; and sweep."""
+"""Skills outside their run: export, import, transfer; and sweep."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def transfer(
     from skillopt.api import train_config
     from skillopt.measure.transfer import transfer as run_transfer
     from skillopt.report.console import open_console, watching
-    from skillopt.report.sweeps import transfer_table
+    from skillopt.report.sweep_table import transfer_table
     from skillopt.run.directory import RunDirectory
 
     console = open_console()
@@ -128,18 +128,18 @@ def sweep(
         list[str], typer.Argument(metavar="section.key=V1,V2...", help="Values to try; one value is an override.")
     ],
     draws: Annotated[
-        int | None, typer.Option("--random", min=1, help="So many random draws instead of the grid; allows key=1..8.")
+        int | None, typer.Option("--random", min=1, help="Number of random draws instead of the grid; allows key=1..8.")
     ] = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Train under several values of some keys and choose by validation. The same command again goes on."""
+    """Train under several values of some keys and choose by validation. The same command again continues."""
     import asyncio
 
     from skillopt.api import train_config
     from skillopt.measure.sweep import sweep as run_sweep
     from skillopt.report.console import open_console, watching
-    from skillopt.report.sweeps import sweep_lines, sweep_markdown, sweep_plot, sweep_table
+    from skillopt.report.sweep_table import sweep_lines, sweep_markdown, sweep_plot, sweep_table
     from skillopt.run.files import write_atomic
 
     console = open_console()

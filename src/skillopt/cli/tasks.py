@@ -1,4 +1,4 @@
-"""Your own tasks: init, split."""
+"""The user's tasks: init, split."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder to write, such as my-task.")],
-    source: Annotated[Path | None, typer.Option("--from", help="Your own tasks: .jsonl, .json, .csv or .tsv.")] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Your tasks: .jsonl, .json, .csv or .tsv.")] = None,
     question: Annotated[str, typer.Option(help="With --from: the column of the question.")] = "",
     answer: Annotated[str, typer.Option(help="With --from: the column of the answer.")] = "",
     scoring: Annotated[str, typer.Option(help="How answers are scored; see docs/your_data.md.")] = "",
-    scorer: Annotated[bool, typer.Option("--scorer", help="Write a scorer.py of your own, and use it.")] = False,
-    env: Annotated[bool, typer.Option("--env", help="An env of your own (several turns, tools), not a file.")] = False,
+    scorer: Annotated[bool, typer.Option("--scorer", help="Write a scorer.py to edit, and use it.")] = False,
+    env: Annotated[bool, typer.Option("--env", help="Write a custom env (several turns, tools), not a file.")] = False,
     target_model: TargetOption = "",
     optimizer_model: OptimizerOption = "",
     interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Ask for the choices.")] = False,
 ) -> None:
-    """Write a folder that trains as it stands; without --from, a demo on a model on your own CPU."""
+    """Write a folder that is ready to train; without --from, a demo with a model on your CPU."""
     from skillopt.starter import Wish, write_folder
 
     wish = Wish(
@@ -47,7 +47,7 @@ def init(
 
 
 def _asked(wish: Wish) -> Wish:
-    """The same wish with a person's answers in it; what was given as an option is not asked."""
+    """The same request with a person's answers; what was given as an option is not asked."""
     from dataclasses import replace
 
     from skillopt.envs.scoring import SCORERS
@@ -72,10 +72,10 @@ def split(
     file: Annotated[Path, typer.Argument(help="A file with tasks: .jsonl, .json, .csv or .tsv.")],
     ratios: Annotated[str, typer.Option(help="Shares of train, val and test.")] = "2:1:1",
     seed: Annotated[int, typer.Option(help="Another seed gives another division.")] = 0,
-    extend: Annotated[bool, typer.Option("--extend", help="Deal out new tasks; all others stay.")] = False,
-    renew: Annotated[bool, typer.Option("--renew", help="Divide everything anew.")] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="Distribute new tasks; all others stay.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Divide everything again.")] = False,
 ) -> None:
-    """Divide a file into train, val and test, and write the split down beside it; shows it where there is one."""
+    """Divide a file into train, val and test, and save the split next to it; shows the split if there is one."""
     from skillopt.envs.splits import describe, load_split, parse_ratios, split_path
     from skillopt.errors import UserError
 

@@ -1,4 +1,4 @@
-"""Training: train, replicate, and what stands before it: plan, doctor."""
+"""Training: train, replicate, and what comes before it: plan, doctor."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def train(
     overrides: Overrides = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
-    resume: Annotated[bool, typer.Option("--resume", help="Only go on with an unfinished run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Only continue an unfinished run.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin another run, whatever is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Each event as a line of JSON, as in events.jsonl.")] = False,
 ) -> None:
-    """Train a skill. The same command again goes on where the run stands."""
+    """Train a skill. The same command again continues the run."""
     if resume and fresh:
         raise typer.BadParameter("--resume and --fresh exclude each other")
     mode: Mode = "resume" if resume else "fresh" if fresh else "auto"
@@ -62,12 +62,12 @@ def replicate(
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Train under several seeds and report mean, interval and share improved. The same command again goes on."""
+    """Train under several seeds and report mean, interval and share improved. The same command again continues."""
     import asyncio
 
     from skillopt.api import train_config
     from skillopt.measure.replicate import replicate as run_seeds
-    from skillopt.report.compared import replicate_lines, replicate_table
+    from skillopt.report.comparison_table import replicate_lines, replicate_table
     from skillopt.report.console import open_console, watching
 
     console = open_console()
@@ -92,12 +92,12 @@ def plan(
     target_seconds: Annotated[float | None, typer.Option(help="Seconds that a target call takes.")] = None,
     optimizer_seconds: Annotated[float | None, typer.Option(help="Seconds that an optimizer call takes.")] = None,
 ) -> None:
-    """Say what a training will take, before anything is spent."""
+    """Show what a training will cost, before anything is paid for."""
     from skillopt.core.initial import initial_of
     from skillopt.envs import open_env
     from skillopt.envs.base import check_splits
     from skillopt.preflight.plan import plan_run
-    from skillopt.report.planned import plan_lines
+    from skillopt.report.plan_lines import plan_lines
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
     env = open_env(loaded)
@@ -114,9 +114,9 @@ def doctor(
     overrides: Overrides = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no endpoint; nothing is paid.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Send no request; nothing is paid for.")] = False,
 ) -> None:
-    """Go through the checklist of a training: pass, warn or fail, and the fix. Exit code 1 where a check fails."""
+    """Go through the checklist of a training: pass, warn or fail, with the fix. Exit code 1 if a check fails."""
     import asyncio
     from dataclasses import asdict
 

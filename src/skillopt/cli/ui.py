@@ -28,7 +28,7 @@ def ui(
         list[str] | None, typer.Option(help="A name by which a proxy or tunnel reaches the page.")
     ] = None,
 ) -> None:
-    """Open the web page: configure, launch, watch and compare runs. A token of your own: SKILLOPT_UI_TOKEN."""
+    """Open the web page: configure, launch, watch and compare runs. Set your token in SKILLOPT_UI_TOKEN."""
     from skillopt_webui.app import serve, token_from_environment
     from skillopt_webui.settings import make_settings
 

@@ -1,4 +1,4 @@
-"""A command line as words, and what tells it from another of the same words."""
+"""A command line as words, and what distinguishes it from another with the same words."""
 
 from __future__ import annotations
 

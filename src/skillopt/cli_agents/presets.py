@@ -22,7 +22,7 @@ _OPENCODE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Doing:
-    """How an agent does a task, with a home of its own in which it finds the skill."""
+    """How an agent does a task, with a separate home folder in which it finds the skill."""
 
     argv: tuple[str, ...]
     env: Callable[[Path], dict[str, str]]

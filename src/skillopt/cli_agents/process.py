@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
-"""What every child gets, beside LC_… ; whatever else it needs is named by the user."""
+"""What every child gets, in addition to LC_…; the user names anything else that it needs."""
 LONGEST_OUTPUT = 8 << 20
 """Bytes of a child's output; one that prints more is ended."""
 _GRACE = 1.0
@@ -87,7 +87,7 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
     """Process.wait() also waits for the pipes, which a child's own child may hold open for ever."""
-    while process.returncode is None:  # noqa: ASYNC110 - nothing else tells of it
+    while process.returncode is None:  # noqa: ASYNC110 - nothing else reports it
         await asyncio.sleep(0.01)
 
 

@@ -33,7 +33,7 @@ _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 
 
 class Config(Section):
-    """All that a run is told, checked: one section a part of the training. `Config.load` reads a file."""
+    """All settings of a run, checked: one section for each part of the training. `Config.load` reads a file."""
 
     train: TrainConfig = TrainConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -125,7 +125,7 @@ class Config(Section):
         yield (
             noisy and self.evaluation.gate == "strict",
             f"env.scoring: {self.env.scoring} may score the same output differently another time, and a strict gate "
-            "takes luck for progress; set evaluation.gate to paired",
+            "mistakes luck for progress; set evaluation.gate to paired",
         )
         yield (
             self.gradient.samples > 1 and self.models.optimizer_temperature == 0,

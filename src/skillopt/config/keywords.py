@@ -45,7 +45,7 @@ def _place(tree: dict[str, Any], name: str, value: Any) -> None:
         hint = (
             f"say which: {given}" if homes else "a keyword is a config key or section; docs/reference/config.md has all"
         )
-        raise UserError(f"{name}: {'stands in several sections' if homes else 'is no config key'}; {hint}")
+        raise UserError(f"{name}: {'is in several sections' if homes else 'is no config key'}; {hint}")
     _section(tree, homes[0])[name] = str(value) if isinstance(value, Path) else value
 
 

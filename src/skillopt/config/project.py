@@ -68,7 +68,7 @@ def read_project(file: Path) -> Project:
     shared, skills = tree.get("check", {}), tree.get("skills", {})
     if not isinstance(skills, dict) or not skills or not isinstance(shared, dict):
         raise UserError(f'{file}: lists no skill; add [skills."path/of/skill"] with a config')
-    _settings(shared, f"{file}: check")
+    parse_settings(shared, f"{file}: check")
     return Project(folder=file.parent, skills=tuple(_listed(path, own, shared, file) for path, own in skills.items()))
 
 
@@ -78,13 +78,14 @@ def _listed(path: str, own: Any, shared: dict[str, Any], file: Path) -> Listed:
         raise UserError(f'{where}: must be a table, such as {{config = "evals/config.yaml"}}')
     if Path(path).is_absolute() or ".." in Path(path).parts:
         raise UserError(f"{where}: must be a path below the folder of {file.name}")
-    settings = _settings({**shared, **own}, where)
+    settings = parse_settings({**shared, **own}, where)
     if not settings.config:
         raise UserError(f"{where}: has no config; say which YAML file measures it")
     return Listed(path=path, settings=settings)
 
 
-def _settings(tree: dict[str, Any], where: str) -> Settings:
+def parse_settings(tree: dict[str, Any], where: str) -> Settings:
+    """Settings from values, or what is wrong with them and where."""
     try:
         return Settings.model_validate(tree, strict=True)
     except ValidationError as error:

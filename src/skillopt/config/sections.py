@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import itertools
 from typing import Any, Literal
@@ -17,7 +16,7 @@ TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
 def _one_of(name: str, ours: tuple[str, ...], kind: str) -> str:
-    """A name of ours, or one that an installed package registers."""
+    """A built-in name, or one that an installed package registers."""
     if name not in ours and name not in (known := [*ours, *plugins.names(kind)]):
         raise ValueError(f"Input should be one of: {', '.join(known)}")
     return name
@@ -34,6 +33,8 @@ class Section(BaseModel):
     @classmethod
     def meanings(cls) -> dict[str, str]:
         """What is written below each key. Read from the source when somebody asks: pydantic would do so at import."""
+        import ast
+
         body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
         return {
             ast.unparse(field.target): inspect.cleandoc(ast.literal_eval(said.value))
@@ -53,7 +54,7 @@ class Section(BaseModel):
 
 class TrainConfig(Section):
     num_epochs: int = Field(default=4, ge=1)
-    """How often the training split is gone through."""
+    """Passes over the training split."""
     batch_size: int = Field(default=40, ge=1)
     """Tasks in one rollout batch."""
     accumulation: int = Field(default=1, ge=1)
@@ -65,8 +66,8 @@ class TrainConfig(Section):
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does."""
     speculate: bool = False
-    """While the gate runs, begin the next step's rollouts on the likelier verdict: sooner done where workers are to
-    spare, and a wrong guess costs its calls. Changes no result."""
+    """While the gate runs, begin the next step's rollouts with the likelier verdict: faster if there are free
+    workers; a wrong guess costs its calls. Changes no result."""
 
 
 class OptimizerConfig(Section):
@@ -104,7 +105,8 @@ class GradientConfig(Section):
     minibatch_size: int = Field(default=0, ge=0)
     """Trajectories that one analyst reads at a time; 0: the whole batch, or what of it fits into prompt_tokens."""
     edits_per_minibatch: int = Field(default=16, ge=1, le=64)
-    """The most edits that one analyst's reply may hold; never more than the step's learning rate."""
+    """The most edits that one reply may hold. Where the whole batch is one letter (minibatch_size 0), never more than
+    the step's learning rate."""
     analyst_workers: int = Field(default=16, ge=1)
     """Optimizer calls in flight."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
@@ -122,8 +124,9 @@ class GradientConfig(Section):
     """llm: the optimizer orders the edits; local: the next edit is always the one that covers most
     failures not yet covered."""
     candidates: int = Field(default=2, ge=1, le=4)
-    """Candidates that a step may build from the same proposals, 2: with and without examples read off the data;
-    they race on a part of the selection split, and the best one goes through the gate. 1: no race."""
+    """Candidates that a step may build from the same proposals. 2: with and without examples read off the data; 3 and
+    4: the examples alone, and all but the riskiest edit. They race on a part of the selection split, and the best one
+    goes through the gate. 1: no race."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
     group skillopt.analysts; several work side by side."""
@@ -182,9 +185,9 @@ class ModelsConfig(Section):
     target_key_name: str = ""
     """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
     target_rpm: int | None = Field(default=None, ge=1)
-    """Requests a minute that the endpoint allows; null: what its headers tell."""
+    """Requests a minute that the endpoint allows; null: what its headers say."""
     target_tpm: int | None = Field(default=None, ge=1)
-    """Tokens a minute that the endpoint allows; null: what its headers tell."""
+    """Tokens a minute that the endpoint allows; null: what its headers say."""
     optimizer_model: str = "openai:gpt-4o"
     """provider:model that reads trajectories and proposes edits."""
     optimizer_url: str = ""
@@ -218,28 +221,28 @@ class EnvConfig(Section):
     split_dir: str = ""
     """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
     data: str = ""
-    """One file with all items (.jsonl, .json, .csv) in place of split_dir; its split is written beside it."""
+    """One file with all items (.jsonl, .json, .csv) in place of split_dir; its split is saved next to it."""
     split: dict[str, float] = {"train": 0.5, "val": 0.25, "test": 0.25}
     """How env.data is divided; only read when there is no written split yet."""
     split_seed: int = 0
     """Which of the possible divisions of env.data is taken."""
     scoring: str = "exact"
-    """How an answer becomes a score: a scorer's name, judge, or a function of your own as `scorer.py:fn`."""
+    """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`."""
     scoring_options: dict[str, Any] = {}
-    """What the scorer takes, such as {tolerance: 0.01}; for a function of your own {timeout: 10, memory_mb: 2048}."""
+    """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
     agent: str = ""
-    """An agent of your own as the target, `module:fn` or `file.py:fn`; empty: one question, one reply."""
+    """Your agent as the target, `module:fn` or `file.py:fn`; empty: one question, one reply."""
     command: str | list[str] = ""
     """A command line as the target (task on stdin, answer on stdout), or claude-code or codex."""
     agent_options: dict[str, Any] = {}
     """What the agent or command takes, such as {timeout: 600, pass_env: [MY_KEY]}."""
     options: dict[str, Any] = {}
-    """What only this env knows; it checks them itself."""
+    """Options of this env, which checks them itself."""
     output_root: str = "outputs"
     """Where runs are kept."""
     private: bool | None = None
-    """Keep runs from other users of the machine: folders 0700, journals 0600. null: where a .env lies in the working
-    folder, in output_root or beside it."""
+    """Keep runs from other users of the machine: folders 0700, journals 0600. null: if there is a .env in the
+    working folder, in output_root or next to it."""
 
 
 class HardwareConfig(Section):
@@ -251,13 +254,13 @@ class HardwareConfig(Section):
     ray_address: str = ""
     """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
     call_timeout: float = Field(default=120, gt=0)
-    """Seconds until a call without an answer is given up and tried again."""
+    """Seconds until a call without an answer is ended and retried."""
     max_retries: int = Field(default=5, ge=0)
-    """Tries after the first for a call that may heal (429, 5xx, timeouts, resets)."""
+    """Retries of a call that failed for a reason that may go away (429, 5xx, timeouts, resets)."""
     max_retry_seconds: float = Field(default=300, gt=0)
-    """A call that may heal is given up when its next try would come later than this after its first."""
+    """A call is not retried when its next try would be more than this many seconds after its first."""
     vllm_url: str = ""
-    """Base URL for vllm: models where no role has its own."""
+    """Base URL for vllm: models, unless a role has its own."""
     azure_endpoint: str = ""
     """https://<resource>.openai.azure.com for azure: models."""
     azure_api_version: str = "2024-10-21"
@@ -283,15 +286,15 @@ class BudgetConfig(Section):
     max_minutes: float | None = Field(default=None, gt=0)
     """Stop this long after the start of this session."""
     prices: dict[str, Price] = {}
-    """Prices that stand above the list's, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
+    """Prices that override the list, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 
 
 class TrackersConfig(Section):
     use: tuple[str, ...] = ()
-    """Where else a run is told, as it happens: tensorboard, mlflow, wandb, otel (each an extra of its own name), or the
+    """Where else events are sent, as they happen: tensorboard, mlflow, wandb, otel (each an extra of that name), or the
     names of entry points of the group skillopt.trackers. `trackers: [mlflow]` for short."""
     project: str = Field(default="skillopt", min_length=1)
-    """What runs are filed under: the experiment of mlflow, the project of wandb, the service of otel."""
+    """The group of the runs: the experiment of mlflow, the project of wandb, the service of otel."""
     mlflow_uri: str = ""
     """MLflow's tracking server; empty for files in the run's folder."""
     wandb_mode: Literal["offline", "online"] = "offline"

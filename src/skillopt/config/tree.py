@@ -17,9 +17,9 @@ _GONE = {f"budget.{role}": "set budget.max_usd or budget.max_calls for both role
 """Keys of earlier versions, and what to do instead; a stored config may still have them, empty."""
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data")
 _CODE = ("env.name", "env.scoring", "env.agent")
-"""`file.py:name`, of which the file may lie beside the config."""
+"""`file.py:name`; the file may be next to the config."""
 _DEEPEST, _MOST = 50, 200_000
-"""Levels and values of a config; more is a mistake, or an alias that stands within itself."""
+"""Levels and values of a config; more is a mistake, or an alias that contains itself."""
 _HALF = re.compile(r"[\ud800-\udfff]")
 
 
@@ -100,7 +100,7 @@ def _short_forms(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A relative path that exists beside the config means that file; else the working folder's or the package's."""
+    """A relative path that exists next to the config means that file; else the working folder's or the package's."""
     for dotted in _PATHS:
         section, key = dotted.split(".")
         value = tree.get(section, {}).get(key)
@@ -149,7 +149,7 @@ def override(tree: dict[str, Any], text: str) -> None:
 
 
 def name_command(tree: dict[str, Any]) -> dict[str, Any]:
-    """A command line takes the target's place, and its name: prices, plans and reports then speak of it."""
+    """A command line takes the target's place, and its name: prices, plans and reports then use that name."""
     env, models = tree.get("env"), tree.get("models", {})
     command = env.get("command") if isinstance(env, dict) else None
     words = command.split() if isinstance(command, str) else command

@@ -1,1 +1,1 @@
-"""What every stage shares."""
+"""What all stages share."""

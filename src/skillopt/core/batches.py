@@ -1,4 +1,4 @@
-"""The order in which the training split is gone through."""
+"""The order of the training items."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Step:
     epoch: int
     split: Sequence[Item]
     places: list[list[int]]
-    """Where each batch's items stand in the split; more than one batch where gradients are accumulated."""
+    """The positions of each batch's items in the split; more than one batch if gradients are accumulated."""
 
     @property
     def batches(self) -> list[list[Item]]:
-        """Read from the split when they are wanted: an env may hold its items on disk."""
+        """Read from the split when they are needed: an env may keep its items on disk."""
         return [[self.split[place] for place in batch] for batch in self.places]
 
     @property
@@ -34,7 +34,7 @@ class Step:
 
 
 def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
-    """The steps of each epoch. Every epoch goes through all items once, in an order of its own."""
+    """The steps of each epoch. Every epoch goes through all items once, each epoch in another order."""
     epochs: list[list[Step]] = []
     number = 0
     by_id = in_id_order(items)
@@ -51,6 +51,6 @@ def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
 
 
 def in_id_order(items: Sequence[Item]) -> list[int]:
-    """The places of a split's items by their ids."""
+    """The positions of a split's items by their ids."""
     ids = [item.id for item in items]
     return sorted(range(len(ids)), key=ids.__getitem__)

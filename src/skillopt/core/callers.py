@@ -58,7 +58,7 @@ def make_callers(
     endpoints: dict[str, Endpoint] = {}
     callers = {}
     for role, model in models.items():
-        widths[role] = min(widths[role], getattr(model, "width", widths[role]))  # some bear only a few at once
+        widths[role] = min(widths[role], getattr(model, "width", widths[role]))  # some can handle only a few at once
         declared: bool | None = getattr(config.models, f"{role}_deterministic")
         temperature: float | None = getattr(config.models, f"{role}_temperature")
         if model.endpoint in endpoints:

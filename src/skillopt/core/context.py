@@ -1,4 +1,4 @@
-"""What every stage is given besides its values. There are no globals: two trainings can run in one process."""
+"""What every stage gets in addition to its values. There are no globals: two trainings can run in one process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Context:
     run: RunDirectory
     events: Events
     analysts: tuple[Analyst, ...] = ()
-    """Who proposes edits; a measurement has none."""
+    """They propose edits; a measurement has none."""
     epoch: int = 0
     step: int = 0
     steps: int = 0
@@ -38,9 +38,9 @@ class Context:
     executor: Executor = field(default_factory=LocalExecutor)
     """Where tasks are done and scored."""
     underway: Underway = field(default_factory=Underway)
-    """Work that was started beside the loop."""
+    """Work that was started in parallel with the loop."""
     later: bool = False
-    """Nothing waits for this work yet: its calls take the places that others leave free."""
+    """Nothing waits for this work yet: its calls use only free places."""
 
     @property
     def noisy(self) -> bool:
@@ -58,7 +58,7 @@ class Context:
         self.seconds[stage] = round(self.seconds.get(stage, 0.0) + time.monotonic() - start, 4)
 
     def rng(self, stage: str) -> random.Random:
-        """A generator for one stage of one step: no stage's draws depend on another's."""
+        """A random generator for one stage of one step, so that stages do not influence each other."""
         return random.Random(f"{self.config.train.seed}/{self.epoch}/{self.step}/{stage}")  # noqa: S311
 
     def emit(self, kind: str, **data: Any) -> None:

@@ -48,7 +48,7 @@ def read_initial(path: str) -> Skill:
 
 
 def initial_kind(path: str, skill: Skill) -> str:
-    """empty; pretrained (it lies in a run's folder); or seed."""
+    """empty; pretrained (it is in a run's folder); or seed."""
     if not skill.text.strip():
         return "empty"
     near = Path(path).resolve().parent

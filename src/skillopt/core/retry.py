@@ -32,7 +32,7 @@ async def wait_or_stop(rounds: int, unmeasured: Sequence[RolloutError], total: i
 
 
 async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[Trajectory | RolloutError]:
-    """Every rollout's result in order; the only errors among them are refusals for the item's own sake."""
+    """Every rollout's result in order; the only errors among them are refusals because of the item's content."""
     settled: dict[int, Trajectory | RolloutError] = {}
     unmeasured: list[RolloutError] = []
 

@@ -13,14 +13,14 @@ from skillopt.errors import Stopped
 from skillopt.models.base import Message, RefusedError, Schema, TransientError
 from skillopt.models.bound import BoundChat
 from skillopt.models.call import gather_all
-from skillopt.models.structured import Answer, ask
+from skillopt.models.structured import CheckedReply, ask
 from skillopt.skill import Skill
 
 
 async def rollout(
     skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
 ) -> list[Trajectory | RolloutError]:
-    """Roll out every item, in any order of time; results stand in the order of `items`.
+    """Roll out every item, in any order of time; results are in the order of `items`.
 
     `tag` names the purpose: it labels fresh samples and begins the trajectories' ids. Without it, it is the step's.
     """
@@ -38,8 +38,8 @@ def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", s
 
 
 def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
-    """Begin what the loop will most likely come to, in the places that nothing else needs; it enters no record before
-    the loop asks for it with `begin`."""
+    """Begin what the loop will most likely need next, in free places; it enters no record before the loop asks for it
+    with `begin`."""
     tag = tag or f"{ctx.step:04d}"
     known = ctx.underway.ahead.get(tag)
     if not (known and known.is_of(skill, items)):
@@ -64,7 +64,7 @@ class Rollouts:
         self._items = items
         self.tag = tag or f"{ctx.step:04d}"
         self.wanted = wanted
-        """Whether the loop has come to it; before, it tells nobody of its progress."""
+        """Whether the loop has reached it; before that, it reports no progress."""
         self._stage = stage
         self._done = 0
         work = (self._one(number, item, ctx) for number, item in enumerate(items))
@@ -103,7 +103,7 @@ async def roll_out_one(
     def new_chat() -> BoundChat:
         return BoundChat(ctx.target, label=label, stage=stage, later=ctx.later)
 
-    async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> Answer[Any]:
+    async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
         return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
 
     identity: dict[str, Any] = {"id": trajectory_id(tag, number), "item_id": item.id, "skill_hash": skill.hash}
@@ -141,7 +141,7 @@ def failed(results: Sequence[Trajectory | RolloutError]) -> list[RolloutError]:
 
 
 def require_most(results: Sequence[Trajectory | RolloutError], what: str) -> None:
-    """A batch of which the endpoint lost half is not trained on."""
+    """Do not train on a batch if the endpoint failed on half of it."""
     errors = failed(results)
     if len(errors) * 2 > len(results):
         raise Stopped(

@@ -19,7 +19,7 @@ SHAPES: dict[str, Shape] = {
 
 
 def shape_of(name: str) -> Shape:
-    """Our own, or what an installed package registers as `skillopt.schedules`."""
+    """A built-in one, or one that an installed package registers as `skillopt.schedules`."""
     if name in SHAPES:
         return SHAPES[name]
     shape: Shape = plugins.instance(plugins.load("schedules", name, key="optimizer.lr_scheduler", known=SHAPES))

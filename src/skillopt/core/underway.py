@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 class Underway:
-    """Starts work beside the loop. Whoever needs the result awaits the task; `settle` waits for what nobody did."""
+    """Starts work in parallel with the loop. Callers that need a result await its task; `settle` awaits the others."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.ahead: dict[str, Rollouts] = {}
-        """Rollouts that were begun before the loop came to them, by their tag."""
+        """Rollouts that were begun before the loop needed them, by their tag."""
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
@@ -29,7 +29,7 @@ class Underway:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever awaits it is told; if nobody does, the run has ended for another reason
+            task.exception()  # whoever awaits it gets it; if nobody does, the run has ended for another reason
 
     def cancel(self) -> None:
         for task in self._tasks:

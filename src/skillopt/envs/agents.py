@@ -1,4 +1,4 @@
-"""Who does a task: the target model with one question and one reply, or a function of the user's own."""
+"""What does a task: the target model with one question and one reply, or a function of the user."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Recorder:
 
 
 def timed_out(messages: Sequence[Message], seconds: float) -> dict[str, Any]:
-    """The time limit is part of the task: who does not keep it has not solved it."""
+    """The time limit is part of the task: an answer that is too late does not solve it."""
     feedback = f"the agent gave no answer within {seconds:g} s"
     return _plain({"output": "", "messages": messages, "score": {"hard": 0, "soft": 0, "feedback": feedback}})
 

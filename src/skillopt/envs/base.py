@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import refuse_secrets, secrets
 from skillopt.models.base import ChatReply, Message, Schema
-from skillopt.models.structured import Answer
+from skillopt.models.structured import CheckedReply
 from skillopt.skill import Skill
 
 SPLITS = ("train", "val", "test")
@@ -37,7 +37,7 @@ class Chat(Protocol):
         ...
 
 
-Judge = Callable[[list[Message], Schema, Callable[[Any], Any]], Awaitable[Answer[Any]]]
+Judge = Callable[[list[Message], Schema, Callable[[Any], Any]], Awaitable[CheckedReply[Any]]]
 """The optimizer model as a judge, bound to one rollout: messages, the reply's schema and its check give a value."""
 
 
@@ -180,7 +180,7 @@ def close_env(env: Env) -> None:
 
 
 def check_splits(env: Env) -> None:
-    """Refuse empty splits, items that stand in two of them, by id or by content, and items that hold a secret."""
+    """Refuse empty splits, items that are in two splits (by id or by content), and items that contain a secret."""
     known = secrets()
     seen_ids: dict[str, str] = {}
     seen_content: dict[bytes, tuple[str, str]] = {}
@@ -191,7 +191,7 @@ def check_splits(env: Env) -> None:
         for item in items:
             if item.id in seen_ids:
                 raise UserError(
-                    f"env '{env.name}': id '{item.id}' stands in {seen_ids[item.id]} and {split}; "
+                    f"env '{env.name}': id '{item.id}' is in {seen_ids[item.id]} and {split}; "
                     "the splits must be disjoint, or the score proves nothing: remove it from one of them"
                 )
             refuse_secrets(item.model_dump_json(), f"env '{env.name}': item '{item.id}'", known)
@@ -207,7 +207,7 @@ def check_splits(env: Env) -> None:
 
 
 def data_hash(env: Env) -> str:
-    """Fingerprint of all items; a run does not go on over other data."""
+    """Fingerprint of all items; a run does not continue with other data."""
     digest = hashlib.sha256()
     for split in SPLITS:
         for item in env.items(split):

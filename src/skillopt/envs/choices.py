@@ -24,7 +24,7 @@ HOW_TO_GET = "run `skillopt data prepare livemathematicianbench`, or take config
 class ChoiceEnv(QAEnv):
     """Items have `choices` (texts) and `label` (the right one's letter or text, as published).
 
-    The published order often tells the answer, so that choices are shuffled by a hash of the id: always the same way
+    The published order often reveals the answer, so choices are shuffled by a hash of the id: always the same way
     for an item, with no pattern over items.
     """
 
@@ -49,7 +49,7 @@ class ChoiceEnv(QAEnv):
 
 
 def _plain(text: str) -> str:
-    """Signs and brackets mean something in mathematics; case and space do not tell choices apart."""
+    """Signs and brackets mean something in mathematics; case and space do not distinguish choices."""
     return " ".join(text.casefold().split()).rstrip(".")
 
 
@@ -109,7 +109,7 @@ def giveaways(items: Sequence[Item]) -> list[str]:
 
 
 def _tail(hits: int, count: int, chance: float) -> float:
-    """How probable are so many hits or more by chance alone?"""
+    """The probability of at least this many hits by chance alone."""
     return sum(math.comb(count, k) * chance**k * (1 - chance) ** (count - k) for k in range(hits, count + 1))
 
 

@@ -1,6 +1,6 @@
 """A command line as the target: the task on standard input, the skill as a file, the answer on standard output.
 
-Every rollout has a fresh workspace and a home folder of its own. Of the environment the command gets what is harmless
+Every rollout has a fresh workspace and a separate home folder. Of the environment the command gets what is harmless
 and what the user names; keys by name only. Its end takes everything with it that it started.
 """
 
@@ -42,7 +42,7 @@ class CommandOptions(BaseModel):
     workspace: str = ""
     """A folder that is copied into every fresh workspace."""
     model: str = ""
-    """`{model}` in the command line; for claude-code and codex, the model that they are told to use."""
+    """`{model}` in the command line; for claude-code and codex, the model that they use."""
     args: tuple[str, ...] = ()
     """Further arguments of claude-code or codex."""
     skill_name: str = Field(default="task-skill", pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
@@ -164,7 +164,7 @@ def _prepare(root: Path, item: Item, skill: Skill, template: str) -> Place:
 
 
 def skill_file(skill: Skill, name: str, description: str) -> str:
-    """The skill as a SKILL.md of the Agent Skills format; one that has a header of its own keeps it."""
+    """The skill as a SKILL.md of the Agent Skills format; a skill that already has a header keeps it."""
     if skill.text.startswith("---\n"):
         return skill.text
     return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{skill.text}"

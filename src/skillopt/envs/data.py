@@ -24,7 +24,7 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 _NEEDED = "an item has id, question and answers"
 
 Row = tuple[str, Any]
-"""Where it stands, and what."""
+"""Where it is, and its content."""
 
 
 def content_hash(item: Item) -> str:
@@ -65,7 +65,7 @@ def read_items(file: Path, *, answers: bool = True, ids: bool = False) -> list[I
         if item.id in seen and not ids and item.id == content_hash(item):
             item = item.model_copy(update={"id": f"{item.id}-{len(items)}"})  # a copy, which the split will leave out
         if item.id in seen:
-            raise UserError(f"{where}: id '{item.id}' stands already at {seen[item.id]}; ids must be unique")
+            raise UserError(f"{where}: id '{item.id}' was already used at {seen[item.id]}; ids must be unique")
         seen[item.id] = where
         items.append(item)
     if not items:
@@ -96,7 +96,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
             if len(raw) > LONGEST_LINE:
                 raise UserError(
                     f"{file}:{number}: the line is longer than {LONGEST_LINE >> 20} MB; an item is one line: put line "
-                    "ends between items, and long texts into files of their own"
+                    "ends between items, and long texts into separate files"
                 )
             try:
                 text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -169,12 +169,12 @@ def _header(file: Path, cells: list[str], any_names: bool) -> list[str]:
             "question, answer, and if you like id, context, type; `skillopt init NAME --from FILE` does it for you"
         )
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise UserError(f"{file}:1: the column '{twice}' stands twice in the header")
+        raise UserError(f"{file}:1: the column '{twice}' is twice in the header")
     return names
 
 
 def _row_of(cells: Mapping[str, str]) -> dict[str, Any]:
-    """A row of a table as an item's fields; several answers stand in a JSON list."""
+    """A row of a table as an item's fields; several answers are a JSON list."""
     row: dict[str, Any] = {name: text for name, text in cells.items() if text.strip()}
     answers = row.get("answers", "")
     if answers.lstrip().startswith("["):
@@ -186,7 +186,7 @@ def _row_of(cells: Mapping[str, str]) -> dict[str, Any]:
 
 
 def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -> Item:
-    """A row as an item. `answers`: it needs some; `ids`: it needs an id of its own."""
+    """A row as an item. `answers`: it needs some; `ids`: it needs an id."""
     if not isinstance(row, dict):
         raise UserError(f"{where}: must be an object with id, question and answers")
     for name, value in row.items():

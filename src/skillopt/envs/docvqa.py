@@ -54,7 +54,7 @@ class DocVQAEnv(QAEnv):
         where = f"item '{item.id}': image"
         path = safe_file(self._root, str(field(item, "image")), where)
         if path.suffix.lower() not in _KINDS:
-            raise UserError(f"{where}: '{path.name}' is none of {', '.join(sorted(_KINDS))}; convert it")
+            raise UserError(f"{where}: '{path.name}' is not one of {', '.join(sorted(_KINDS))}; convert it")
         if not self._see and not item.context.strip():
             raise UserError(f"item '{item.id}': context: the page has no text; use env.options.pages=image, or add it")
         return item.model_copy(update={"image_sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
@@ -80,9 +80,9 @@ class DocVQAEnv(QAEnv):
 
 
 def published(path: Path) -> Iterator[dict[str, Any]]:
-    """Items of the single-page task's `val_v1.0_withQT.json`, with the OCR's text where it lies beside the images.
+    """Items of the single-page task's `val_v1.0_withQT.json`, with the OCR's text if it is next to the images.
 
-    `documents/xyz.png` must lie beside the file; `ocr/xyz.json` gives the text.
+    `documents/xyz.png` must be next to the file; `ocr/xyz.json` gives the text.
     """
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["data"]

@@ -80,7 +80,7 @@ def _from_file(file: Path, where: str) -> Any:
         raise UserError(f"{where}: '{file}' does not exist; give a Python file and a name in it: file.py:fn")
     folder = str(file.resolve().parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # so that it can import what lies beside it
+        sys.path.append(folder)  # so that it can import files next to it
     name = f"skillopt_own_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None

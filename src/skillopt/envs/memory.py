@@ -53,7 +53,7 @@ def _items(rows: Sequence[Row], where: str, answers: bool) -> list[Item]:
         item = item_from(place, dict(row) if isinstance(row, Mapping) else row, answers=answers, ids=False)
         known = items.setdefault(item.id, item)
         if known.content() != item.content():
-            raise UserError(f"{place}: id '{item.id}' stands twice; every task needs an id of its own")
+            raise UserError(f"{place}: id '{item.id}' is used twice; every task needs a unique id")
     return list(items.values())
 
 

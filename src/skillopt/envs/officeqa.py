@@ -111,7 +111,7 @@ def _with_passages(item: Item, folder: Path, texts: dict[str, str], most: int) -
 
 
 def passages(question: str, documents: dict[str, str], most: int) -> str:
-    """The passages that share the question's rarer words, within so many tokens, in their documents' order."""
+    """The passages that share the question's rarer words, within `most` tokens, in the order of their documents."""
     pieces = [(name, place, text) for name, whole in documents.items() for place, text in enumerate(_pieces(whole))]
     seen = [set(_words(text)) for _, _, text in pieces]
     spread = Counter(word for words in seen for word in words)

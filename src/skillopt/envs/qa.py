@@ -25,7 +25,7 @@ class QAOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: dict[str, Annotated[int, Field(ge=1)]] = {}
-    """Use at most so many items of a split, for a first try on a slice: {train: 40, val: 20}."""
+    """The most items to use of a split, for a first try on a part: {train: 40, val: 20}."""
 
 
 def take(items: list[Item], most: int | None) -> list[Item]:

@@ -42,7 +42,7 @@ class ScorerPool:
         self._idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
 
     def check(self, where: str) -> None:
-        """Load the scorer once, so that a missing file or function is told before anything is paid."""
+        """Load the scorer once, so that a missing file or function is reported before anything is paid for."""
         try:
             self._idle.put(self._started())
         except ScorerError as error:

@@ -1,8 +1,4 @@
-"""One worker process for scorers: loads one function, then scores one JSON line at a time.
-
-Started by scorer_pool.py as a script of its own and spoken to over standard input and output. It ends when its input
-does, even in the middle of a scorer that hangs, so it cannot outlive the process that started it.
-"""
+"""One worker process for scorers, started by scorer_pool.py: loads one function, then scores an output a line."""
 
 from __future__ import annotations
 
@@ -11,15 +7,13 @@ import contextlib
 import importlib
 import importlib.util
 import inspect
-import json
-import os
-import queue
-import signal
 import sys
-import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+from skillopt import child
 
 
 class Item(dict):  # type: ignore[type-arg]
@@ -94,52 +88,18 @@ def _number(found: Any) -> float:
     return float(found)
 
 
-def serve(commands: BinaryIO, replies: BinaryIO) -> None:
-    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(commands, lines), daemon=True).start()
-    setup = json.loads(lines.get())
-    try:
-        function = load(setup)
-        limit_memory(setup["memory_mb"])
-        _say(replies, {"ready": True})
-    except BaseException as error:
-        _say(replies, {"error": _told(error)})
-        return
-    while True:
-        request = json.loads(lines.get())
-        try:
-            reply = score(function, request["item"], request["output"])
-            text = json.dumps(reply)
-        except BaseException as error:  # a scorer may call sys.exit, too
-            text = json.dumps({"error": _told(error)})
-        replies.write(text.encode() + b"\n")
-        replies.flush()
+def begin(setup: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    function = load(setup)
+    limit_memory(setup["memory_mb"])
+    return lambda request: score(function, request["item"], request["output"])
 
 
-def _told(error: BaseException) -> str:
+def explain(error: BaseException) -> dict[str, Any]:
     """The error and the user's own line that raised it."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in {__file__, child.__file__}]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"[:500]
-
-
-def _read(commands: BinaryIO, lines: queue.SimpleQueue[bytes]) -> None:
-    for line in commands:
-        lines.put(line)
-    os._exit(0)
-
-
-def _say(replies: BinaryIO, value: dict[str, Any]) -> None:
-    replies.write(json.dumps(value).encode() + b"\n")
-    replies.flush()
-
-
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends us when it is done
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a scorer prints does not stand between the replies
-    serve(sys.stdin.buffer, replies)
+    return {"error": f"{type(error).__name__}: {error}{where}"[:500]}
 
 
 if __name__ == "__main__":
-    main()
+    child.serve(begin, explain)

@@ -48,11 +48,11 @@ def open_scorer(scoring: str, options: Mapping[str, Any]) -> Scorer:
     if registered := plugins.reference("scorers", scoring):
         return OwnScorer(registered, options)
     known = ", ".join([*sorted(SCORERS), "judge", *plugins.names("scorers")])
-    raise UserError(f"env.scoring: unknown '{scoring}'; known are: {known}, or a function of your own as scorer.py:fn")
+    raise UserError(f"env.scoring: unknown '{scoring}'; known are: {known}, or your function as scorer.py:fn")
 
 
 class NamedScorer:
-    """One of scoring.py. Its options stand in the config; a field of an item with the same name stands above them."""
+    """One of scoring.py. Its options are in the config; a field of an item with the same name overrides them."""
 
     needs_answers, noisy, fingerprint = True, False, ""
 

@@ -69,7 +69,7 @@ def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
 
 
 def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Score:
-    """hard: an answer stands in the output as whole words; with `every`, all of them do. soft: the share that does."""
+    """hard: an answer is in the output as whole words; with `every`, all of them are. soft: the share that is."""
     said = f" {normalise(extract_answer(output))} "
     missing = [gold for gold in answers if f" {normalise(gold)} " not in said]
     share = 1 - len(missing) / len(answers)
@@ -283,7 +283,7 @@ def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def _at(value: Any, dotted: str) -> Any:
-    """What stands at a dotted name; a key that has dots of its own is found, too."""
+    """The value at a dotted name; a key that itself contains dots is found as well."""
     if not dotted:
         return value
     if isinstance(value, dict) and dotted in value:

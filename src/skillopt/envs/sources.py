@@ -33,7 +33,7 @@ class Source:
     url: str = ""
     """What can be fetched without an account; empty where an account is needed."""
     beside: tuple[str, ...] = ()
-    """Folders beside the items that belong to the data."""
+    """Folders next to the items that belong to the data."""
     how: str = ""
     """What to fetch by hand, and where it goes."""
 
@@ -108,7 +108,7 @@ def prepare(name: str, source_dir: Path, out: Path, say: Say) -> dict[str, int]:
 
 
 def _unique(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same task under two ids would stand in two splits."""
+    """The same task under two ids could be in two splits."""
     seen: set[str] = set()
     kept = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""One file becomes train, val and test: seeded, stratified, without copies, and written down beside the file.
+"""One file becomes train, val and test: seeded, stratified, without copies, and saved next to the file.
 
 The split is kept by content: an item stays where it is when its id, its answers or its place in the file change. Items
 of the same `group` (questions about one document, say) stay together. A file whose tasks have changed since the split
@@ -37,7 +37,7 @@ def load_split(
     answers: bool = True,
     change: Change = "refuse",
 ) -> dict[str, list[Item]]:
-    """The items of a file by split, as the split beside it says; where there is none, it is made and written."""
+    """The items of a file by split, as the split next to it says; if there is none, it is made and written."""
     if file.is_dir():
         raise UserError(f"env.data: '{file}' is a folder; one with train/, val/ and test/ belongs in env.split_dir")
     items = without_copies(read_items(file, answers=answers))
@@ -158,7 +158,7 @@ def _read(written: Path) -> dict[str, str]:
             raise ValueError("of another version")
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{written}: cannot be read as a split ({error}); mend it, or remove it for a new one"
+            f"{written}: cannot be read as a split ({error}); repair it, or remove it for a new one"
         ) from None
     return split
 

@@ -71,9 +71,9 @@ def start(skill: Skill, task: str | list[dict[str, Any]]) -> list[Message]:
 
 
 async def run_tools(messages: Sequence[Message], tools: Sequence[Tool], chat: Chat, *, max_turns: int = 20) -> Episode:
-    """Ask, call the tools that the reply names, tell their results, ask again; the first reply without a call ends it.
+    """Ask, call the tools that the reply names, send their results, ask again; the first reply without a call ends it.
 
-    A tool that raises, arguments that do not fit and names that do not exist are told to the target as a tool's result:
+    A tool that raises, arguments that do not fit and names that do not exist reach the target as a tool's result:
     they are its own mistakes. After `max_turns` replies the last one's text is the output.
     """
     talk = list(messages)
@@ -105,6 +105,6 @@ async def _called(function: Mapping[str, Any], known: Mapping[str, Tool]) -> str
     except ValidationError as error:
         first = error.errors()[0]
         return f"error: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-    except Exception as error:  # the target is told, as any caller of a tool would be
+    except Exception as error:  # the target gets it as the tool's result
         return f"error: {type(error).__name__}: {error}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: each CPU has a worker with its own env. Calls, limiter, budget and journal stay here."""
+"""Tasks on a Ray cluster: each CPU has a worker with its own env. Calls, limiter, budget and journal are here."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from skillopt.config import HardwareConfig
 from skillopt.envs.base import Chat, Env, Episode, Item, Judge, Score, score_output
 from skillopt.errors import Stopped, UserError
 from skillopt.executor.base import NewChat, WorkerLostError
-from skillopt.executor.worker import VISITS, Answer, EnvWorker, Turn, packed, unpacked
+from skillopt.executor.worker import VISITS, DriverReply, EnvWorker, Turn, packed, unpacked
 from skillopt.models.base import RefusedError
 from skillopt.skill import Skill
 
 MOST_LOSSES = 3
-"""Workers that one task may lose before it is taken for the cause."""
+"""How many workers one task may lose before it is considered the cause."""
 READY_WITHIN = 300.0
 """Seconds until a worker has opened its env."""
 OTHERS_WITHIN = 10.0
@@ -136,7 +136,7 @@ class RayExecutor:
 
 
 class Line:
-    """One worker, and all that is said to and by its tasks. Answers of the same moment go in one message."""
+    """One worker, and all messages to and from its tasks. Answers of the same moment are one message."""
 
     def __init__(self, worker: Any, lost: type[Exception]) -> None:
         self.worker, self.load = worker, 0
@@ -154,7 +154,7 @@ class Line:
             self.close(str(error))
         return await turn
 
-    async def say(self, token: str, answer: Answer) -> Turn:
+    async def say(self, token: str, answer: DriverReply) -> Turn:
         self._answers.append((token, packed(answer)))
         return await self._next(token)
 
@@ -187,7 +187,7 @@ class Line:
     async def _exchange(self, answers: bytes) -> None:
         try:
             turns = pickle.loads(await self.worker.exchange.remote(answers))  # noqa: S301 - our own worker's
-        except Exception as error:  # whatever it is: a worker that cannot be spoken with is lost
+        except Exception as error:  # whatever it is: a worker that cannot be reached is lost
             self.close(f"{type(error).__name__}: {error}")
             return
         for token, turn in turns:
@@ -215,24 +215,24 @@ class Conversation:
             if turn.kind == "error":
                 raise turn.value
             if turn.kind == "lost":
-                raise WorkerLostError("the worker was started anew")
+                raise WorkerLostError("the worker was restarted")
             turn = await self._line.say(self._token, await self._answer(turn))
         return turn.value
 
-    async def _answer(self, turn: Turn) -> Answer:
+    async def _answer(self, turn: Turn) -> DriverReply:
         try:
             if turn.kind == "chat":
                 messages, tools = turn.value
-                return Answer("value", await self._chat(messages, tools=tools))
-            return Answer("value", await self._chat.whole(turn.value, self._work))
+                return DriverReply("value", await self._chat(messages, tools=tools))
+            return DriverReply("value", await self._chat.whole(turn.value, self._work))
         except WorkerLostError:
             raise
         except Exception as error:  # it is raised in the env, which may know what to do with it
-            return Answer("error", error)
+            return DriverReply("error", error)
 
     async def _work(self) -> dict[str, Any]:
         """The worker does a whole rollout's work; what it asks for meanwhile is answered."""
-        turn = await self._line.say(self._token, Answer("do"))
+        turn = await self._line.say(self._token, DriverReply("do"))
         return await self._until("did", turn)  # type: ignore[no-any-return]
 
 
@@ -256,4 +256,4 @@ def _connect(ray: Any, address: str) -> None:
         raise UserError(f"hardware.ray_address: cannot reach Ray at '{address or 'local'}': {error}") from None
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray takes it; ours ends a run in good order
+            signal.signal(signal.SIGTERM, handler)  # Ray replaces the handler; ours ends a run cleanly

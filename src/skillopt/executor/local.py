@@ -1,4 +1,4 @@
-"""Tasks in this process, side by side in its event loop."""
+"""Tasks in this process, concurrently in its event loop."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One worker of a cluster: it has an env, does tasks, and asks the driver whenever a task needs a model.
 
-A worker never calls the driver. It says what each of its tasks needs next (`Turn`), and the driver, who makes the
-calls, journalled and paid for once, comes back with the replies (`Answer`). A message through Ray takes 2 ms of CPU and
-more, so that those of many tasks go together: the driver brings answers, and leaves again with whatever turns are due.
+A worker never calls the driver. It returns what each of its tasks needs next (`Turn`). The driver makes the calls,
+journalled and paid for once, and sends the replies (`DriverReply`). A message through Ray takes 2 ms of CPU and more,
+so messages of many tasks are combined: the driver sends answers, and gets all turns that are due.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ VISITS = 2
 @dataclass(frozen=True)
 class Turn:
     """What a worker says: it needs a reply (`chat`), the result of a whole rollout (`whole`), has done the work that it
-    was told to do (`did`), is `done`, or met an `error`; or it does not know of this task (`lost`)."""
+    was asked to do (`did`), is `done`, or met an `error`; or it does not know of this task (`lost`)."""
 
     kind: Literal["chat", "whole", "did", "done", "error", "lost"]
     value: Any = None
 
 
 @dataclass(frozen=True)
-class Answer:
+class DriverReply:
     """What the driver says: a `value` (a reply, a result), an `error` to raise in the env, or `do` the work."""
 
     kind: Literal["value", "error", "do"]
     value: Any = None
 
 
-Said = TypeVar("Said", Turn, Answer)
+Said = TypeVar("Said", Turn, DriverReply)
 
 
 class Talk:
@@ -51,7 +51,7 @@ class Talk:
 
     def __init__(self, say: Callable[[Turn], None]) -> None:
         self._say = say
-        self.answers: asyncio.Queue[Answer] = asyncio.Queue()
+        self.answers: asyncio.Queue[DriverReply] = asyncio.Queue()
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
         reply: ChatReply = (await self._ask(Turn("chat", (list(messages), list(tools))))).value
@@ -68,7 +68,7 @@ class Talk:
         result: dict[str, Any] = answer.value
         return result
 
-    async def _ask(self, turn: Turn) -> Answer:
+    async def _ask(self, turn: Turn) -> DriverReply:
         self._say(turn)
         answer = await self.answers.get()
         if answer.kind == "error":
@@ -105,7 +105,7 @@ class EnvWorker:
         self._busy += len(brought)
         for token, answer in brought:
             if token in self._talks:
-                self._talks[token].answers.put_nowait(unpacked(answer, Answer))
+                self._talks[token].answers.put_nowait(unpacked(answer, DriverReply))
             else:
                 self._say(token, Turn("lost"))
         visit: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -140,7 +140,7 @@ class EnvWorker:
         return asyncio.get_running_loop().time() >= self._timer.when() - 0.001
 
     async def _work(self, token: str, talk: Talk, item: Item, skill: Skill) -> None:
-        """Do and score the task. What only a judge can score is scored by the driver, who has the model."""
+        """Do and score the task. What only a judge can score is scored by the driver, which has the model."""
         try:
             episode = await self._env.run(item, skill, talk)
             judged = hasattr(self._env, "judge")
@@ -152,8 +152,8 @@ class EnvWorker:
         self._say(token, turn)
 
 
-def packed(said: Turn | Answer) -> bytes:
-    """What cannot travel is an error of its own task, and no hindrance to the others."""
+def packed(said: Turn | DriverReply) -> bytes:
+    """What cannot be sent is an error of that task alone, and does not affect the others."""
     try:
         if said.kind == "error":
             said = replace(said, value=portable(said.value))
@@ -171,9 +171,9 @@ def unpacked(data: bytes, kind: type[Said]) -> Said:
 
 
 def portable(error: Exception) -> Exception:
-    """The error itself where it can travel between processes, else its words."""
+    """The error itself if it can be sent between processes, else its message."""
     try:
         copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    except Exception:  # exceptions with arguments of their own often cannot
+    except Exception:  # exceptions with custom arguments often cannot
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error if isinstance(copy, type(error)) else RuntimeError(str(error))

@@ -139,7 +139,7 @@ def _scores(trajectories: Sequence[Trajectory], validation: float | None) -> str
     lines = [f"This batch: {_solved(trajectories)}."]
     types = sorted({t.type for t in trajectories if t.type})
     if len(types) > 1:
-        by_type = (f"{name} {_solved([t for t in trajectories if t.type == name])}" for name in types)
+        by_type = (f"{data_line(name)} {_solved([t for t in trajectories if t.type == name])}" for name in types)
         lines.append(f"By type: {'; '.join(by_type)}.")
     if validation is not None:
         lines.append(f"The current skill's score on the validation tasks, which you never see: {validation:.2f}.")

@@ -30,7 +30,7 @@ def apply_verdict(state: State, skill: Skill, credited: Credited, ctx: Context) 
     if verdict.decision == "skipped":
         state.counts.skipped += 1
         return
-    if verdict.decision == "indecisive":  # it may well be better: nothing is held against its edits, or the rate
+    if verdict.decision == "indecisive":  # it may be better: neither its edits nor the rate are penalised
         state.counts.indecisive += 1
         return
     state.counts.rejected += 1
@@ -70,7 +70,7 @@ def accept(
 ) -> None:
     """Make the candidate the current version, and the best one: the gate has measured it against the one before.
 
-    At an equal score guided versions become the best one, too, so that what was learned ships.
+    At an equal score guided versions also become the best one, so that the result contains what was learned.
     """
     assert verdict.after is not None
     state.version += 1

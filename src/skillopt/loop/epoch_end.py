@@ -1,4 +1,4 @@
-"""The epoch boundary: slow update (guidance through the gate) and, beside it, meta skill (notes for the optimizer)."""
+"""An epoch's end: slow update (guidance through the gate) and meta skill (notes for the optimizer), in parallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skillopt.loop.commit import accept, learn
 from skillopt.loop.meta_skill import meta_skill
 from skillopt.loop.record import gate_record
 from skillopt.loop.slow_update import Comparison, begin_comparison, slow_update
-from skillopt.models.structured import Answer
+from skillopt.models.structured import CheckedReply
 from skillopt.run.files import write_atomic, write_json, write_jsonl
 from skillopt.run.state import State
 from skillopt.skill import Applied, Edit, Skill
@@ -87,7 +87,7 @@ def guidance_edit(comparison: Comparison, earlier: str, ctx: Context) -> Edit:
     )
 
 
-def _remember(state: State, answer: Answer[str], ctx: Context) -> dict[str, Any]:
+def _remember(state: State, answer: CheckedReply[str], ctx: Context) -> dict[str, Any]:
     if answer.value is not None:
         state.memory = answer.value
     write_atomic(ctx.run.meta_skill(ctx.epoch) / "memory.md", state.memory + "\n" if state.memory else "")

@@ -23,7 +23,7 @@ from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget, Switch
 from skillopt.models.prices import price_of
-from skillopt.preflight.parts import Parts, needs_optimizer, resolve
+from skillopt.preflight.components import Parts, needs_optimizer, resolve
 from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
 from skillopt.run.files import write_atomic, write_json
@@ -36,7 +36,7 @@ from skillopt.skill import Skill
 from skillopt.version import METHOD, __version__
 
 Mode = Literal["auto", "resume", "fresh"]
-"""auto: go on where an unfinished run of this config stands, else begin; resume: only go on; fresh: begin another."""
+"""auto: continue an unfinished run of this config, else begin one; resume: only continue; fresh: begin another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Session:
     started: float
 
     def base(self, steps: int) -> Context:
-        """The context outside of any step, for a run of so many steps."""
+        """The context outside of any step, for a run of this many steps."""
         return replace(self.ctx, steps=steps)
 
 
@@ -121,7 +121,7 @@ def _check(config: Config, env: Env) -> None:
     """What can be refused before anything is opened."""
     if is_noisy(env) and config.evaluation.gate == "strict":
         raise UserError(
-            f"env '{env.name}': its scores are noisy, and a strict gate takes luck for progress; "
+            f"env '{env.name}': its scores are noisy, and a strict gate mistakes luck for progress; "
             "set evaluation.gate to paired"
         )
     prompts.check_folder(config.gradient.prompts_dir)
@@ -173,7 +173,7 @@ def check_prices(config: Config) -> None:
         reported = preset is not None and preset.reports_cost
         if budget.max_usd is not None and not reported and price_of(name, budget.prices) is None:
             raise UserError(
-                f"budget.max_usd: the price of '{name}' is unknown, so the limit could not hold; give it as "
+                f"budget.max_usd: the price of '{name}' is unknown, so the limit cannot be kept; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             )
 
@@ -186,11 +186,13 @@ def _read_state(run: RunDirectory, config: Config, mode: Mode) -> State | None:
         return state
     begun = state.pins.get("skillopt", "")
     if mode != "resume":
+        what = "with other prompts. "
+        if begun != __version__:
+            what = f"by SkillOpt {begun}, which trains by another method than {__version__}. To finish it as it was "
+            what += f"begun, run the same command with that version (pip install skillopt=={begun}). "
         raise UserError(
-            f"{run.root}: was begun by SkillOpt {begun}, which trains by another method than {__version__}. To finish "
-            f"it as it was begun, run the same command with that version (pip install skillopt=={begun}); to go on by "
-            f"the new method from step {state.step + 1}, add --resume; to begin anew, add --fresh: the replies that it "
-            "has paid for are used again"
+            f"{run.root}: was begun {what}To continue in the new way from step {state.step + 1}, add --resume; to "
+            "start again, add --fresh: the replies that it has paid for are used again"
         )
     state.pins = {**now, "skillopt": begun, "changed": f"step {state.step + 1}: SkillOpt {__version__}"}
     return state

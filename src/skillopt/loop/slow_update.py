@@ -1,4 +1,4 @@
-"""Slow update, the momentum: two epochs' skills on the same items, and guidance that keeps what was won."""
+"""Slow update, the momentum: two epochs' skills on the same items, and guidance that keeps the progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skillopt.letters.compose import slow_update_letter
 from skillopt.letters.replies import text_of
 from skillopt.letters.schemas import text_schema
 from skillopt.models.call import gather_all
-from skillopt.models.structured import Answer, ask
+from skillopt.models.structured import CheckedReply, ask
 from skillopt.skill import Skill
 
 Class = Literal["improved", "regressed", "persistent_fail", "stable_success"]
@@ -55,7 +55,7 @@ class Comparison(BaseModel):
     rows: tuple[Row, ...] = ()
     guidance: str = ""
     lost: str = ""
-    """Why no guidance came of it; empty when it did."""
+    """Why there is no guidance; empty if there is."""
     unusable: tuple[str, ...] = ()
     """What was wrong with replies that could not be used."""
 
@@ -125,7 +125,7 @@ def classify(before: float, after: float) -> Class:
 
 async def _guidance(
     before: Skill, after: Skill, rows: list[Row], trajectories: dict[str, Trajectory], case: CaseFile, ctx: Context
-) -> Answer[str]:
+) -> CheckedReply[str]:
     pairs = [
         Pair(change=row.class_, before=trajectories[row.before_id], after=trajectories[row.after_id]) for row in rows
     ]

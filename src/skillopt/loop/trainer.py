@@ -15,6 +15,7 @@ from skillopt.analysts.base import Patch
 from skillopt.config import Config
 from skillopt.core.batches import Step, plan_steps
 from skillopt.core.context import Context
+from skillopt.core.pulse import pulse
 from skillopt.core.rollout import Rollouts, begin, begin_ahead, failed
 from skillopt.core.schedule import decayed_rate, scheduled_rate
 from skillopt.core.split import Measured, measure
@@ -32,14 +33,13 @@ from skillopt.letters.case import CaseFile
 from skillopt.loop.case_file import case_file, remember
 from skillopt.loop.commit import apply_verdict
 from skillopt.loop.epoch_end import end_epoch, look_ahead
-from skillopt.loop.pulse import pulse
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
 from skillopt.loop.session import Mode, Session, open_session, pins
 from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
+from skillopt.preflight.components import Parts, resolve
 from skillopt.preflight.doctor import advice
-from skillopt.preflight.parts import Parts, resolve
 from skillopt.preflight.plan import beside, plan_run
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
@@ -51,7 +51,7 @@ from skillopt.run.summary import rollouts_paid, usage
 from skillopt.skill import Applied, Skill
 
 
-class Trainer:
+class TrainingLoop:
     """Trains one skill. The same config again continues an unfinished run; mode `fresh` begins another."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Trainer:
         self.started = False
 
     async def fit(self) -> Result:
-        """Train to the end, from wherever the run stands."""
+        """Train to the end, from where the run stopped."""
         async with self._opened():
             await self._begin()
             for epoch, steps in enumerate(self.plan, 1):
@@ -111,7 +111,7 @@ class Trainer:
         if not self.started:
             raise KeyboardInterrupt
         self.session.switch.trip(Stopped("interrupted"))
-        letters = len(getattr(self.base.optimizer.model, "waiting", ()))  # they stay open: nobody waits for a reader
+        letters = len(getattr(self.base.optimizer.model, "waiting", ()))  # they stay open: no run waits for a reader
         in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight - letters
         self.base.emit("stopping", in_flight=in_flight, letters=letters)
 
@@ -119,7 +119,7 @@ class Trainer:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
-        """Everything that the loop needs, closed again whatever happens; a stop leaves a state to go on from."""
+        """Everything that the loop needs, closed again whatever happens; a stop leaves a state to continue from."""
         opened = open_session(
             self.config,
             env=self._env,
@@ -159,7 +159,7 @@ class Trainer:
                 await self.base.underway.settle()
                 self._stop(stopped)
                 raise stopped from error
-            except BaseException:  # a second Ctrl-C, or a mistake of ours: nothing is waited for
+            except BaseException:  # a second Ctrl-C, or a bug: wait for nothing
                 self.base.underway.cancel()
                 raise
             await self.base.underway.settle()
@@ -168,7 +168,7 @@ class Trainer:
         """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""
         config, state, run = self.config, self.state, self.run
         resumed = self.session.state is not None
-        if resumed:  # before anybody is told: who listens may read the history
+        if resumed:  # before any event is sent: a listener may read the history
             run.roll_back(
                 step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
             )
@@ -203,14 +203,14 @@ class Trainer:
         self._baseline = self.base.underway.start(self._evaluate("val", "initial", self.skill, later=True))
 
     async def _val(self) -> dict[str, float]:
-        """The current skill's validation scores; the initial skill's are measured beside the first rollout."""
+        """The current skill's validation scores; the initial skill's are measured during the first rollout."""
         if self._baseline:
             await self._baseline
             self._keep_baseline()
         return self.state.val
 
     def _keep_baseline(self) -> None:
-        """From here on there is a run to go on from."""
+        """From here on there is a run that can be resumed."""
         if self._baseline and self._baseline.done() and not self._baseline.exception():
             measured, self._baseline = self._baseline.result(), None
             state = self.state
@@ -221,13 +221,13 @@ class Trainer:
             self._save()
 
     def _stop(self, error: SkillOptError) -> None:
-        """The state of the last finished step stands; only say why the run ended."""
+        """Keep the state of the last finished step; only record why the run ended."""
         self._keep_baseline()
         if self.run.state.exists() and self.state.status != "finished":
             state = State.read(self.run.state)
             state.status, state.stop_reason = "stopped", str(error)
             self.state = state
-            with suppress(*DiskError):  # the disk may be what stopped it; the state before it stands
+            with suppress(*DiskError):  # the disk may be what stopped it; the state before it is kept
                 self._write_state(Finals())
         self.base.emit("run_stopped", reason=str(error))
 
@@ -261,13 +261,13 @@ class Trainer:
         return step is self.plan[step.epoch - 1][-1]
 
     def _go_ahead(self, done: int, skill: Skill, stage: str = "rollout") -> None:
-        """Begin the rollouts of the step after `done`, beside the writing of files and notes."""
+        """Begin the rollouts of the step after `done`, while files and notes are written."""
         if done < self.base.steps and not self._out_of_patience():
             step = self._steps[done]
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number), stage=stage)
 
     def _speculate(self, step: Step, skill: Skill, candidate: Applied) -> None:
-        """Bet on the gate's verdict while it runs: most verdicts so far, or at first an accepted candidate."""
+        """Guess the gate's verdict while it runs: that of most steps so far; at first, accept."""
         if self.config.train.speculate and candidate.applied and not self._ends_epoch(step):
             counts = self.state.counts
             guess = candidate.skill if counts.accepted * 2 >= counts.run else skill
@@ -298,7 +298,7 @@ class Trainer:
         return ranked, asked
 
     async def _commit(self, work: StepWork, ctx: Context) -> None:
-        """Write the step down; the state comes last, and finishes it."""
+        """Save the step; the state is written last, and finishes it."""
         self.run.check_held()
         ctx.emit("gate_decided", **work.verdict.brief())
         state = self.state

@@ -1,1 +1,1 @@
-"""What a skill is worth."""
+"""Measuring skills."""

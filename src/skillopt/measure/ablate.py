@@ -107,11 +107,11 @@ def units_of(run: RunDirectory, by: By) -> tuple[Skill, int, list[Unit]]:
         entries = list(run.patch_log.entries())
         versions = replay(run.read_skill(0), entries)
     except (OSError, PatchLogError) as error:
-        raise UserError(f"{run.root}: {error}; `skillopt verify` says more") from None
+        raise UserError(f"{run.root}: {error}; `skillopt verify` shows more") from None
     best = Skill(run.best_skill.read_bytes().decode())
     version = next((n for n in sorted(versions, reverse=True) if versions[n].hash == best.hash), None)
     if version is None:
-        raise UserError(f"{run.best_skill}: is none of the run's versions, so nothing can be said of its origin")
+        raise UserError(f"{run.best_skill}: is not one of the run's versions, so its origin is unknown")
     if by == "step":
         units = list(_steps(versions, [entry for entry in entries if entry.version <= version]))
     else:

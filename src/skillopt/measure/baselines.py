@@ -1,4 +1,4 @@
-"""What every score is held against: the empty skill, doing nothing, and always giving the most frequent answer."""
+"""What every score is compared with: the empty skill, doing nothing, and always giving the most frequent answer."""
 
 from __future__ import annotations
 

@@ -201,13 +201,14 @@ class _Bench:
 
 
 def _require_prices(config: Config) -> None:
-    """A limit in dollars that nothing can be held against is none."""
-    name = config.models.target_model
-    if config.budget.max_usd is not None and price_of(name, config.budget.prices) is None:
-        raise UserError(
-            f"--budget: the price of {name} is unknown; give it as "
-            f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}}, or set budget.max_calls'
-        )
+    """A limit in dollars cannot work without prices."""
+    judge = [config.models.optimizer_model] if config.env.scoring == "judge" else []
+    for name in [config.models.target_model, *judge]:
+        if config.budget.max_usd is not None and price_of(name, config.budget.prices) is None:
+            raise UserError(
+                f"--budget: the price of {name} is unknown; give it as "
+                f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}}, or set budget.max_calls'
+            )
 
 
 def _less(after: float | None, before: float | None) -> float | None:

@@ -28,7 +28,7 @@ from skillopt.skill import Skill
 from skillopt.statistics import bootstrap, interval, permutation_p
 
 WORDS = ("initial", "best")
-"""What stands for a run's own skills in place of a file."""
+"""Names for a run's own skills, in place of a file."""
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:

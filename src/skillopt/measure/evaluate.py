@@ -36,7 +36,7 @@ async def evaluate(
     listeners: Sequence[Listener] = (),
     out: Path | None = None,
 ) -> dict[str, Any]:
-    """The skill's scores on a split, also written to `eval_summary.json`. An interrupted evaluation goes on."""
+    """The skill's scores on a split, also written to `eval_summary.json`. An interrupted evaluation is continued."""
     if split not in SPLITS:
         raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
     started = time.monotonic()
@@ -96,7 +96,7 @@ def _by_type(trajectories: list[Trajectory], metric: str) -> dict[str, dict[str,
 
 
 def note_read(who: str, skill_path: Path | None, folder: RunDirectory, items: int, score: float) -> int:
-    """The test split is sealed: every read is written down, beside the run that the skill is from."""
+    """The test split is sealed: every read is recorded in the folder of the run that the skill is from."""
     log = folder.test_reads
     for place in list(skill_path.resolve().parents)[:2] if skill_path else []:
         if (place / "patch_log.jsonl").exists():

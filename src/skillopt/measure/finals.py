@@ -70,7 +70,7 @@ class Finals:
         }
 
     def best(self, state: State, metric: str) -> dict[str, Any]:
-        """The score that the gate saw, and beside it that of fresh samples: the difference is the winner's curse."""
+        """The score that the gate saw, and the score of fresh samples: the difference is the winner's curse."""
         again = self.score("val_remeasured")
         return {
             "val": state.best.val,

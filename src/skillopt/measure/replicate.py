@@ -83,7 +83,7 @@ def left_of(budget: BudgetConfig, spent: Sequence[dict[str, Any]], minutes: floa
     for name, amount in used.items():
         limit = getattr(budget, name)
         if limit is not None and limit <= amount:
-            raise Stopped(f"budget.{name}: the runs so far have used up all of {limit:g}; raise it to go on")
+            raise Stopped(f"budget.{name}: the runs so far have used up all of {limit:g}; raise it to continue")
         lower[name] = None if limit is None else limit - amount
     return budget.model_copy(update=lower)
 

@@ -29,12 +29,14 @@ _BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
 """After how many items the screen is looked at; always after the last one, too."""
 _SCREEN = 0.2
 """The share of alpha that the screen of a noisy target may spend; the duel has the rest."""
+_SURELY = 0.75
+"""An item changed for sure where its samples differ by this much in the mean."""
 _LEANS = 0.2
 """A p below this leans to better: the check asks on, although it is sure that the skill is no worse."""
 _HOPELESS = 0.3
 """From the second round on: where neither side's p is below this, the duel is given up."""
 _OPTIMISM = 0.5
-"""How many standard errors above its estimate the difference is taken to be when hope is reckoned."""
+"""How many standard errors above its estimate the difference is assumed to be when its chance is computed."""
 
 
 @dataclass
@@ -138,9 +140,24 @@ class Trial:
 
     def _exact(self) -> Word:
         """Every item is known, and would be the same again."""
-        if self.difference > EPSILON:
+        more = self.difference > self.margin + EPSILON and self._one_way(1)
+        if more or (self.difference > EPSILON and _p(self._first()) <= self.alpha):
             return "better"
-        return "no worse" if self.difference >= -self.margin - EPSILON else "worse"
+        if self.difference >= -self.margin - EPSILON:
+            return "no worse"
+        return "worse" if self._one_way(-1) else "cannot tell"
+
+    def _one_way(self, sign: int) -> bool:
+        """Did all items that changed change in this direction, or more of them than chance explains?
+
+        Any other wording changes some items both ways, also for a target that always answers alike. What is left when
+        wins and losses are taken from each other is then no reason for a verdict.
+        """
+        changes = [sign * self._mean(item) for item in self.measured]
+        if self.metric == "hard":
+            won, lost = (sum(change * way >= _SURELY for change in changes) for way in (1, -1))
+            return not lost or sign_test(won, lost) <= self.alpha
+        return min(changes) > -EPSILON or permutation_p([((0.0,), (change,)) for change in changes]) <= self.alpha
 
     # 2. The duel
 
@@ -163,8 +180,9 @@ class Trial:
         if duel.repeats:
             self.p = min(1.0, 2 * min(duel.p, duel.down))
         self.sure_by = "repeats"
-        words: dict[str, Word] = {"accept": "better", "reject": "worse"}
-        return words.get(outcome)
+        if outcome == "accept" and self._one_way(1):
+            return "better"
+        return "worse" if outcome == "reject" and self._one_way(-1) else None
 
     # 3. The rounds
 
@@ -200,8 +218,8 @@ class Trial:
     def estimate(self, rounds: int) -> Pair:
         """The mean difference of the first rounds and its standard error on these items, which is the target's noise.
 
-        One round does not tell noise from a real difference; it takes all for noise. Half a difference more than was
-        seen keeps a few equal samples from looking like certainty.
+        One round cannot separate noise from a real difference; all of it counts as noise. Half a difference is added,
+        so that a few equal samples do not look certain.
         """
         rows = [[after - before for before, after in self.pairs[item][:rounds]] for item in self.measured]
         means = [fmean(row) for row in rows]

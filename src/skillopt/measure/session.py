@@ -11,6 +11,7 @@ from typing import Any
 from skillopt.config import Config
 from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
+from skillopt.core.pulse import pulse
 from skillopt.envs.base import Env, is_judged
 from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
@@ -69,4 +70,5 @@ async def measuring_session(
         ctx = Context(
             config=config, env=env, target=target, optimizer=optimizer, run=run, events=events, executor=executor
         )
+        await stack.enter_async_context(pulse(ctx))
         yield Measuring(ctx=ctx, journal=journal, budget=budget)

@@ -45,9 +45,7 @@ class Outcome:
     """As `check.json` has it, where there is a verdict."""
 
 
-def run_jobs(
-    jobs: Sequence[Job], *, all_of_them: bool, skip_without_key: bool, tell: Callable[[Job], None]
-) -> list[Outcome]:
+def run_jobs(jobs: Sequence[Job], *, all_of_them: bool, skip_without_key: bool) -> list[Outcome]:
     """Every job to its end. What stops one does not stop the others, and never becomes a verdict.
 
     A skill whose text is that of its base is not run, unless `all_of_them`.
@@ -71,7 +69,6 @@ def run_jobs(
         if not all_of_them and job.skill.skill.hash == job.base.skill.hash:
             outcomes.append(known)
             continue
-        tell(job)
         try:
             result = job.measure()
         except MissingKey as error:

@@ -26,7 +26,7 @@ from skillopt.run.files import write_json
 from skillopt.run.result import Result
 
 Axes = dict[str, list[str]]
-"""Values by dotted key, as they stand on the command line."""
+"""Values by dotted key, as written on the command line."""
 Load = Callable[[Sequence[str]], Config]
 """The config under some overrides."""
 TrainTrial = Callable[[Config, Path, bool], Awaitable[Result]]
@@ -47,7 +47,7 @@ def parse_axes(texts: Sequence[str]) -> tuple[Axes, list[str]]:
             if key in axes:
                 raise UserError(f"'{text}': {key} is swept twice; give all its values in one place")
             if len(set(values)) < len(values):
-                raise UserError(f"'{text}': the same value stands there twice")
+                raise UserError(f"'{text}': the same value is there twice")
             axes[key] = values
         else:
             fixed.append(text)
@@ -76,7 +76,7 @@ def split_values(raw: str) -> list[str]:
 
 
 def make_trials(axes: Axes, draws: int | None, seed: int) -> list[list[str]]:
-    """Overrides of each trial: the whole grid, or so many different draws from it, always the same for a seed."""
+    """Overrides of each trial: the whole grid, or a number of different draws from it, always the same for a seed."""
     if draws is None:
         ranged = [key for key, values in axes.items() if _RANGE.fullmatch(values[0])]
         if ranged:
@@ -106,7 +106,7 @@ def _draw(values: list[str], rng: random.Random) -> str:
 
 
 async def sweep(load: Load, texts: Sequence[str], train: TrainTrial, *, draws: int | None = None) -> dict[str, Any]:
-    """Run every trial, then read the test split for the best by validation. The same sweep again goes on.
+    """Run every trial, then read the test split for the best by validation. The same sweep again continues.
 
     The budget of the config is the budget of all trials together. Written to `sweep.json` after each trial.
     """

@@ -10,7 +10,6 @@ from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.models.base import ChatModel
-from skillopt.models.command import open_command
 from skillopt.run.directory import RunDirectory
 
 
@@ -25,9 +24,11 @@ def open_model(role: str, config: Config, run: RunDirectory | None = None) -> Ch
     if provider == "handoff":
         return _handoff(role, name, run)
     if provider in PRESETS or (provider == "command" and role == "optimizer"):
+        from skillopt.models.command import open_command
+
         return open_command(role, name, config.models.optimizer_options)
     if role == "optimizer" and config.models.optimizer_options:
-        raise UserError(f"models.optimizer_options: are for a command as the optimizer, and '{name}' is none")
+        raise UserError(f"models.optimizer_options: are for a command as the optimizer, and '{name}' is not a command")
     if colon and model and provider in PROVIDERS:
         return PROVIDERS[provider](name, model, url, key_name, config)
     if colon and model and _other(provider):
@@ -39,7 +40,7 @@ def open_model(role: str, config: Config, run: RunDirectory | None = None) -> Ch
 
 
 def _other(provider: str) -> bool:
-    """Is this one of the providers that a library speaks to?"""
+    """Is this one of the providers that a library connects to?"""
     if provider in OTHERS:
         return True
     if importlib.util.find_spec("pydantic_ai") is None:
@@ -62,7 +63,7 @@ def _handoff(role: str, name: str, run: RunDirectory | None) -> ChatModel:
     if role != "optimizer":
         raise UserError(
             f"models.{role}_model: '{name}' is for the optimizer and the judge; a target does every task of every "
-            "split anew for each skill: name a model or a command that does not learn from one task to the next"
+            "split again for each skill: name a model or a command that does not learn from one task to the next"
         )
     return HandoffModel(Box(letters_folder(name, run), run.root.resolve().name) if run else None)
 
@@ -148,4 +149,4 @@ OTHERS = (
     "anthropic", "bedrock", "cerebras", "cohere", "deepseek", "fireworks", "google", "groq", "huggingface", "mistral",
     "moonshotai", "ollama", "openrouter", "together", "xai",
 )  # fmt: skip
-"""The best known of those that pydantic-ai speaks to; whatever else it knows by name works, too."""
+"""The best known providers of pydantic-ai; any other that it knows by name works as well."""

@@ -19,7 +19,7 @@ Form = Literal["schema", "json", "text"]
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """A JSON schema for the reply. Its name is the stage that asks, so that any server can tell stages apart."""
+    """A JSON schema for the reply. Its name is the stage that asks, so that any server can distinguish stages."""
 
     name: str
     body: dict[str, Any]
@@ -38,7 +38,7 @@ class ChatRequest:
     seed: int | None = None
     """A fresh sample of a noisy model has its own seed; None for a deterministic one."""
     effort: str = ""
-    """How hard a reasoning model is to think; empty leaves it to the endpoint."""
+    """The reasoning effort; empty leaves it to the endpoint."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """`{"type": "function", "function": {name, description, parameters}}`, as the OpenAI chat protocol has them."""
 
@@ -50,7 +50,7 @@ class Usage:
     cached: int = 0
     """How many of the prompt's tokens the endpoint had in its cache."""
     usd: float | None = None
-    """What it cost, where the model itself says so; None: prices tell."""
+    """What it cost, if the model reports it; None: it is computed from prices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class ChatModel(Protocol):
 
     @property
     def endpoint(self) -> str:
-        """What tells this model's replies from another's of the same name: a URL, or the hash of the weights."""
+        """What distinguishes this model from another of the same name: a URL, or the hash of the weights."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class ChatModel(Protocol):
 
 
 class NoModel:
-    """Stands for the optimizer in a run in which nothing calls it."""
+    """Takes the place of the optimizer in a run in which nothing calls it."""
 
     name = endpoint = "none"
     deterministic = True
@@ -130,7 +130,7 @@ class ModelError(SkillOptError):
 
 
 class TransientError(ModelError):
-    """May heal by itself (429, 5xx, a timeout, a reset): worth another try."""
+    """May go away by itself (429, 5xx, a timeout, a reset): worth another try."""
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, reached: bool = True, overloaded: bool = False
@@ -140,11 +140,11 @@ class TransientError(ModelError):
         self.overloaded = overloaded or retry_after is not None
         """The endpoint has too much to do (429, 503): fewer calls at once may help."""
         self.reached = reached
-        """False when nobody answered at all: nothing listens there, or the name does not resolve."""
+        """False if there was no answer at all: no server there, or the name does not resolve."""
 
 
 class RefusedError(ModelError):
-    """The endpoint refuses this item for its own sake (content filter, too long)."""
+    """The endpoint refuses this item because of its content (content filter, too long)."""
 
 
 class FormRefusedError(RefusedError):
@@ -152,4 +152,4 @@ class FormRefusedError(RefusedError):
 
 
 class FatalError(ModelError):
-    """Will not heal by trying again (401, 403, 404, a 400 of our own making): ends the run at once."""
+    """Trying again cannot help (401, 403, 404, a 400 caused by our request): ends the run at once."""

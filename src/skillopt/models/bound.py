@@ -13,13 +13,13 @@ from skillopt.models.call import Caller, kept
 from skillopt.run.journal import Record
 
 RETRIES = 2
-"""Of a whole rollout: an agent has retries of its own inside, and what it does may take minutes."""
+"""Of a whole rollout: an agent retries by itself, and what it does may take minutes."""
 
 Work = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class UnseenModel:
-    """Stands for the model of an agent that calls it by itself: `command:…`, `agent:…`."""
+    """Takes the place of the model for an agent that calls models by itself: `command:…`, `agent:…`."""
 
     deterministic = False
 
@@ -27,7 +27,7 @@ class UnseenModel:
         self.name = self.endpoint = name
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        raise FatalError(f"{self.name}: is no model that can be asked; name one in models.target_model")
+        raise FatalError(f"{self.name}: is not a model that can be called; name one in models.target_model")
 
     async def close(self) -> None:
         return

@@ -42,7 +42,7 @@ class Reserved:
 
 
 class Budget:
-    """The limits over both roles, held against the journal's count, over all sessions of a run."""
+    """The limits over both roles, compared with the journal's count, over all sessions of a run."""
 
     def __init__(self, config: BudgetConfig, journal: Journal) -> None:
         self._config = config
@@ -104,4 +104,4 @@ class Budget:
 
 
 def _reached(name: str, limit: float) -> Stopped:
-    return Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to go on")
+    return Stopped(f"budget.{name}: the limit of {limit:g} is reached; raise it to continue")

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 _canonical = json.JSONEncoder(sort_keys=True).encode
 LONGEST_WAIT = 60.0
-"""Seconds that one wait of our own choice takes at most; an endpoint's Retry-After is obeyed."""
+"""The longest wait in seconds that we choose; an endpoint's Retry-After is obeyed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Caller:
         self._secrets = secrets()
 
     def clean(self, value: T) -> T:
-        """A JSON value from outside without the environment's secrets. Honest ones come back as they are."""
+        """A JSON value from outside without the environment's secrets. A value without any is returned unchanged."""
         return scrub(value, self._secrets)
 
     def whole_lock(self, key: str) -> asyncio.Lock:
@@ -184,7 +184,7 @@ class Caller:
         )
 
     async def _paid(self, asked: _Asked) -> ChatReply:
-        """Try until there is a reply, or no hope of one."""
+        """Try until there is a reply, or another try cannot help."""
         first, others = 0.0, 0
         reply: ChatReply | None = None
         for attempt in range(self.hardware.max_retries + 1):
@@ -258,7 +258,7 @@ class Caller:
         self._replies += 1
         self._completions += usage.completion
         self.limiter.used(usage.prompt + usage.completion - estimate.prompt - estimate.completion)
-        limits = getattr(self.model, "limits", None)  # only some endpoints tell
+        limits = getattr(self.model, "limits", None)  # only some endpoints report them
         if limits is not None:
             self.limiter.told(limits)
 

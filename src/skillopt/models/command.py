@@ -49,7 +49,7 @@ class CommandOptions(BaseModel):
     args: tuple[str, ...] = ()
     """Further arguments."""
     at_once: int | None = Field(default=None, ge=1)
-    """Commands that run side by side; null: as many as this one is known to bear."""
+    """Commands that run at the same time; null: as many as this one is known to handle."""
 
 
 class CommandModel:
@@ -116,7 +116,7 @@ class CommandModel:
         told = f"{self.name}: {redact(' '.join(said.split()))}"
         if trouble.kind == "login":
             way = self._preset.login if self._preset else f"sign in with {self._argv[0]} in a terminal"
-            raise FatalError(f"{told}; it wants a login: {way}, then run the same command again")
+            raise FatalError(f"{told}; it needs a login: {way}, then run the same command again")
         if trouble.kind == "limit":
             raise TransientError(f"{told} (a limit of the account)", retry_after=trouble.wait, overloaded=True)
         raise TransientError(told)

@@ -59,7 +59,7 @@ def classify(
 
 
 def complaint(said: Any) -> tuple[str, str]:
-    """The endpoint's own words, and its code for the trouble."""
+    """The endpoint's message, and its error code."""
     error = said.get("error") if isinstance(said, dict) else None
     detail = error if isinstance(error, dict) else {}
     raw = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
@@ -68,7 +68,7 @@ def complaint(said: Any) -> tuple[str, str]:
 
 
 def refused_parameter(status: int, said: Any, sent: Iterable[str]) -> str:
-    """Which of the parameters that were sent the endpoint does not take; empty where that is not the trouble."""
+    """Which of the parameters that were sent the endpoint does not take; empty if that is not the problem."""
     words, code = complaint(said)
     if status not in {400, 422} or not _UNWANTED.search(f"{code} {words}"):
         return ""

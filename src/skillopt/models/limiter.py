@@ -1,4 +1,4 @@
-"""How many calls an endpoint gets at once: as many as it bears, and never more than the user allows.
+"""How many calls an endpoint gets at once: as many as it can handle, and never more than the user allows.
 
 An `Endpoint` is one server's health, shared by the roles that call it; a `Limiter` is one role's share of it. Nothing
 here changes a result: it only decides when a call is sent.
@@ -22,9 +22,9 @@ T = TypeVar("T")
 START = 32
 """Calls at once before anything is known of an endpoint; where more are allowed they double while all goes well."""
 WINDOW = 40
-"""Outcomes that tell how an endpoint is doing now."""
+"""Recent outcomes, which show the state of an endpoint."""
 RISE = 2.0
-"""Latency has risen when the median of a block of calls is so many times that of an earlier block."""
+"""Latency has risen when the median of a block of calls is this many times that of an earlier block."""
 BLOCK = 16
 """Calls of one kind whose median latency is compared."""
 
@@ -115,7 +115,7 @@ class _Latency:
 
 
 class Endpoint:
-    """One server's health: how many calls at once it bears, and whether it has asked for a pause.
+    """One server's health: how many calls at once it can handle, and whether it has asked for a pause.
 
     A call remembers its level: how many were in flight when it was sent, itself included. A call that is turned away
     where most from its level on go through says nothing about width (a server may turn away every fifth at any). Where
@@ -133,8 +133,8 @@ class Endpoint:
         self._recent: deque[bool] = deque(maxlen=WINDOW // 2)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._not_before = 0.0
-        self._doubling = True  # until the first call is turned away
-        self._doubtful = False  # the last fall was for calls turned away; calls still in flight may show it wrong
+        self._doubling = True  # until the first call is rejected
+        self._doubtful = False  # it last fell because of rejected calls; calls in flight may show that as wrong
         self._probing = False  # the limit has grown by one since it fell
         self._patience = 1
         self._healthy = 0
@@ -185,7 +185,7 @@ class Endpoint:
         self._wake()
 
     def turned_down(self, level: int, retry_after: float | None) -> None:
-        """A call was answered 429, or as good as: 503, 529, nothing at all."""
+        """A call was answered 429, or similar: 503, 529, nothing at all."""
         self.turned_away += 1
         self._outcomes.append((level, False))
         self._recent.append(False)
@@ -224,7 +224,7 @@ class Endpoint:
 
 
 class Places:
-    """So many at once; who waits goes in the order of asking, and those who can wait go after all who cannot."""
+    """A number of places. Waiting calls get one in order of arrival; those that can wait come after all others."""
 
     def __init__(self, free: int) -> None:
         self._free = free
@@ -244,7 +244,7 @@ class Places:
             raise
 
     def give_back(self) -> None:
-        """Hands the place on to whoever waits."""
+        """Gives the place to the next in the queue."""
         for queue in self._waiting:
             while queue:
                 turn = queue.popleft()
@@ -256,7 +256,7 @@ class Places:
 
 @dataclass(slots=True)
 class Slot:
-    """A place among the calls in flight, from which the caller tells what came of its call."""
+    """A place among the calls in flight, through which the caller reports the outcome of its call."""
 
     endpoint: Endpoint
     level: int
@@ -270,9 +270,9 @@ class Slot:
 
 
 class Limiter:
-    """One role's calls: at most `limit` in flight, fewer where its endpoint bears fewer, none while that asks to wait.
+    """One role's calls: at most `limit` in flight, fewer if its endpoint handles fewer, none while that asks to wait.
 
-    `requests` and `tokens` are the user's own limits a minute; without them, the endpoint's headers tell.
+    `requests` and `tokens` are the user's limits a minute; without them, the endpoint's headers are used.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class Limiter:
         self.endpoint.pause(seconds)
 
     def told(self, limits: RateLimits) -> None:
-        """What the endpoint's headers said. The user's own limits stand above them."""
+        """What the endpoint's headers said. The user's limits override them."""
         for name, left in (("requests", limits.requests), ("tokens", limits.tokens)):
             if left is None or self._own[name] or left.reset <= 0 or left.remaining >= left.limit:
                 continue
@@ -303,7 +303,7 @@ class Limiter:
             self._buckets["tokens"].take(tokens)
 
     async def enter(self, switch: Switch, *, tokens: float = 0, later: bool = False) -> Slot:
-        """A place for one call of about so many tokens; one that can wait goes `later` than all that cannot."""
+        """A place for one call of about `tokens` tokens; with `later`, it comes after all calls that cannot wait."""
         await self._places.take(later=later)
         level = 0
         try:

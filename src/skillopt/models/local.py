@@ -1,4 +1,4 @@
-"""`local:` models: llama.cpp on the user's own CPU, in worker processes of one thread each."""
+"""`local:` models: llama.cpp on the user's CPU, in worker processes of one thread each."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class LocalModel:
 
 
 def default_workers() -> int:
-    """One for each core that this process may use, up to four: each has a context of its own in memory."""
+    """One for each core that this process may use, up to four: each has a separate context in memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, 4))
 
@@ -214,7 +214,7 @@ class _Pool:
                 raise FatalError(str(error)) from error
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="skillopt-", ignore_cleanup_errors=True)
-            Path(self._folder.name).mkdir(exist_ok=True)  # long runs outlive what sweeps temporary folders
+            Path(self._folder.name).mkdir(exist_ok=True)  # a cleaner of temporary folders may run during a long run
             return {**self._setup, "weights": str(file), "states": self._folder.name}
 
 

@@ -1,11 +1,10 @@
 """One worker process of a `local:` model: llama.cpp on one thread, one request at a time.
 
-Started by local.py as a script of its own, without the rest of the package, and spoken to in JSON lines over
-its standard input and output. It ends when its input ends, so it cannot outlive the process that started it.
+local.py starts it as a separate script, without the rest of the package (child.py).
 
 Why a reply depends on its request alone, although a skill is evaluated only once: a float sum depends on how
 a prompt was cut into batches, and llama.cpp's own prompt cache cuts wherever the request before happened to
-differ. Here every request starts from the saved state of its own prefix (`prefixes`), which was itself
+differ. Here every request starts from the saved state of its prefix (`prefixes`), which was itself
 evaluated from the saved state of the prefix before it, down to an empty context. So the cuts follow from the
 messages, whatever was asked earlier and of whichever worker. Restoring a state takes about a millisecond.
 """
@@ -18,19 +17,18 @@ import http.client
 import json
 import os
 import platform
-import queue
 import secrets
 import shutil
-import signal
-import sys
-import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+from skillopt import child
 
 Message = dict[str, Any]
 
 PLACEHOLDER = "~"
-"""Stands for the user's message where only the system message is evaluated."""
+"""Takes the place of the user's message when only the system message is evaluated."""
 STATE_BYTES = 512 << 20
 """All saved states of one model together; the least recently used go first."""
 
@@ -77,7 +75,7 @@ class Engine:
         self._address = str(self._server.listening_address).split("//")[1]
 
     def chat(self, request: dict[str, Any]) -> dict[str, Any]:
-        # Tools stand in the prompt before the messages, so that a prefix without them is another prompt.
+        # Tools come before the messages in the prompt, so a prefix without them is another prompt.
         kept = prefixes(request["messages"]) if self._prefix_cache and not request.get("tools") else []
         known = len(kept)
         while known and not self._restore(kept[known - 1]):
@@ -141,43 +139,23 @@ class Engine:
             total -= size
 
 
-def serve(commands: BinaryIO, replies: BinaryIO) -> None:
-    setup = json.loads(commands.readline())
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(commands, requests, setup["states"]), daemon=True).start()
-    try:
-        engine = Engine(**setup)
-        _say(replies, {})
-    except Exception as error:
-        _say(replies, {"error": "fatal", "message": str(error)})
-        return
-    while True:
-        request = json.loads(requests.get())
-        try:
-            _say(replies, engine.chat(request))
-        except RequestError as error:
-            _say(replies, {"error": error.kind, "message": str(error)})
+def begin(setup: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    _folders.append(setup["states"])
+    return Engine(**setup).chat
 
 
-def _read(commands: BinaryIO, requests: queue.SimpleQueue[bytes], states: str) -> None:
-    """Pass requests on. When the input ends nobody is left to answer to: stop at once and leave nothing."""
-    for line in commands:
-        requests.put(line)
-    shutil.rmtree(states, ignore_errors=True)
-    os._exit(0)
+_folders: list[str] = []
 
 
-def _say(replies: BinaryIO, value: dict[str, Any]) -> None:
-    replies.write(json.dumps(value).encode() + b"\n")
-    replies.flush()
+def at_end() -> None:
+    """Nobody is left to answer to: leave nothing behind."""
+    for folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends us when it is done
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever llama.cpp prints goes to the log, not between the replies
-    serve(sys.stdin.buffer, replies)
+def explain(error: BaseException) -> dict[str, Any]:
+    return {"error": getattr(error, "kind", "fatal"), "message": str(error)}
 
 
 if __name__ == "__main__":
-    main()
+    child.serve(begin, explain, at_end)

@@ -24,7 +24,7 @@ class OpenAIChat:
     """A model behind `POST …/chat/completions`.
 
     A parameter that the endpoint refuses (temperature, seed, reasoning_effort, the name of the token limit) is left out
-    from then on. `limits` is what the last reply's headers told of the endpoint's rate limits.
+    from then on. `limits` is what the last reply's headers said about the endpoint's rate limits.
     """
 
     deterministic = False
@@ -47,7 +47,7 @@ class OpenAIChat:
         if key_needed and not key and token is None:
             raise MissingKey(f"{name}: no key; set {key_name} in the environment or in .env")
         if not key.isprintable():
-            raise UserError(f"{name}: the key in {key_name} holds a line break or a control character")
+            raise UserError(f"{name}: the key in {key_name} contains a line break or a control character")
         self.name = name
         self.endpoint = url.rstrip("/")
         self.limits: RateLimits | None = None
@@ -126,7 +126,7 @@ class OpenAIChat:
             finish = finish if finish and isinstance(finish, str) else "stop"
             usage = _usage(data.get("usage"))
         except (TypeError, KeyError, IndexError, AttributeError):
-            raise TransientError(f"{self.endpoint}: a reply that is no chat completion") from None
+            raise TransientError(f"{self.endpoint}: the reply is not a chat completion") from None
         if finish == "content_filter":
             raise RefusedError(f"{self.endpoint}: the content filter refused this item")
         return ChatReply(text=answer(text), finish_reason=finish, usage=usage, tool_calls=calls)

@@ -29,7 +29,7 @@ def list_prices() -> dict[str, Price]:
 
 
 def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
-    """The price of `provider:model`; `own` stands above the list."""
+    """The price of `provider:model`; `own` overrides the list."""
     if model in own:
         return own[model]
     if model.startswith(FREE):
@@ -39,7 +39,7 @@ def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """Dollars; None where the price is unknown. Prompt tokens from the endpoint's cache have a price of their own."""
+    """Dollars; None where the price is unknown. Prompt tokens from the endpoint's cache have a separate price."""
     if price is None:
         return None
     cached = price.input if price.cached is None else price.cached

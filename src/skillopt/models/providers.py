@@ -85,7 +85,7 @@ class ProviderChat:
             raise FatalError(f"{self.name}: {redact(str(error))[:500]}") from None
         except _UNREADABLE as error:  # the libraries take for granted that an answer has the form that it should have
             words = redact(f"{type(error).__name__}: {error}")[:500]
-            raise TransientError(f"{self.endpoint}: a reply that is no chat completion ({words})") from error
+            raise TransientError(f"{self.endpoint}: the reply is not a chat completion ({words})") from error
 
     def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
         """The endpoint's own words, as the same kind of error as on the fast client."""

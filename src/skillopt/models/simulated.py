@@ -82,7 +82,7 @@ class SimOptions:
     no_schema: int = 0
     """1: requests with a JSON schema are refused. 2: JSON mode as well."""
     opposites: int = 0
-    """1: the optimizer proposes two opposite edits beside its others, for a person to decide between."""
+    """1: the optimizer also proposes two opposite edits, for a person to decide between."""
     paraphrase: int = 0
     """1: the optimizer proposes each rule in three wordings."""
 
@@ -103,7 +103,7 @@ class Torn(TransientError):  # noqa: N818
 
 
 def parse_options(query: str) -> SimOptions:
-    """`noise=0.1&duds=0.3` as it stands behind the `?` of a model's name."""
+    """`noise=0.1&duds=0.3` as it follows the `?` in a model's name."""
     known = {f.name for f in fields(SimOptions)}
     values: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
@@ -196,7 +196,7 @@ class SimulatedModel:
         if draw.happens("server_error", options.server_error):
             raise TransientError("500: the server stumbled")
         if draw.happens("garbled", options.garbled):
-            raise Garbled("a reply that is no chat completion")
+            raise Garbled("the reply is not a chat completion")
         if draw.happens("torn", options.torn):
             raise Torn("the reply broke off")
 

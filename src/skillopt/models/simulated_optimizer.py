@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ASKED = re.compile(r"codes? for: ([a-z, ]+)\.")
 SEALED = "It is sealed."
-"""Stands in the tasks of a planted systemic failure: their answer must end with the word SEALED."""
+"""Marks the tasks of a planted systemic failure: their answer must end with the word SEALED."""
 SEALED_RULE = "- Close sealed tickets with the word SEALED."
 OPPOSITES = ("- Write the codes in capital letters.", "- Never write the codes in capital letters.")
 _SEALED_PATTERN = "sealed tickets are left open"
@@ -101,7 +101,7 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
 
 
 def _allowed(prompt: str) -> int:
-    """How many edits the letter asks for; an optimizer that is not told dares a single one."""
+    """How many edits the letter asks for; if it does not say, one."""
     found = _LIMIT.search(_block(prompt, "limits"))
     return int(found[1]) if found else 1
 
@@ -116,7 +116,7 @@ def _opposites(prompt: str, skill: str) -> list[dict[str, Any]]:
 
 
 def _left_open(prompt: str) -> list[dict[str, Any]]:
-    """A cause that no single task shows: only many of them side by side tell what sealed tickets want."""
+    """A cause that no single task shows: only several tasks together show what sealed tickets need."""
     ids = _open_ids(prompt)
     cause = "the answer lacks its last word"
     return [{"name": _SEALED_PATTERN, "cause": cause, "trajectory_ids": ids}] if ids else []
@@ -163,7 +163,7 @@ def _contradictions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def spelled_out_schema(request: ChatRequest) -> Schema | None:
-    """The schema that stands in the words of a request, where an endpoint takes it no other way."""
+    """The schema in the text of a request, for an endpoint that accepts it in no other way."""
     found = _SPELLED_OUT.search(str(request.messages[-1]["content"]))
     earlier = _SPELLED_OUT.search(str(request.messages[-2]["content"])) if len(request.messages) > 1 else None
     match = found or earlier

@@ -1,6 +1,6 @@
 """`sim:player`: a simulated player of text games, and the optimizer that teaches it.
 
-The player follows the goal's instructions one by one, but uses a verb only when a rule in the skill tells it to; at an
+The player follows the goal's instructions one by one, but uses a verb only when a rule in the skill says so; at an
 instruction that it has no rule for it looks around until its time is up. The optimizer reads lost games, with a way to
 win them in the scorer's feedback, and states the rules that were missing.
 """

@@ -1,7 +1,7 @@
 """Replies with a structure: a schema goes out, a checked value comes back, or the reason why it was lost.
 
 An endpoint that refuses a JSON schema is asked in JSON mode, and one that refuses that too in plain text; the schema
-then stands in the message. Replies are read leniently (thinking, prose and code fences around the object are taken
+is then in the message. Replies are read leniently (thinking, prose and code fences around the object are taken
 off), but one that was cut off is never used, even where it could be read.
 """
 
@@ -29,7 +29,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer(Generic[T]):
+class CheckedReply(Generic[T]):
     """What came of asking. `lost` says why there is no value; it is counted and shown, never silent."""
 
     value: T | None = None
@@ -37,12 +37,12 @@ class Answer(Generic[T]):
     unreachable: bool = False
     """Lost for the endpoint's sake, not for what the model wrote."""
     unusable: tuple[str, ...] = ()
-    """What was wrong with each reply that was paid for and could not be used, the mended ones among them."""
+    """What was wrong with each reply that was paid for and could not be used, including those that were repaired."""
 
 
 async def ask(
     optimizer: Caller, messages: list[Message], schema: Schema, check: Callable[[Any], T], *, label: str
-) -> Answer[T]:
+) -> CheckedReply[T]:
     """Ask once, and once more with the error where the reply does not fit. `check` raises ValueError where it must."""
     problems: list[str] = []
     said = ""
@@ -55,13 +55,13 @@ async def ask(
             reply = await _call(optimizer, sent, schema, label=label, attempt=attempt)
         except (TransientError, RefusedError) as error:
             unreachable = isinstance(error, TransientError)
-            return Answer(lost=str(error), unreachable=unreachable, unusable=tuple(problems))
+            return CheckedReply(lost=str(error), unreachable=unreachable, unusable=tuple(problems))
         try:
-            return Answer(value=check(parse(reply)), unusable=tuple(problems))
+            return CheckedReply(value=check(parse(reply)), unusable=tuple(problems))
         except (ValueError, RecursionError) as error:
             problems.append(str(error)[:200] or type(error).__name__)
             said = _shortened(reply.text)
-    return Answer(lost=problems[-1], unusable=tuple(problems))
+    return CheckedReply(lost=problems[-1], unusable=tuple(problems))
 
 
 def _shortened(text: str) -> str:

@@ -78,7 +78,7 @@ def entry(name: str) -> Entry:
     if name not in known:
         raise UserError(
             f"local:{name}: there are no weights of that name; known are {', '.join(known)}. "
-            "A file of your own is local:/path/to/file.gguf"
+            "Another file is local:/path/to/file.gguf"
         )
     return known[name]
 
@@ -142,7 +142,7 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
 
 
 def pull(name: str, progress: Progress | None = None) -> Path:
-    """Fetch the weights into the cache unless they are there; go on where an earlier fetch broke off.
+    """Fetch the weights into the cache unless they are there; continue an earlier fetch that broke off.
 
     The file gets its name only once its SHA-256 is right. FatalError when no source gave the right bytes.
     """

@@ -7,6 +7,7 @@ kill or a broken line, the other continues. The file gets its final name only wh
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import fnmatch
 import hashlib
 import http.client
@@ -281,23 +282,11 @@ def _size(file: Path) -> int:
 def _locked(file: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Held by at most one process; the system lets go of it when its holder dies."""
     with file.open("a+b") as handle:
-        while not _try_lock(handle):
-            waiting()
-            time.sleep(0.2)
+        while True:
+            try:
+                fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                waiting()
+                time.sleep(0.2)
         yield
-
-
-def _try_lock(handle: IO[bytes]) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            handle.seek(0)
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -1,1 +1,1 @@
-"""Before anything is paid."""
+"""Checks before anything is paid for."""

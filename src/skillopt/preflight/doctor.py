@@ -23,7 +23,7 @@ from skillopt.models.base import TransientError
 from skillopt.models.call import Caller
 from skillopt.models.prices import FREE, price_of
 from skillopt.models.structured import ask
-from skillopt.preflight.parts import needs_optimizer
+from skillopt.preflight.components import needs_optimizer
 from skillopt.preflight.plan import Plan, is_deterministic, plan_run
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
@@ -32,9 +32,9 @@ from skillopt.statistics import smallest_detectable
 
 Status = Literal["pass", "warn", "fail"]
 NOISE = 0.1
-"""The share of flipped outcomes for which the smallest improvement that a gate can see is told."""
+"""The share of flipped outcomes for which the smallest improvement that a gate can see is reported."""
 _NOT_ASKED = {"target": ("local:", "command:", "agent:"), "optimizer": ("local:", "handoff")}
-"""A local model would have to be fetched and loaded first; an agent's own model is not ours to ask, nor is a reader."""
+"""A local model would have to be fetched and loaded first; an agent calls its own model, and a reader is a person."""
 _SCORED = 10
 """Items of each split that the scorer is tried on."""
 
@@ -69,7 +69,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
 
 
 def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
-    """What can be told from the config and the data alone; `train` runs this part."""
+    """What can be checked from the config and the data alone; `train` runs this part."""
     return [
         _splits(config, env),
         _initial(config, skill),
@@ -85,7 +85,7 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
 
 
 def advice(config: Config, env: Env, skill: Skill, plan: Plan) -> list[dict[str, str]]:
-    """What the cheap part found to be wanting, for the events of a run."""
+    """The findings of the part that costs nothing, for the events of a run."""
     return [asdict(check) for check in cheap(config, env, skill, plan) if check.status != "pass"]
 
 
@@ -111,7 +111,7 @@ def _warnings(env: Env) -> Iterator[Check]:
     """What the env itself finds suspicious in its data, such as a label that its place or length gives away."""
     for says in getattr(env, "warnings", ()):
         yield Check(
-            name="data", status="warn", says=says, fix="hold the score against the baselines; see docs/benchmarks.md"
+            name="data", status="warn", says=says, fix="compare the score with the baselines; see docs/benchmarks.md"
         )
 
 
@@ -160,7 +160,7 @@ def _prices(config: Config) -> Iterator[Check]:
 
 
 def _rates(config: Config) -> Iterator[Check]:
-    """More workers than a rate limit feeds only wait; a second a call is quick."""
+    """Workers above the rate limit only wait; a second for a call is quick."""
     widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
     keys = {"target": "hardware.workers", "optimizer": "gradient.analyst_workers"}
     for role in _roles(config):
@@ -188,7 +188,7 @@ def _output(config: Config) -> Check:
 
 
 def _dotenv() -> Iterator[Check]:
-    """Keys that other users of the machine can read are not only ours."""
+    """Other users of the machine must not be able to read the keys."""
     file = Path(".env")
     if file.is_file() and file.stat().st_mode & 0o077:
         yield Check(name="keys", status="warn", says=".env can be read by other users", fix="chmod 600 .env")
@@ -206,7 +206,7 @@ def _budget(config: Config, plan: Plan) -> Check:
         for name, limit, needed in limits:
             if limit is not None and needed is not None and needed[edge] > limit:
                 says = f"budget.{name} is {limit:g}, and the plan needs {word} {needed[edge]:,.4g} (estimate)"
-                fix = "raise it, or make the run smaller; a run that stops can go on with a larger limit"
+                fix = "raise it, or make the run smaller; a run that stops can continue with a larger limit"
                 return Check(name="budget", status=status, says=says, fix=fix)  # type: ignore[arg-type]
     return passed("budget", "the plan stays within every limit (estimate)")
 

@@ -242,7 +242,7 @@ def _tokens(source: Source, items: Sequence[Item]) -> Tokens:
     if source.is_package and package.front:
         try:
             listed = count_tokens(f"{package.name}\n{package.description}")
-        except PackageError:  # told as a finding
+        except PackageError:  # reported as a finding
             listed = 0
     others = [
         content.decode("utf-8", "replace")

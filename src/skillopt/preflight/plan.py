@@ -20,7 +20,7 @@ from skillopt.gates import credit, heats
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
-from skillopt.preflight.parts import Parts, resolve
+from skillopt.preflight.components import Parts, resolve
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
 from skillopt.skill.tokens import count_tokens
@@ -30,11 +30,11 @@ Range = tuple[float, float]
 EDIT_TOKENS = 40
 """An edit's length, for the estimate of how the skill grows."""
 REPLY_TOKENS = {"target": 256, "optimizer": 1500}
-"""A long reply, for the estimate; a model that is told to think may use all that it may."""
+"""A long reply, for the estimate; a model with a reasoning effort may use its whole limit."""
 TURN_TOKENS = 60
 """What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
-"""What one call takes where nobody says better."""
+"""Seconds of one call, unless the user gives better figures."""
 LETTER_SECONDS: Range = (30.0, 600.0)
 """What a reader takes for one letter."""
 _SAMPLE = 100
@@ -180,7 +180,8 @@ def _optimizer_lines(
     each = task + output + 60
     letters = [_letters(config, size, each) for size in batches]
     causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
-    merges = sum(_merges(count, gradient.merge_fan_in) for count in letters) if gradient.merge == "llm" else 0
+    lists = [count + causes for count in letters]  # a deep reflection is a list of proposals, too
+    merges = sum(_merges(count, gradient.merge_fan_in) for count in lists) if gradient.merge == "llm" else 0
     shown = (gradient.minibatch_size or max(batches, default=0)) * each
     read = (task + skill[0], min(shown, gradient.prompt_tokens) + skill[1] + 4000)
     later = epochs - 1 if optimizer.use_slow_update else 0
@@ -293,7 +294,7 @@ def _seconds(lines: Iterable[Line], widths: dict[str, int], lasts: Mapping[str, 
 
 
 def beside(plan: Plan, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan with a run's real figures beside it, for the summary."""
+    """The plan with a run's real figures, for the summary."""
     tokens = {role: sum(v for k, v in summary["tokens"][role].items() if k != "cached") for role in ROLES}
     return {
         "estimate": True,

@@ -44,5 +44,5 @@ def check_folder(folder: str) -> None:
 
 
 def fingerprint(folder: str = "") -> str:
-    """Changes whenever a prompt does; a run does not silently go on under other prompts."""
+    """Changes whenever a prompt does; a run does not silently continue with other prompts."""
     return hashlib.sha256("\0".join(load(stage, folder) for stage in STAGES).encode()).hexdigest()

@@ -1,1 +1,1 @@
-"""What a person reads."""
+"""Reports, charts, console output and trackers."""

@@ -15,7 +15,7 @@ from skillopt.version import __version__
 CHECK_RULES = {
     "worse": "The skill scores lower than its base",
     "regressed": "Items that the base solves and the skill does not",
-    "cannot-tell": "The items do not tell whether the skill is worse",
+    "cannot-tell": "The items do not show whether the skill is worse",
 }
 _MOST_ITEMS = 8
 

@@ -22,7 +22,7 @@ class BlamedLine:
     text: str
     """Without its line end."""
     entry: Entry | None
-    """The accepted edit that wrote the line as it stands; None for a line of the initial skill."""
+    """The accepted edit that wrote the line as it is now; None for a line of the initial skill."""
 
     @property
     def step(self) -> int:
@@ -54,7 +54,7 @@ def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[Blamed
 
 
 def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[tuple[Entry, Skill]]:
-    """The document after each single edit, so that two edits of one step can be told apart."""
+    """The document after each single edit, so that two edits of one step can be distinguished."""
     for version in sorted({entry.version for entry in entries}):
         group = [entry for entry in entries if entry.version == version]
         yield from zip(group, applied_in_order(versions[version - 1], group), strict=True)
@@ -80,7 +80,7 @@ def read_entries(run: RunDirectory) -> list[Entry]:
     try:
         return list(run.patch_log.entries())
     except PatchLogError as error:
-        raise UserError(f"{error}; `skillopt verify {run.root}` says more") from None
+        raise UserError(f"{error}; `skillopt verify {run.root}` shows more") from None
 
 
 def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
@@ -103,7 +103,7 @@ def best_version(run: RunDirectory, known: Mapping[int, Skill]) -> int:
 
 
 def spread(lines: Iterable[BlamedLine]) -> dict[int, int]:
-    """How many lines each step wrote that still stand; 0 is the initial skill."""
+    """How many lines of each step are still there; 0 is the initial skill."""
     counts: dict[int, int] = {}
     for line in lines:
         counts[line.step] = counts.get(line.step, 0) + 1

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from skillopt.report.planned import beside_lines
+from skillopt.report.plan_lines import beside_lines
 from skillopt.report.text import dollars, printable, ranged, score
 from skillopt.run.events import FLEETING, Event, Listener
 
@@ -24,7 +24,7 @@ def open_console() -> Console:
 def watching(console: Console, *, as_json: bool = False) -> Iterator[Listener]:
     """A listener that shows a run's events for as long as the block lasts.
 
-    On a terminal lines scroll above a small display of where the run stands; elsewhere there are only the lines. With
+    On a terminal, lines scroll above a small display of the run's progress; elsewhere there are only the lines. With
     `as_json` each event is a line of JSON, as in events.jsonl.
     """
     lines = Lines()
@@ -33,7 +33,7 @@ def watching(console: Console, *, as_json: bool = False) -> Iterator[Listener]:
     elif not console.is_terminal:
         yield lambda event: _print(console, lines(event))
     else:
-        from skillopt.report.live import Display
+        from skillopt.report.live_display import Display
 
         with Display(console) as display:
 
@@ -140,7 +140,7 @@ class Lines:
         return f"[{data['number']}/{data['units']}] {data['worth']:+.3f}  {data['name']}: {said}"
 
     def _tracker_failed(self, data: dict[str, Any], event: Event) -> str:
-        return f"warn  tracker {data['name']} stopped ({data['error']}); the run goes on without it"
+        return f"warn  tracker {data['name']} stopped ({data['error']}); the run continues without it"
 
     def _retrying(self, data: dict[str, Any], event: Event) -> str:
         missing = f"{data['unmeasured']} of {data['items']} items could not be measured"
@@ -233,7 +233,7 @@ def _estimated(summary: dict[str, Any]) -> str:
 
 
 def _winner(best: dict[str, Any]) -> list[str]:
-    """The best of many noisy scores owes something to luck; fresh samples show how much."""
+    """The best of many noisy scores is partly luck; fresh samples show how much."""
     curse = best["winners_curse"]
     if curse is None:
         return []

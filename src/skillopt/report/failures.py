@@ -21,7 +21,7 @@ GENERAL = (
 )
 ADVICE: dict[Sign, str] = {
     "empty": "The target gives no answer: look at models.target_max_tokens, and at what the task asks for.",
-    "contained": "The expected answer stands in the output and is not accepted: look at the scorer, or at the form of "
+    "contained": "The expected answer is in the output and is not accepted: look at the scorer, or at the form of "
     "the answer that it wants.",
     "constant": "The target answers the same whatever the skill says: look whether the expected answer is right, and "
     "whether the task holds all that it takes to find it.",

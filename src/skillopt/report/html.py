@@ -1,14 +1,14 @@
-"""`report.html`: one self-contained file, without a script, that tells what a run gave, and why."""
+"""`report.html`: one self-contained file, without a script, that shows the results of a run and the reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skillopt.report import evidence, figures
-from skillopt.report.facts import Facts, read_facts
+from skillopt.report import page_figures, page_reasons
 from skillopt.report.markdown import markdown
 from skillopt.report.markup import section, tag, text
 from skillopt.report.plots import heat_plot, progress_plot, rate_plot
+from skillopt.report.run_facts import Facts, read_facts
 from skillopt.report.svg import standalone, stylesheet
 from skillopt.report.text import score
 from skillopt.run.directory import RunDirectory
@@ -29,7 +29,7 @@ def write_report(run: RunDirectory) -> None:
 
 
 def make_plots(facts: Facts, width: float = 960) -> dict[str, str]:
-    """The drawings by name, as they stand in the page and in plots/."""
+    """The charts by name, as they are in the page and in plots/."""
     return {
         "progress": progress_plot(facts.history, facts.summary, facts.tokens, width),
         "learning_rate": rate_plot(facts.history, facts.summary, width),
@@ -48,7 +48,7 @@ def page(facts: Facts) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{text(title)}</title><style>{stylesheet('report.css')}{stylesheet('plots.css')}</style></head>",
-            f"<body><main>{figures.header(facts)}{tag('nav', links)}{figures.verdict_part(facts)}",
+            f"<body><main>{page_figures.header(facts)}{tag('nav', links)}{page_figures.verdict_part(facts)}",
             *(body for _, _, body in parts),
             "</main></body></html>\n",
         ]
@@ -58,13 +58,13 @@ def page(facts: Facts) -> str:
 def _sections(facts: Facts) -> Iterator[tuple[str, str, str]]:
     """Anchor, name and markup, in the order in which a reader asks."""
     for anchor, name, lead, inner in (
-        ("progress", "Progress", "", figures.progress(facts)),
-        ("skill", "The skill", evidence.SKILL_LEAD, evidence.skill(facts)),
-        ("changes", "What was accepted, and why", evidence.CHANGES_LEAD, evidence.changes(facts)),
-        ("items", "Items and versions", figures.HEAT_LEAD, figures.heat(facts)),
-        ("failures", "Persistent failures", "", evidence.failures(facts)),
-        ("steps", "All steps", "", evidence.steps(facts)),
-        ("costs", "What it took", "", figures.costs(facts)),
-        ("run", "The run", "", figures.about(facts)),
+        ("progress", "Progress", "", page_figures.progress(facts)),
+        ("skill", "The skill", page_reasons.SKILL_LEAD, page_reasons.skill(facts)),
+        ("changes", "What was accepted, and why", page_reasons.CHANGES_LEAD, page_reasons.changes(facts)),
+        ("items", "Items and versions", page_figures.HEAT_LEAD, page_figures.heat(facts)),
+        ("failures", "Persistent failures", "", page_reasons.failures(facts)),
+        ("steps", "All steps", "", page_reasons.steps(facts)),
+        ("costs", "What it took", "", page_figures.costs(facts)),
+        ("run", "The run", "", page_figures.about(facts)),
     ):
         yield anchor, name, section(anchor, name, inner, lead=lead)

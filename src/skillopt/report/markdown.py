@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from skillopt.report.costs import cost_rows, stage_seconds, total_usd
-from skillopt.report.facts import Change, Facts, verdict
 from skillopt.report.failures import GENERAL
 from skillopt.report.funnel import funnel
-from skillopt.report.planned import planned_rows
+from skillopt.report.plan_lines import planned_rows
+from skillopt.report.run_facts import Change, Facts, verdict
 from skillopt.report.text import clipped, dollars, duration, printable, ranged, score
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^$:@&])")
@@ -17,7 +17,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^$:@&])")
 
 
 def plain(value: object) -> str:
-    """Any text as text in one line of Markdown: no mark, link, tag or table cell comes of it."""
+    """Any text as text in one line of Markdown: it cannot become a mark, link, tag or table cell."""
     return _SPECIAL.sub(r"\\\1", " ".join(printable(str(value)).split()))
 
 

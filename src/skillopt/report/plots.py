@@ -85,7 +85,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _epochs(history: Sequence[Mapping[str, Any]], frame: Frame) -> str:
-    """A quiet line where an epoch ends; none where they would stand too close."""
+    """A light line where an epoch ends; none if the lines would be too close."""
     ends = [float(record["step"]) for record in history if "epoch_end" in record]
     if len(ends) * 45 > frame.width:
         return ""

@@ -18,7 +18,7 @@ _LOOKS = {
 
 
 def write_pngs(run: RunDirectory) -> bool:
-    """progress.png and learning_rate.png beside the SVG files; False where matplotlib is not installed."""
+    """progress.png and learning_rate.png next to the SVG files; False if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

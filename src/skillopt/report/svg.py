@@ -1,7 +1,7 @@
 """Drawing in SVG without a plotting library: a frame with axes, and what is drawn in it.
 
 Colours are classes: the report's style sheet sets them for light and dark, and `standalone` puts the same sheet into a
-file of its own.
+separate file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def standalone(drawing: str) -> str:
 
 
 def ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:
-    """Round values from low to high, about so many."""
+    """About `count` round values from low to high."""
     span = max(high - low, 1e-9)
     raw = span / count
     power = 10 ** math.floor(math.log10(raw))
@@ -118,7 +118,7 @@ def label(x: float, y: float, said: str, *, anchor: str = "start", cls: str = ""
 
 
 def mark(kind: str, at: Point, told: str = "", size: float = 4) -> str:
-    """accept ●, reject ✕, indecisive ◇, guidance ◆; `told` shows when the pointer rests on it."""
+    """accept ●, reject ✕, indecisive ◇, guidance ◆; `told` is its tooltip."""
     x, y = at
     s = size
     shapes = {

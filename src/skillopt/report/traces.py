@@ -1,4 +1,4 @@
-"""The trajectories that a run left, wherever they stand: training, gate, slow update."""
+"""The trajectories of a run, from all of its files: training, gate, slow update."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class RunDirectory:
         return self.steps / f"step_{step:04d}"
 
     def epoch_end(self, step: int) -> Path:
-        """What happened at the end of the epoch whose last step this was; stands in the history, too."""
+        """What happened at the end of the epoch whose last step this was; it is in the history as well."""
         return self.step(step) / "epoch_end.json"
 
     def slow_update(self, epoch: int) -> Path:
@@ -97,8 +97,8 @@ class RunDirectory:
 
     @contextmanager
     def held(self, *, private: bool = False) -> Iterator[None]:
-        """Hold this run's lock; a second trainer is refused, and told who holds it. A `private` folder is kept from
-        other users of the machine.
+        """Hold this run's lock; a second trainer is refused, with the name of the holder. A `private` folder is closed
+        to other users of the machine.
 
         The kernel ends the lock with the process, however that ends: what a dead one (or one before a restart of the
         machine) has left in the file is not looked at, so that no process number can be mistaken for another's.
@@ -124,19 +124,24 @@ class RunDirectory:
             os.close(handle)
 
     def check_held(self) -> None:
-        """Raise where the folder that we hold is no longer there, or another has taken its place."""
+        """Raise an error if the locked folder no longer exists, or was replaced by another."""
         if self._lock is None:
             return
         held = os.fstat(self._lock)
         there = self._lock_path.stat() if self._lock_path.exists() else None
         if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
             raise UserError(
-                f"{self.root}: the run's folder was removed or replaced while the run was at work; put it back and run "
+                f"{self.root}: the run's folder was removed or replaced during the run; put it back and run "
                 "the same command again, or start a separate run with --fresh"
             )
 
+    @property
+    def begun(self) -> bool:
+        """Has a process ever worked here?"""
+        return self._lock_path.exists()
+
     def busy(self) -> bool:
-        """Is a process at work on this run? Only looks; the lock stays as it is."""
+        """Is a process working on this run? The lock is not changed."""
         if not self._lock_path.exists():
             return False
         with self._lock_path.open("rb") as file:
@@ -151,19 +156,19 @@ def make_folder(path: Path, *, private: bool) -> None:
     """Create a folder; a `private` one is closed to other users, also where it was there before."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
     if private and path.stat().st_mode & 0o077:
-        with suppress(PermissionError):  # another user's folder is theirs to close
+        with suppress(PermissionError):  # only its owner can close another user's folder
             path.chmod(0o700)
 
 
 def is_private(chosen: bool | None, output_root: str) -> bool:
-    """What was chosen; else whether keys lie near: a `.env` in the working folder, the output folder or beside it."""
+    """What was chosen; else whether keys are nearby: a `.env` in the working folder, output folder or next to it."""
     root = Path(output_root).absolute()
     near = any((folder / ".env").exists() for folder in (Path.cwd(), root, root.parent))
     return near if chosen is None else chosen
 
 
 def _numbered(folder: Path, before: str, after: str = "") -> Iterator[tuple[int, Path]]:
-    """What is ours by its name, with its number; what somebody else has put there is left alone."""
+    """Our files by their names, with their numbers; other files are left alone."""
     for path in folder.glob(f"{before}*{after}"):
         number = path.name.removeprefix(before).removesuffix(after)
         if number.isdecimal() and len(number) < 10:

@@ -1,4 +1,4 @@
-"""What happens in a run, as it happens: one line of JSON an event, and whoever listens."""
+"""What happens in a run, as it happens: one line of JSON for each event, and the listeners."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Event:
     """Seconds since 1970."""
 
     def row(self) -> dict[str, Any]:
-        """As it stands in `events.jsonl`."""
+        """As it is in `events.jsonl`."""
         return {"time": self.time, "kind": self.kind, "step": self.step, "epoch": self.epoch, **plain(self.data)}
 
 
@@ -32,11 +32,11 @@ Listener = Callable[[Event], None]
 
 
 FLEETING = frozenset({"progress", "pulse"})
-"""Events that are told to listeners but not stored."""
+"""Events that are sent to listeners but not stored."""
 
 
 class Events:
-    """Appends to `events.jsonl` and tells the listeners."""
+    """Appends to `events.jsonl` and calls the listeners."""
 
     def __init__(self, path: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
         self._file = path.open("a", encoding="utf-8") if path else None

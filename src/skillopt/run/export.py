@@ -47,15 +47,15 @@ def export(
 ) -> Exported:
     """Write the run's best skill as a package into `to`, whose name is the package's.
 
-    A run that began with a package gives that package back with the trained part alone changed. Any other gets front
-    matter with where it comes from. With `references`, sections move to files of their own while the body is longer
-    than so many tokens.
+    A run that began with a package gives that package with only the trained part changed. Any other package gets
+    front matter that names its origin. With `references`, sections move to separate files while the body is longer than
+    this number of tokens.
     """
     if not run.best_skill.is_file() or not run.config_json.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
     to = Path(to).absolute()
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not overwrite:
-        raise UserError(f"{to}: is there already; choose another folder, or say --overwrite")
+        raise UserError(f"{to}: exists already; choose another folder, or add --overwrite")
     skill, notes = Skill(read_text(run.best_skill)), []
     package = _given_back(run, skill) if run.package.is_dir() else _fresh(run, skill, to.name, description)
     if run.package.is_dir() and description:
@@ -85,7 +85,7 @@ def _given_back(run: RunDirectory, skill: Skill) -> Package:
 
 def _fresh(run: RunDirectory, skill: Skill, name: str, description: str) -> Package:
     if problem := name_problem(name):
-        raise UserError(f"--to: {problem}; '{suggested_name(name)}' would do")
+        raise UserError(f"--to: {problem}; '{suggested_name(name)}' is possible")
     summary, config = read_json(run.summary), read_json(run.config_json)
     description = one_line(description) or _described(summary, skill)
     metadata = {"generator": f"skillopt {__version__}", **_provenance(run, summary, config, skill)}
@@ -118,7 +118,7 @@ def _provenance(run: RunDirectory, summary: dict[str, Any], config: dict[str, An
 
 
 def _write(run: RunDirectory, to: Path, package: Package, moved: list[Reference]) -> tuple[str, ...]:
-    """All in a folder beside it first, so that no half package stands under the name."""
+    """Write everything to a temporary folder first, so that the name never has half a package."""
     draft = to.with_name(f".{to.name}.tmp")
     shutil.rmtree(draft, ignore_errors=True)
     if run.package.is_dir():

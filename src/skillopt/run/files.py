@@ -32,7 +32,7 @@ def write_atomic(path: Path, text: str) -> None:
 
 
 def write_brief(path: Path, value: Any) -> None:
-    """Replace a file that only tells of the moment: readers never see half of it, and nobody waits for the disk."""
+    """Replace a file that shows the current moment: readers never see half of it, and it does not wait for the disk."""
     draft = path.with_name(f".{path.name}.tmp")
     draft.write_text(json.dumps(plain(value), ensure_ascii=False), encoding="utf-8")
     draft.replace(path)

@@ -29,9 +29,7 @@ class Repository:
         done = _git(place, "rev-parse", "--show-toplevel")
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
-            raise UserError(
-                f"{place.absolute()}: no git repository to take a base from ({said}); give a file as --base"
-            )
+            raise UserError(f"{place.absolute()}: no git repository ({said}); name a file that exists, or none")
         return cls(Path(os.fsdecode(done.stdout.rstrip(b"\n"))))
 
     def commit(self, ref: str) -> str:
@@ -48,7 +46,7 @@ class Repository:
         """The path as this repository names it."""
         place = path.resolve()
         if not place.is_relative_to(self.top.resolve()) or "\n" in str(place):
-            raise UserError(f"{path}: lies outside of the repository {self.top}, which has no version of it")
+            raise UserError(f"{path}: is outside of the repository {self.top}, which has no version of it")
         return place.relative_to(self.top.resolve()).as_posix()
 
     def files(self, commit: str, path: str) -> Files | None:
@@ -83,7 +81,7 @@ class Repository:
 
 
 def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """A reading command; it gets no key, asks nobody and waits for no lock."""
+    """A read-only command; it gets no key, prompts nobody and waits for no lock."""
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(place), *arguments]
     environment = {**no_secrets(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:

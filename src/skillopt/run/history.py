@@ -17,8 +17,8 @@ class History:
     """`history.json`. Only the running epoch's records are kept in memory.
 
     A record is one line, added by one write over the closing bracket, so that the file is whole whenever another
-    process reads it. What a crash of the machine leaves of the last line is mended when the run goes on: every step's
-    record also stands in its own folder.
+    process reads it. If a crash of the machine damages the last line, it is repaired when the run continues: every
+    step's record is also in the step's folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,7 +57,7 @@ class History:
         self._write(record)
 
     def amend(self, **fields: Any) -> None:
-        """Add to the newest record what only the epoch's end told."""
+        """Add the results of the epoch's end to the newest record."""
         if self.epoch:
             self.epoch[-1] = {**self.epoch[-1], **fields}
             self._write(self.epoch[-1])

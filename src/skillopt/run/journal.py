@@ -67,7 +67,7 @@ SEAL_TOTALS = f"UPDATE totals SET seal=seal({TOTALS})"  # noqa: S608 - our own n
 
 
 def seal(*fields: object) -> str:
-    """A row's checksum, which stands beside it: SQLite itself does not notice a changed byte in a text."""
+    """A row's checksum, stored with it: SQLite itself does not notice a changed byte in a text."""
     text = "\0".join(map(str, fields))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -145,7 +145,7 @@ class Journal:
         return self._borrow(key, attempt, self._shared) if self._shared else None
 
     def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
-        """Take over a reply that another run paid for. It enters no total of ours."""
+        """Copy a reply that another run paid for. It is not part of this run's totals."""
         row = shared._db.execute("SELECT * FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
         if row:
             self._db.execute(_INSERT, row)
@@ -172,7 +172,7 @@ class Journal:
         error: Exception | None = None
         try:
             self._flush()
-        except Exception as trouble:  # whoever waits is told
+        except Exception as trouble:  # passed on to whoever waits
             error = trouble
         for flushed in waiting:
             if flushed.done():  # cancelled; what it brought is stored all the same
@@ -228,7 +228,7 @@ class Journal:
         self._flush()
 
     def adopt(self, other: Path) -> int:
-        """Take over another run's replies, which enter no total of ours; gives how many."""
+        """Copy another run's replies, which are not part of this run's totals; returns how many."""
         self._db.execute("ATTACH ? AS other", (str(other),))
         taken = self._db.execute(f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies").rowcount  # noqa: S608
         self._db.execute("DETACH other")
@@ -271,7 +271,7 @@ class Journal:
 def _take_after_folder(path: Path) -> None:
     """In a folder that is closed to others, the journal is closed, too, wherever it may be copied or moved to. SQLite
     gives its other files the same rights."""
-    with contextlib.suppress(OSError):  # told when SQLite opens it
+    with contextlib.suppress(OSError):  # reported when SQLite opens it
         if path.parent.is_dir() and not path.parent.stat().st_mode & 0o077 and str(path) != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             path.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Is a journal as it was written? And what of a damaged one can be kept."""
+"""Is a journal undamaged? And what can be kept of a damaged one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skillopt.run.journal import REPLIES, SEAL_TOTALS, TOTALS, UNREADABLE, Journ
 
 
 def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one for each thing that can be wrong
-    """What is wrong with a journal that held at least so many replies; empty if nothing."""
+    """What is wrong with a journal that should have at least this many replies; empty if nothing."""
     if not path.exists():
         return "is missing" if least else ""
     try:
@@ -37,9 +37,9 @@ def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one f
 
 
 def salvage(path: Path) -> tuple[int, Path]:
-    """Put every sound reply into a new journal; gives how many, and where the damaged one now lies.
+    """Put every undamaged reply into a new journal; returns how many, and where the damaged one is now.
 
-    What was paid is counted anew from the replies kept, one call each.
+    What was paid is counted again from the replies kept, one call each.
     """
     aside = free_name(path.with_name(f"{path.stem}.damaged{path.suffix}"))
     rows = list(_readable(path))

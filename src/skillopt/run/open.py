@@ -17,7 +17,7 @@ def run_name(seed: int, identity: dict[str, Any]) -> str:
 
 
 def find_run(output_root: str, benchmark: str, name: str, *, fresh: bool) -> RunDirectory:
-    """The newest run of that name, or with `fresh` one beside it."""
+    """The newest run of that name, or with `fresh` an additional one."""
     folder = Path(output_root) / safe_name(benchmark)
     newest = 1
     while (folder / _numbered(name, newest + 1)).exists():

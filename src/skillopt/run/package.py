@@ -1,4 +1,4 @@
-"""Packages as a run's start: the SKILL.md that is trained, and the files beside it, which the run keeps as they are."""
+"""Packages as a run's start: the SKILL.md that is trained, and its other files, which the run keeps as they are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def checked_package(folder: Path) -> Package:
     """A package that can be trained and given away again; else what is wrong with it."""
     file = package_file(folder)
     if file is None:
-        raise UserError(f"{folder}: is no skill package; it needs a {FILE} that begins with front matter (---)")
+        raise UserError(f"{folder}: is not a skill package; it needs a {FILE} that begins with front matter (---)")
     package = open_package(file)
     try:
         found = problems(package, file.resolve().parent.name)
@@ -97,8 +97,8 @@ def _files(folder: Path) -> Iterator[Path]:
     size = sum(path.stat().st_size for path in found)
     if len(found) > _MOST_FILES or size > _MOST_BYTES:
         raise UserError(
-            f"{folder}: has {len(found)} files of {size / 1e6:.0f} MB beside its {FILE}; a package is smaller: put the "
-            "skill into a folder of its own"
+            f"{folder}: has {len(found)} files of {size / 1e6:.0f} MB next to its {FILE}; a package is smaller: put "
+            "the skill into a separate folder"
         )
     for path in found:
         if path.resolve().is_relative_to(folder.resolve()):

@@ -1,4 +1,4 @@
-"""Reading a run for people: a file that was altered shows in many ways, and is told in one."""
+"""Reading a run for people: a file that was altered causes many kinds of errors, and is reported as one kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a run as it was written? What is not, and how it is rebuilt.
+"""Is a run undamaged? What is not, and how it is rebuilt.
 
 Every file that training reads is sealed (seals.py), follows from sealed ones, or has its own checksums (the state, the
 journal). From the journal alone the whole run can be done again without a call, so that anything else can be lost.
@@ -154,7 +154,7 @@ def _history_fits(run: RunDirectory, state: State) -> bool:
 
 
 def rebuild(run: RunDirectory) -> list[str]:
-    """Before a run goes on: rebuild what sound files give byte for byte, and say what; refuse anything else.
+    """Before a run continues: rebuild what undamaged files give byte for byte, and report it; refuse anything else.
 
     Also clears away what a run left that lost its state, or never had one.
     """
@@ -190,9 +190,9 @@ def repair(run: RunDirectory) -> list[str]:
             state.sealed = state.sealed.model_copy(update={"replies": 0})
             state.write(run.state)
     done += [f"{damage.path}: rebuilt" for damage in found if damage.cure == "rebuild"]
-    done += [f"{damage.path}: {AGAIN}; it writes it anew" for damage in found if damage.cure == "rewrite"]
+    done += [f"{damage.path}: {AGAIN}; it writes it again" for damage in found if damage.cure == "rewrite"]
     if "finals" in cures:
-        done.append(f"{run.summary}: {AGAIN}; it takes the last measurements from the journal and writes it anew")
+        done.append(f"{run.summary}: {AGAIN}; it takes the last measurements from the journal and writes it again")
     return done
 
 

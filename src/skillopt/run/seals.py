@@ -90,7 +90,7 @@ class Seals:
         hasher, read = self._grown[name]
         path = self._run.root / name
         if path.stat().st_size < read:
-            raise Damaged(f"{path}: was cut while the run was at work; {WAY_OUT}")
+            raise Damaged(f"{path}: was cut during the run; {WAY_OUT}")
         with path.open("rb") as file:
             file.seek(read)
             added = file.read()

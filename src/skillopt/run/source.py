@@ -127,7 +127,7 @@ def _read(folder: Path) -> dict[str, bytes | None]:
             if name == ".env" or not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
                 continue
             if len(found) >= MOST:
-                raise UserError(f"{folder}: has more than {MOST} files; put the skill into a folder of its own")
+                raise UserError(f"{folder}: has more than {MOST} files; put the skill into a separate folder")
             short = file.stat().st_size <= LONGEST
             found[file.relative_to(folder).as_posix()] = file.read_bytes() if short else None
     return found

@@ -1,4 +1,4 @@
-"""Where a run stands after its last finished step. Writing it is what finishes the step."""
+"""The state of a run after its last finished step. Writing it is what finishes the step."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class State(BaseModel):
     model_config = ConfigDict(validate_assignment=True)
 
     pins: dict[str, str] = {}
-    """Package version, prompts, data: a run does not silently go on under others."""
+    """Package version, prompts, data: a run does not silently continue with others."""
     step: int = 0
     """The last finished step."""
     epoch: int = 0
@@ -120,7 +120,7 @@ class State(BaseModel):
     version: int = 0
     """The newest skill version."""
     current: int = 0
-    """The version that training goes on from."""
+    """The version that training continues from."""
     val: dict[str, float] = {}
     """The current version's validation score, item by item."""
     initial_val: float = 0.0

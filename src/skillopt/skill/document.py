@@ -32,7 +32,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it, up to the next heading of any level."""
+    """A heading and the text below it, up to the next heading of any level."""
 
     title: str
     level: int

@@ -30,7 +30,7 @@ class Edit(BaseModel):
     id: str = ""
     op: Op
     section: str = ""
-    """Where an `add` goes (created if it does not exist); tells equal anchors apart otherwise."""
+    """Where an `add` goes (created if it does not exist); otherwise it distinguishes equal anchors."""
     anchor: str = ""
     """The verbatim text that is modified or deleted; empty for `add`."""
     text: str = ""
@@ -40,7 +40,7 @@ class Edit(BaseModel):
     trajectory_ids: tuple[str, ...] = ()
     impact: float = Field(default=0.5, ge=0, le=1)
     source: str = ""
-    """Who proposed it, such as `llm/failure`."""
+    """Who proposed it, such as `llm/mixed`."""
 
     @field_validator("impact", mode="before")
     @classmethod
@@ -213,7 +213,7 @@ def _place_add(draft: _Draft, edit: Edit) -> _Draft:
 
 
 def _find(skill: Skill, edit: Edit) -> Span:
-    """Where the anchor stands: verbatim, once, outside every protected region."""
+    """Where the anchor is: verbatim, once, outside every protected region."""
     spots, at = [], skill.text.find(edit.anchor)
     while at >= 0:
         spots.append(Span(at, at + len(edit.anchor)))
@@ -227,7 +227,7 @@ def _find(skill: Skill, edit: Edit) -> Span:
         homes = [section.span for section in skill.find_sections(edit.section)]
         free = [spot for spot in free if any(h.start <= spot.start and spot.end <= h.end for h in homes)] or free
     if len(free) > 1:
-        raise _Unfit("ambiguous", f"its anchor stands {len(free)} times in the document")
+        raise _Unfit("ambiguous", f"its anchor occurs {len(free)} times in the document")
     return free[0]
 
 
@@ -282,7 +282,7 @@ def _join(texts: Sequence[str]) -> str:
 
 
 def _stands_in(text: str, document: str) -> bool:
-    """Is it there already as whole lines, with or without a list mark? `Give 1` does not stand in `Give 12`."""
+    """Is it there already as whole lines, with or without a list mark? `Give 1` is not in `Give 12`."""
     bare = re.escape(_LIST_ITEM.sub("", text.replace("\r\n", "\n"), count=1))
     return bool(re.search(rf"(?m)^{_LIST_MARK}{bare}[ \t]*$", document.replace("\r\n", "\n")))
 

@@ -1,4 +1,4 @@
-"""An Agent Skills package: SKILL.md (agents list its front matter and load its body) and the files beside it.
+"""An Agent Skills package: SKILL.md (agents list its front matter and load its body) and further files.
 
 Only what is trained changes: the body, or the description. Everything else stays byte for byte.
 """
@@ -25,7 +25,7 @@ _DESCRIPTION = re.compile(r"^description[ \t]*:.*?(?=^\S|\Z)", re.DOTALL | re.MU
 
 
 class PackageError(ValueError):
-    """What is wrong with a package, and how to mend it."""
+    """What is wrong with a package, and how to fix it."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Package:
     """The text of a SKILL.md in two parts that together are the file."""
 
     front: str
-    """With both `---` lines, as it stands; empty where the file has none."""
+    """With both `---` lines, unchanged; empty if the file has none."""
     body: str
 
     @property
@@ -138,9 +138,9 @@ class Reference:
 
 
 def split_body(body: str, most_tokens: int) -> tuple[str, list[Reference]]:
-    """Progressive disclosure: while the body is longer than this, its longest section moves to a file of its own.
+    """Progressive disclosure: while the body is longer than this, its longest section moves to a separate file.
 
-    The heading stays with a line that says where the rest is. What stands before the first heading, and guidance at the
+    The heading stays with a line that says where the rest is. Text before the first heading, and guidance at the
     end, always stay; so does a section that is hardly longer than the line in its place.
     """
     blocks = _blocks(body)

@@ -15,7 +15,7 @@ _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 @dataclass(frozen=True, kw_only=True)
 class Part:
     name: str
-    """Where it stands: `line 9`, `lines 4–6`, or a section's title."""
+    """Where it is: `line 9`, `lines 4–6`, or a section's title."""
     text: str
     without: Skill
     """The document with this part taken out."""

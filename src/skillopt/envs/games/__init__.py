@@ -1,4 +1,4 @@
-"""Text games: TextWorld and ALFWorld, played over many turns, the engines in processes of their own."""
+"""Text games: TextWorld and ALFWorld, played over many turns, with the engines in separate processes."""
 
 from skillopt.envs.games.env import AlfWorldEnv, GameEnv, TextWorldEnv
 

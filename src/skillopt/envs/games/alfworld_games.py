@@ -1,6 +1,6 @@
 """Household games in ALFWorld's format, from the package's own domain, grammar and goals. Same seed, same game.
 
-A game is a room: receptacles of certain kinds, each at a place of its own, objects in receptacles that may hold them,
+A game is a room: receptacles of certain kinds, each at a separate place, objects in receptacles that may hold them,
 and a goal of one of the six task types whose object does not yet lie where it is wanted. Imported by the worker process
 only, since it needs the `alfworld` package.
 """

@@ -38,11 +38,11 @@ class GameOptions(BaseModel):
     processes: int = Field(default=0, ge=0)
     """Worker processes that hold the games; 0 for one a core, or one in each worker of a cluster."""
     limit: dict[str, int] = {}
-    """Use at most so many games of a split: {train: 12, val: 6}."""
+    """The most games to use of a split: {train: 12, val: 6}."""
 
 
 class GameItem(Item):
-    """Two games may have the same goal: the game itself tells them apart."""
+    """Two games may have the same goal: the game itself distinguishes them."""
 
     digest: str = ""
 
@@ -124,7 +124,7 @@ class GameEnv:
                     path.unlink()
                     raise UserError(
                         f"item '{item.id}': the installed {self.package} makes another game of its recipe; make the "
-                        f"games anew with `skillopt data generate {self.package}`"
+                        f"games again with `skillopt data generate {self.package}`"
                     )
         return path
 

@@ -18,11 +18,11 @@ from skillopt.envs.base import ScorerError
 from skillopt.keys import no_secrets
 
 STEP_SECONDS = 120.0
-"""A game that does not answer for so long has hung; its process is ended."""
+"""Seconds after which a game without an answer has hung; its process is ended."""
 BUILD_SECONDS = 900.0
 """Making a game takes seconds, but many may wait for their turn."""
 GAMES_A_PROCESS = 200
-"""Engines leak: a process that has played so many games makes room for a new one as soon as it is idle."""
+"""Engines leak memory: after this many games, an idle process is replaced by a new one."""
 
 
 class GameError(ScorerError):

@@ -1,4 +1,4 @@
-"""A process that plays games: a script of its own, which imports nothing of SkillOpt, so that it starts quickly.
+"""A process that plays games: a separate script, which imports nothing of SkillOpt, so that it starts quickly.
 
 It reads one request a line (JSON) and writes one reply a line. A process holds any number of games at once; a game that
 fails answers with an error and leaves the others alone. It ends when its standard input does.
@@ -19,7 +19,7 @@ from typing import Any
 def main() -> None:
     engine = ENGINES[sys.argv[1]]()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever the engine prints must not stand among the answers
+    os.dup2(2, 1)  # keeps what the engine prints out of the answers
     games: dict[int, Any] = {}
     for line in sys.stdin:
         request = json.loads(line)
@@ -70,7 +70,7 @@ class TextWorld:
         return textworld.start(path, infos)
 
     def build(self, recipe: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Make the game that the recipe (seed, rooms, objects, quest_length) stands for; gives what it is about."""
+        """Make the game of a recipe (seed, rooms, objects, quest_length); returns a description of it."""
         import textworld
         import textworld.generator
 

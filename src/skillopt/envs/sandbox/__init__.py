@@ -82,7 +82,7 @@ class Sandbox:
     async def run(
         self, program: str, *, files: Mapping[str, bytes] | None = None, wanted: Sequence[str] = ()
     ) -> Outcome:
-        """Run a program's text beside `files` in a folder of its own; bring back the `wanted` files."""
+        """Run a program with `files` in a fresh folder; return the `wanted` files."""
         loop = asyncio.get_running_loop()
         if loop not in self._turns:  # a semaphore belongs to one loop
             self._turns = {loop: asyncio.Semaphore(os.cpu_count() or 1)}
@@ -95,7 +95,7 @@ class Sandbox:
 
 
 def require(mode: Mode) -> None:
-    """Refuse to go on where a harmless program does not run in this mode."""
+    """Raise an error if a harmless program does not run in this mode."""
     why = _tried(mode)
     if why and mode == "namespaces":
         raise UserError(
@@ -118,7 +118,7 @@ def _tried(mode: Mode) -> str:
             folder = Path(name)
             command = _prepared(folder, "print('here')", {}, (), Limits(), mode)
             pipe = subprocess.PIPE
-            # Its end of standard input tells the supervisor that nobody waits for it any more: it stays open.
+            # The supervisor takes the end of its standard input as a sign that nobody waits any more: keep it open.
             with subprocess.Popen(  # noqa: S603
                 command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=_environment()
             ) as process:
@@ -202,7 +202,7 @@ async def _run(folder: Path, command: list[str], limits: Limits) -> Outcome:
 
 
 async def _read(stream: asyncio.StreamReader, most: int) -> str:
-    """The first so many bytes; the rest is read, lest the program waits for ever, and dropped."""
+    """The first `most` bytes. The rest is read and dropped, so that the program does not wait for ever."""
     kept = b""
     while chunk := await stream.read(1 << 16):
         kept += chunk[: most - len(kept)]

@@ -1,4 +1,4 @@
-"""The sandbox's supervisor: a script of its own that needs nothing but the standard library.
+"""The sandbox's supervisor: a script that needs nothing but the standard library and calls.py.
 
 It builds a small root of read-only folders and one writable tmpfs, starts the program there as process 2 of new user,
 network, mount, process and IPC namespaces, watches time and memory, and copies out the files that are wanted. The
@@ -7,10 +7,8 @@ program has no capability and no way to a socket. What goes wrong before the pro
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import platform
 import resource
 import select
 import shutil
@@ -22,6 +20,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+try:
+    from skillopt.envs.sandbox.calls import SetupError, check_machine, forbid, libc, number_of
+except ImportError:  # as a script, without the package
+    from calls import SetupError, check_machine, forbid, libc, number_of  # type: ignore[import-not-found, no-redef]
+
 SETUP_FAILED = 99
 NOBODY = 65534
 WORK = "/sandbox"
@@ -30,22 +33,8 @@ _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x800
 _MS_REC, _MS_BIND, _MS_PRIVATE, _DETACH = 0x4000, 0x1000, 1 << 18, 2
 _NOSUID, _NODEV = 2, 4
 _AT_RECURSIVE, _READ_ONLY_ATTR = 0x8000, 1 | 2 | 4
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SUBREAPER, _PR_NO_NEW_PRIVS = 1, 22, 36, 38
-_MOUNT_SETATTR, _CLONE3 = 442, 435
-
-_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_NUMBERS = """
-clone 56 220, pivot_root 155 41, socket 41 198, memfd_create 319 279, shmget 29 194, msgget 68 186, semget 64 190,
-mq_open 240 180, unshare 272 97, setns 308 268, mount 165 40, umount2 166 39, ptrace 101 117, process_vm_readv 310 270,
-process_vm_writev 311 271, add_key 248 217, request_key 249 218, keyctl 250 219, bpf 321 280, perf_event_open 298 241,
-userfaultfd 323 282, io_uring_setup 425 425, kexec_load 246 104, init_module 175 105, finit_module 313 273,
-open_by_handle_at 304 265, open_tree 428 428, move_mount 429 429, fsopen 430 430, memfd_secret 447 447
-"""
-"""System calls by name: their number on x86_64 and on aarch64."""
-
-
-class SetupError(Exception):
-    """The jail could not be built; nothing of the program has run."""
+_PR_SET_PDEATHSIG, _PR_SUBREAPER = 1, 36
+_MOUNT_SETATTR = 442
 
 
 def main() -> None:
@@ -79,24 +68,9 @@ def main() -> None:
 # Building the jail
 
 
-def libc(name: str, *arguments: Any, needed: bool = True) -> int:
-    """A call of the C library; its error number becomes a `SetupError`."""
-    function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
-    if function is None:
-        if needed:
-            raise SetupError(f"{name} is not known on this system")
-        return -1
-    done = int(function(*arguments))
-    if done < 0 and needed:
-        number = ctypes.get_errno()
-        raise SetupError(f"{name} failed: {os.strerror(number)}")
-    return done
-
-
 def build(spec: dict[str, Any], folder: int) -> int:
     """New namespaces and a new root; gives the writable folder, which the program will see as WORK."""
-    if platform.machine() not in _ARCHES:
-        raise SetupError(f"no system call filter for {platform.machine()}")
+    check_machine()
     enter_namespaces()
     root = os.path.join(spec["folder"], "root")
     os.mkdir(root)
@@ -120,11 +94,11 @@ def build(spec: dict[str, Any], folder: int) -> int:
 
 
 def move_in(spec: dict[str, Any]) -> None:
-    """Make the new root, in which we stand, the only one. Its /proc shows the jail's own processes alone."""
+    """Make the new root, which is the current folder, the only one. Its /proc shows only the processes of the jail."""
     if spec["office"]:
         os.mkdir("proc")
         libc("mount", b"proc", b"proc", b"proc", _NOSUID | _NODEV, None)
-    libc("syscall", _number("pivot_root"), b".", b".")
+    libc("syscall", number_of("pivot_root"), b".", b".")
     libc("umount2", b".", _DETACH)
     os.chdir("/")
     _set_read_only("/", recursive=False)
@@ -205,7 +179,7 @@ def _copy_in(source: str, work: str) -> None:
 
 
 def start_init(spec: dict[str, Any]) -> int:
-    """Process 1 of the jail: it starts the program and buries the dead; when it ends, the kernel ends all others."""
+    """Process 1 of the jail: starts the program and reaps ended processes; when it ends, the kernel ends all others."""
     pid = os.fork()
     if pid:
         return pid
@@ -236,7 +210,7 @@ def start_program(spec: dict[str, Any], work: str) -> int:
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-        _forbid(spec["office"])
+        forbid(spec["office"])
         os.execve(spec["argv"][0], spec["argv"], spec["environment"])  # noqa: S606
     except BaseException as error:
         os.write(2, f"sandbox: {error}\n".encode())
@@ -261,52 +235,6 @@ def _limit(limits: dict[str, int]) -> None:
             hard = most + (name == "RLIMIT_CPU")  # at the first number the kernel says why, at the second it kills
             hard = hard if ceiling == resource.RLIM_INFINITY else min(hard, ceiling)
             resource.setrlimit(kind, (min(most, hard), hard))
-
-
-def _forbid(office: bool) -> None:
-    """No new privileges, and a filter of system calls, which every child inherits."""
-    libc("prctl", _PR_NO_NEW_PRIVS, 1, 0, 0, 0, needed=False)
-    if platform.machine() in _ARCHES and sys.platform == "linux":
-        program = filter_program(platform.machine(), office)
-        code = ctypes.create_string_buffer(program, len(program))
-        header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-        libc("prctl", _PR_SET_SECCOMP, 2, header, 0, 0)
-
-
-def filter_program(machine: str, unix_sockets: bool) -> bytes:
-    """Classic BPF: another architecture's calls and the listed ones fail, clone may not make a user namespace.
-
-    An office program speaks to itself through Unix sockets; in the jail they lead nowhere else.
-    """
-    fail, nosys, allow = 0x00050000 | 1, 0x00050000 | 38, 0x7FFF0000
-    load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
-    numbers = _numbers(machine)
-    clone, socket = numbers.pop("clone"), numbers.pop("socket")
-    code = [
-        (load, 0, 0, 4),
-        (equal, 1, 0, _ARCHES[machine]),
-        (give, 0, 0, 0x80000000),  # kill
-        (load, 0, 0, 0),
-        (at_least, 0, 1, 0x40000000),  # the x32 calls of x86_64
-        (give, 0, 0, fail),
-        (equal, 0, 1, _CLONE3),  # its flags are out of a filter's reach; the C library then takes clone
-        (give, 0, 0, nosys),
-    ]
-    for number in sorted(numbers.values()):
-        code += [(equal, 0, 1, number), (give, 0, 0, fail)]
-    family = 1 if unix_sockets else 0xFFFF
-    code += [(equal, 0, 4, socket), (load, 0, 0, 16), (equal, 0, 1, family), (give, 0, 0, allow), (give, 0, 0, fail)]
-    code += [(equal, 0, 3, clone), (load, 0, 0, 16), (any_bit, 0, 1, _NEWUSER), (give, 0, 0, fail), (give, 0, 0, allow)]
-    return b"".join(struct.pack("HBBI", *line) for line in code)
-
-
-def _numbers(machine: str) -> dict[str, int]:
-    rows = [row.split() for row in _NUMBERS.replace("\n", " ").split(",")]
-    return {name: int(x86 if machine == "x86_64" else arm) for name, x86, arm in rows}
-
-
-def _number(name: str) -> int:
-    return _numbers(platform.machine())[name]
 
 
 # Watching it
@@ -335,7 +263,7 @@ def supervise(leader: int, limits: dict[str, int], proc: int) -> tuple[str, int]
 
 
 def descendants(pid: int, proc: int) -> Iterator[int]:
-    """A process and all below it, as far as /proc tells."""
+    """A process and all its descendants, as far as /proc shows them."""
     yield pid
     try:
         tasks = _names(proc, f"{pid}/task")

@@ -154,7 +154,7 @@ class SpreadsheetEnv(QAEnv):
         return Sandbox(limits, mode=self.sandbox.mode, office=True)
 
     async def _ask(self, what: str, got: bytes, position: str, want: bytes = b"") -> Any:
-        """The comparison runs in the sandbox, too: the workbook is a stranger's."""
+        """The comparison also runs in the sandbox: the workbook is not trusted."""
         program = (Path(__file__).parent / "cells.py").read_text(encoding="utf-8")
         spec = json.dumps({"ask": what, "position": position}).encode()
         try:
@@ -173,7 +173,7 @@ def program_of(output: str) -> str:
 
 
 def preview(path: Path, rows: int) -> str:
-    """What stands in a workbook: its sheets, their sizes, their first rows."""
+    """The content of a workbook: its sheets, their sizes, their first rows."""
     book = _openpyxl().load_workbook(path, data_only=True)
     parts = []
     for sheet in book.worksheets:
@@ -194,7 +194,7 @@ def _openpyxl() -> Any:
 
 
 def published(path: Path) -> Iterator[dict[str, Any]]:
-    """Items of `dataset.json` with the workbooks in `spreadsheet/<id>/` beside it."""
+    """Items of `dataset.json` with the workbooks in `spreadsheet/<id>/` next to it."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Compare two workbooks by SpreadsheetBench's rules. A program of its own: it runs inside the sandbox.
+"""Compare two workbooks by SpreadsheetBench's rules. A separate program: it runs inside the sandbox.
 
 Numbers, and texts that are numbers, are rounded to two places; a date is its day's number; a time has no seconds; an
 empty text is an empty cell; what differs in type after that differs. Only the cells of the answer's position count.
@@ -71,7 +71,7 @@ def compare(got: str, want: str, position: str) -> str:
 
 
 def formulas(path: str, position: str) -> bool:
-    """Does a cell that counts hold a formula, whose value only a spreadsheet program can tell?"""
+    """Does a cell that counts contain a formula, whose value only a spreadsheet program can compute?"""
     book = openpyxl.load_workbook(path)
     for sheet, cells in ranges(position, book.sheetnames):
         rows = book[sheet][cells] if sheet in book.sheetnames else ()

@@ -201,16 +201,29 @@ class Box:
             return None
 
 
+def meant(path: Path) -> Path:
+    """A run's folder or a folder of letters as it is; of a folder of runs its newest."""
+    if not RunDirectory(path).config_json.exists() and not _holds_letters(path):
+        runs = [(each.stat().st_mtime, each.parent) for each in path.glob("*/config.json")]
+        return max(runs)[1] if runs else path
+    return path
+
+
+def _holds_letters(path: Path) -> bool:
+    return path.is_dir() and any(_REQUEST.fullmatch(each.name) for each in path.iterdir())
+
+
 def box_of(path: Path) -> Box:
-    """The letters that a path means: a run's folder, or a folder of letters."""
+    """The letters that a path means: a run's folder, a folder of runs (its newest), or a folder of letters."""
+    path = meant(path)
     run = RunDirectory(path)
     if run.config_json.exists():
         model = str(read_json(run.config_json).get("models.optimizer_model", ""))
         return Box(letters_folder(model, run), path.resolve().name)
     for folder in (run.letters, path):
-        if folder.is_dir() and any(_REQUEST.fullmatch(each.name) for each in folder.iterdir()):
+        if _holds_letters(folder):
             return Box(folder, "")
-    raise UserError(f"{path}: is neither a run's folder nor a folder of letters")
+    raise UserError(f"{path}: is neither a run's folder nor a folder of runs or letters")
 
 
 def letters_folder(model: str, run: RunDirectory) -> Path:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from skillopt.models.handoff.box import box_of
+from skillopt.models.handoff.box import box_of, meant
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 
@@ -16,6 +16,7 @@ LOOK = 0.3
 
 def standing(path: Path) -> dict[str, Any]:
     """`run`, `status`, `reason`, and the open `letters`."""
+    path = meant(path)
     status, reason = _status(path)
     letters = [letter.row() for letter in box_of(path).open_letters()]
     return {"run": str(path), "status": status, "reason": reason, "letters": letters}
@@ -34,13 +35,14 @@ def wait_for_letter(path: Path, seconds: float | None = None) -> dict[str, Any]:
 
 
 def _status(path: Path) -> tuple[str, str]:
-    """running, finished, stopped or interrupted; a folder of letters alone does not tell."""
+    """running, finished, stopped or interrupted; a measurement is running or ended; a shared folder does not show."""
     run = RunDirectory(path)
+    if not run.begun and path.resolve().name == "letters":
+        run = RunDirectory(path.resolve().parent)
+    if not run.begun:
+        return "unknown", "a folder of letters does not show whether a run is active"
     if not run.config_json.exists():
-        parent = RunDirectory(path.resolve().parent)
-        if path.resolve().name != "letters" or not parent.config_json.exists():
-            return "unknown", "a folder of letters does not tell whether a run is at work"
-        run = parent
+        return ("running" if run.busy() else "ended"), ""
     busy = run.busy()
     try:
         summary = read_json(run.summary)

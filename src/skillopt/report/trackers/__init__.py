@@ -1,4 +1,4 @@
-"""Trackers: a run told, as it happens, to the tools that people already watch. None of them can hurt the run."""
+"""Trackers: send a run's events, as they happen, to tools that people already use. None of them can harm the run."""
 
 from skillopt.report.trackers.base import About, Tracker
 from skillopt.report.trackers.threads import Tracking, check_trackers, tracking

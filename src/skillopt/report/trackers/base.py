@@ -12,7 +12,7 @@ from skillopt.config import TrackersConfig
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a tracker is told of a run at its start."""
+    """What a tracker receives at the start of a run."""
 
     name: str
     """Benchmark and run, such as `sim/seed42-65fe080e`."""
@@ -26,10 +26,10 @@ class About:
 
 
 class Tracker(Protocol):
-    """Called from a thread of its own, in the order of the run. It may raise or hang: the run goes on without it."""
+    """Called from a separate thread, in the order of the run. It may raise or hang: the run continues without it."""
 
     def begin(self, about: About) -> str:
-        """Open, or go on with, this run's place; returns an id for later sessions."""
+        """Open this run's place, or continue in it; returns an id for later sessions."""
         ...
 
     def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:

@@ -49,7 +49,7 @@ def _importable(module: str) -> bool:
 async def tracking(
     config: Config, others: tuple[Listener, ...], passed_in: Sequence[Tracker] = ()
 ) -> AsyncIterator[Tracking]:
-    """A listener that tells a run to its trackers; `others` hear of a tracker that failed."""
+    """A listener that sends a run's events to its trackers; `others` are informed of a tracker that failed."""
     check_trackers(config.trackers)
     watch = Tracking(config, others, passed_in)
     try:
@@ -150,7 +150,7 @@ class _Worker:
             self._guidance(event.data["outcome"], event.step)
 
     def _begin(self, path: Path) -> None:
-        """What an earlier session told is not told again; what it missed is."""
+        """What an earlier session sent is not sent again; what it missed is."""
         self._run = RunDirectory(path)
         done = self._mark()
         self._tracker = self._make()
@@ -202,7 +202,7 @@ class _Worker:
         self._tracker.finish(summary["status"], final_figures(summary), files)
 
     def _mark(self) -> dict[str, Any]:
-        """How far this tracker has been told, over all sessions."""
+        """What this tracker has received so far, over all sessions."""
         path = self._mark_path()
         return dict(read_json(path)) if path.exists() else {}
 

@@ -22,7 +22,7 @@ _LONGEST = 16_000
 
 
 class OpenTelemetry:
-    """Scalars are attributes of a step's span, versions are events of it; the final figures stand on the run's."""
+    """Scalars are attributes of a step's span, versions are its events; the run's span has the final figures."""
 
     def begin(self, about: About) -> str:
         resource = Resource.create({"service.name": about.settings.project, "service.version": __version__})

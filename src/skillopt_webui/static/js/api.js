@@ -1,4 +1,4 @@
-// The server's API: JSON in, JSON out; errors in its own words.
+// The server's API: JSON in, JSON out; errors with its messages.
 
 export class ApiError extends Error {
   constructor(status, message) {
@@ -28,7 +28,7 @@ async function ask(method, path, body, signal) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, "The server does not answer. Runs go on without it; start `skillopt ui` again.");
+    throw new ApiError(0, "The server does not answer. Runs continue without it; start `skillopt ui` again.");
   }
   const answer = await response.json().catch(() => ({}));
   if (response.status === 401 && path !== "/api/login") window.dispatchEvent(new Event("skillopt-login"));
@@ -36,7 +36,7 @@ async function ask(method, path, body, signal) {
   return answer;
 }
 
-// A run's events as they come. Pauses while the tab is hidden, goes on where it was after a break.
+// A run's events as they come. Pauses while the tab is hidden, continues where it was after a break.
 export function follow(run, offset, handlers, signal) {
   let source = null,
     place = offset;

@@ -147,7 +147,7 @@ for (const kind of ["pointerup", "pointercancel"])
     true,
   );
 
-// Draw anew now, or once the pointer is up again: what someone is pressing stays where it is.
+// Draw again now, or once the pointer is up again: what someone is pressing stays where it is.
 export function calm(work) {
   if (pressed) waiting.push(work);
   else work();

@@ -1,4 +1,4 @@
-// An edit: what it does, why, and the trajectories that speak for it.
+// An edit: what it does, why, and the trajectories that support it.
 import { h, tag, longText } from "./dom.js";
 
 export function editCard(edit, { state, reason, support, leak, merged, open } = {}) {

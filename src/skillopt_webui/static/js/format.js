@@ -48,7 +48,7 @@ export function gateLine(e) {
   return `Validation ${score(e.after)} ${sign} ${score(e.before)} on ${e.measured} of ${e.items} items.${fresh}${e.reason ? ` ${e.reason}` : ""}`;
 }
 
-// An event in words; null for those that say nothing to people.
+// An event in words; null for those that are not shown.
 export function eventLine(e) {
   const at = e.step ? `Step ${e.step}: ` : "";
   switch (e.kind) {

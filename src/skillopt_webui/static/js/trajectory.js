@@ -132,7 +132,7 @@ function message(run, m, t) {
   );
 }
 
-// A part of a message: text, a picture that stands in the message itself, or whatever else there is, as text.
+// A part of a message: text, a picture in the message itself, or anything else as text.
 function shown(part) {
   if (typeof part.text === "string") return longText(part.text);
   const url = part.image_url?.url;

@@ -1,4 +1,4 @@
-// A long list of which only what can be seen exists. Rows are of one height.
+// A long list in which only the visible rows exist. Rows are of one height.
 import { h } from "./dom.js";
 
 // scroller: the element that scrolls, or null for the window; make(row, index) returns a positioned element.

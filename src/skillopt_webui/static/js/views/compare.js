@@ -21,7 +21,7 @@ export async function compareView(root, { query, signal }) {
         { class: "panel" },
         empty(
           "Nothing to compare yet",
-          h("p", {}, "Two runs, or two versions of one, can stand side by side here."),
+          h("p", {}, "Choose two runs, or two versions of one run, to see them side by side."),
           h("a", { class: "button main", href: "#/new" }, "Start a run"),
         ),
       ),

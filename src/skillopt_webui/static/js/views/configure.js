@@ -177,7 +177,7 @@ export async function configureView(root, { query, signal }) {
         if (!key.startsWith("#")) continue;
         const wrong = section.keys.filter((k) => next.errors[k]).length,
           set = section.keys.filter((k) => given.has(k)).length;
-        put(section.counter, wrong ? h("span", { class: "bad" }, `${wrong} to mend`) : set ? `${set} set` : "defaults");
+        put(section.counter, wrong ? h("span", { class: "bad" }, `${wrong} to fix`) : set ? `${set} set` : "defaults");
         if (wrong) section.node.open = true;
       }
     }
@@ -197,7 +197,7 @@ export async function configureView(root, { query, signal }) {
     return h(
       "ul",
       { class: "small" },
-      problem && h("li", { class: "bad" }, "The YAML has to be mended first."),
+      problem && h("li", { class: "bad" }, "Fix the YAML first."),
       Object.entries(errors)
         .slice(0, 6)
         .map(([key, text]) =>

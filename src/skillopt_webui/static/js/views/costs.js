@@ -1,4 +1,4 @@
-// What a run took: calls, tokens and money by role and stage, beside the plan; time by stage; what became of edits.
+// What a run took: calls, tokens and money by role and stage, next to the plan; time by stage; how many edits reached each stage.
 import { h, put } from "../dom.js";
 import { get, of } from "../api.js";
 import { money, whole, span, range } from "../format.js";

@@ -1,4 +1,4 @@
-// Any skill on any split, in a process of its own; and what was measured before.
+// Any skill on any split, in a separate process; and earlier measurements.
 import { h, put, tag, errorBox, empty, say } from "../dom.js";
 import { get, post } from "../api.js";
 import { score, ago, whole, span, money } from "../format.js";

@@ -1,4 +1,4 @@
-// Items × versions: which version solved what. A field opens its trajectory. Below, what no version has solved.
+// Items × versions: which version solved what. A cell opens its trajectory. Below, items that no version has solved.
 import { h, put, tag, segment, empty, errorBox } from "../dom.js";
 import { get, of } from "../api.js";
 import { openTrajectory } from "../trajectory.js";

@@ -1,4 +1,4 @@
-// The token, asked for where the page is reachable from elsewhere.
+// The login with a token, when the page can be reached from other machines.
 import { h, put, errorBox } from "../dom.js";
 import { post } from "../api.js";
 

@@ -177,7 +177,7 @@ export async function overviewTab(root, run, { signal }) {
           })
         : empty(
             "No epoch has ended yet",
-            h("p", {}, "At each epoch's end the slow update and the meta skill stand here."),
+            h("p", {}, "The slow update and the meta skill appear here at the end of each epoch."),
           ),
     );
   }

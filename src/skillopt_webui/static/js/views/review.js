@@ -1,4 +1,4 @@
-// Opposite edits: both sides with their trajectories; a person chooses, edits, or writes an edit of their own.
+// Opposite edits: both sides with their trajectories; a person chooses, edits, or writes an edit.
 import { h, put, tag, empty, errorBox, say } from "../dom.js";
 import { get, post, of } from "../api.js";
 import { openTrajectory } from "../trajectory.js";

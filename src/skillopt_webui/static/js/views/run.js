@@ -279,7 +279,7 @@ function actions(run, state) {
         "button",
         {
           ...key("pause"),
-          title: "Nothing new starts, calls in flight are kept, and the process ends; Resume goes on.",
+          title: "Nothing new starts, calls in flight are kept, and the process ends; Resume continues the run.",
           onclick: guarded(async () => {
             await post(of(id, "/pause"));
             say("Pausing: what is in flight is still paid for and kept.");
@@ -310,7 +310,7 @@ function confirmStop(id) {
     h(
       "p",
       {},
-      "The process ends at once. Replies that are in flight are lost, although they may be paid for; all others are kept, and the run can be resumed. Pause ends it in good order.",
+      "The process ends at once. Replies that are in flight are lost, although they may be paid for; all others are kept, and the run can be resumed. Pause ends it cleanly.",
     ),
     {
       foot: (close) => [
@@ -359,7 +359,7 @@ function resumeDialog(run) {
       h(
         "p",
         { class: "dim" },
-        "It goes on after its last finished step; replies that were received are not paid for again. These may be changed:",
+        "It continues after its last finished step; replies that were received are not paid for again. These may be changed:",
       ),
       inputs.map(([key, input]) =>
         h("div", { class: "field" }, h("label", { for: `r-${key}`, class: "mono small" }, key), input),
@@ -381,7 +381,7 @@ function resumeDialog(run) {
               try {
                 await waitForLaunch(await post(of(run.id, "/resume"), { set }));
                 close();
-                say("The run goes on.");
+                say("The run continues.");
               } catch (error) {
                 put(wrong, errorBox(error));
                 event.target.disabled = false;

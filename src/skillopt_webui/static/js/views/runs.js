@@ -1,4 +1,4 @@
-// All runs: live ones first; search, sort, filter. Only the lines that can be seen exist.
+// All runs: live ones first; search, sort, filter. Only visible lines exist.
 import { h, put, tag, empty, calm } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { score, signed, money, span, ago } from "../format.js";

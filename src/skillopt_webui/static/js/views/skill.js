@@ -1,4 +1,4 @@
-// The skill at any version: who wrote each line, or side by side with any other version.
+// The skill at any version: which step wrote each line, or side by side with any other version.
 import { h, put, tag, segment, errorBox, empty } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
@@ -246,7 +246,7 @@ export async function skillTab(root, run, { query, signal }) {
   };
 }
 
-// Early steps are blue, late ones orange; told apart by lightness as well.
+// Early steps are blue, late ones orange; they differ in lightness as well.
 function hue(step, newest) {
   const share = newest > 1 ? (step - 1) / (newest - 1) : 0;
   const angle = 255 - share * 215;

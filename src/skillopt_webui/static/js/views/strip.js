@@ -1,4 +1,4 @@
-// Where a run is: the six stages and the epoch's end, progress, calls in flight, what is left of the budget.
+// The progress of a run: the six stages and the epoch's end, progress, calls in flight, what is left of the budget.
 import { h } from "../dom.js";
 import { whole, money, span } from "../format.js";
 

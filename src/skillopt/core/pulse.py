@@ -1,6 +1,6 @@
-"""The pulse of a run, twice a second: what is going on, what is in flight, what is spent.
+"""The pulse of a run, twice a second: the stage, the calls in flight, the money spent.
 
-Listeners are told, and `live.json` tells whoever watches from another process. Nothing of it stays, and nothing in the
+It is sent to listeners, and written to `live.json` for other processes. Nothing of it is kept, and nothing in the
 run depends on it.
 """
 
@@ -53,13 +53,13 @@ async def _beat(ctx: Context) -> None:
             "letters": letters,
             "retries": sum(caller.retries for caller in callers.values()),
         }
-        with suppress(OSError):  # a full disk is the run's own trouble
+        with suppress(OSError):  # the run itself reports a full disk
             write_brief(ctx.run.live, now)
         await asyncio.sleep(SECONDS)
 
 
 def _letters(ctx: Context, known: set[int]) -> dict[str, Any]:
-    """The letters that the run waits for, and their folder; those that are new are told once."""
+    """The letters that the run waits for, and their folder; each new one is reported once."""
     waiting = dict(getattr(ctx.optimizer.model, "waiting", {}))  # only a handoff has any
     folder = next((str(letter.folder) for letter in waiting.values()), "")
     if new := sorted(waiting.keys() - known):

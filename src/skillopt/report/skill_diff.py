@@ -21,7 +21,7 @@ class DiffLine:
 
 
 def diff_skills(before: Skill, after: Skill, context: int = 2) -> list[DiffLine]:
-    """What changed, with so many lines of context; empty where nothing did."""
+    """What changed, with some lines of context; empty if nothing did."""
     old, new = before.text.splitlines(), after.text.splitlines()
     lines: list[DiffLine] = []
     end = 0

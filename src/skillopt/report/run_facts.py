@@ -1,4 +1,4 @@
-"""All that a report tells of a run, read once."""
+"""All that a report shows of a run, read once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Facts:
     ablations: tuple[dict[str, Any], ...] = ()
     """What `skillopt ablate` found of the version shown."""
     trained_by: str = ""
-    """The version that trained it, and whether another went on."""
+    """The version that trained it, and whether another continued it."""
     trouble: str = ""
     """Why there is no provenance; empty where there is."""
 
@@ -140,7 +140,7 @@ def _cited(run: RunDirectory, entries: Iterable[Entry]) -> dict[str, Trace]:
 
 
 def verdict(summary: Mapping[str, Any]) -> str:
-    """What came of the run, in a sentence."""
+    """The result of the run, in a sentence."""
     initial, best = summary["initial"], summary["best"]
     if summary["status"] != "finished" or best["test"] is None:
         gain = best["val"] - initial["val"]
@@ -151,10 +151,10 @@ def verdict(summary: Mapping[str, Any]) -> str:
         return "Nothing was accepted: the best skill is the initial one."
     if gain < 0:
         return (
-            f"The trained skill does worse on the test split ({gain:+.2f}): what helped in validation does not carry."
+            f"The trained skill is worse on the test split ({gain:+.2f}): what helped in validation does not help here."
         )
     apart = best["test_interval"][0] > initial["test_interval"][1]
-    sure = "the intervals are apart" if apart else "but the intervals overlap: more test items would tell"
+    sure = "the intervals are apart" if apart else "but the intervals overlap: more test items are needed"
     return (
         f"On tasks that training never saw the score rises by {gain:.2f}; {sure}."
         if gain

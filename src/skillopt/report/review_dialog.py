@@ -46,7 +46,7 @@ def _review(
 
 
 def _ask(run: RunDirectory, conflict: Filed, say: Say, ask: Callable[[str], str]) -> bool:
-    """One question; False where the person has had enough."""
+    """One question; False if the person wants to stop."""
     while True:
         answer = ask(f"Conflict {conflict.id}: a, b, both, neither, write your own (w), skip (s) or quit (q)? ").strip()
         if answer in {"q", "quit"}:
@@ -68,7 +68,7 @@ def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
     finished = read_json(run.state)["status"] == "finished"
     then = "This run is finished, so no step of it will use the choice."
     if not finished:
-        then = "The next step tries it, through the gate; run the same train command to go on."
+        then = "The next step tries it, through the gate; run the same train command to continue."
     for decision in made:
         say(f"Conflict {decision.conflict}: {decision.choice}. {then}")
 
@@ -76,7 +76,7 @@ def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
 def _pair(text: str, form: str) -> tuple[str, str]:
     conflict, equals, value = text.partition("=")
     if not equals or not conflict.strip() or not value.strip():
-        raise UserError(f"'{text}': has not the form {form}, such as 3-1=a; choices are: {', '.join(CHOICES)}")
+        raise UserError(f"'{text}': does not have the form {form}, such as 3-1=a; choices are: {', '.join(CHOICES)}")
     return conflict.strip(), value.strip()
 
 

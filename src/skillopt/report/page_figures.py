@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from skillopt.report.costs import CostRow, cost_rows, role_row, stage_seconds, total_usd
-from skillopt.report.facts import Facts, verdict
 from skillopt.report.funnel import dropped, funnel
 from skillopt.report.markup import bullets, fold, table, tag, text
-from skillopt.report.planned import planned_rows
+from skillopt.report.plan_lines import planned_rows
 from skillopt.report.plots import heat_plot, progress_plot, rate_plot
+from skillopt.report.run_facts import Facts, verdict
 from skillopt.report.text import counted, dollars, duration, ranged, score
 from skillopt.run.summary import ROLES
 from skillopt.version import __version__
@@ -150,7 +150,7 @@ def _funnel(facts: Facts) -> str:
 
 
 def heat(facts: Facts) -> str:
-    """Both splits; the test split is not looked at version by version."""
+    """Both splits; the test split is not measured for each version."""
     key = (("h4", "solved"), ("h2", "in part"), ("h0", "failed"))
     told = "".join(
         tag("span", f'<i class="plot" style="background:var(--{name})"></i>{text(said)}') for name, said in key
@@ -195,7 +195,7 @@ def costs(facts: Facts) -> str:
             table(head, rows, numbers=(2, 3, 4, 5, 6)),
             *(tag("p", text(f"Tokens of the {role} are estimates."), cls="soft") for role in _estimated(summary)),
             tag("h3", "Seconds"),
-            tag("p", "Wall-clock time; calls run side by side.", cls="soft"),
+            tag("p", "Wall-clock time; calls run in parallel.", cls="soft"),
             table(("stage", "time"), timed, numbers=(1,)),
             tag("h3", "Plan against actual"),
             tag("p", "The plan is an estimate from before the first call.", cls="soft"),

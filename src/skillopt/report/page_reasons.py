@@ -1,18 +1,18 @@
-"""The parts of the report that show why: the skill line by line, accepted edits with their proof, what never worked."""
+"""The parts of the report that show why: the skill by line, accepted edits with evidence, persistent failures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from skillopt.report.ablated import VERDICTS
+from skillopt.report.ablation_table import VERDICTS
 from skillopt.report.blame import spread
 from skillopt.report.console import gate_line
-from skillopt.report.diffs import DiffLine, diff_skills
-from skillopt.report.facts import Change, Facts, cited_ids
 from skillopt.report.failures import GENERAL, StuckItem
 from skillopt.report.funnel import step_funnel
 from skillopt.report.markup import bullets, fold, table, tag, text
+from skillopt.report.run_facts import Change, Facts, cited_ids
+from skillopt.report.skill_diff import DiffLine, diff_skills
 from skillopt.report.text import clipped, counted, score
 from skillopt.report.traces import Trace
 from skillopt.skill import Entry
@@ -27,7 +27,7 @@ _SHOWN = 420
 
 def skill(facts: Facts) -> str:
     if facts.trouble:
-        return tag("p", text(f"No provenance: {facts.trouble}. `skillopt verify` says more."), cls="reject")
+        return tag("p", text(f"No provenance: {facts.trouble}. `skillopt verify` shows more."), cls="reject")
     if not facts.lines:
         return tag("p", "The skill is empty.", cls="soft")
     written = spread(facts.lines)

@@ -1,4 +1,4 @@
-"""A plan as people read it, and beside a run's real figures."""
+"""A plan as people read it, alone and compared with a run's real figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live display of a run: where it stands, what is in flight, the score's course, the budget and the time left."""
+"""The live display of a run: its progress, calls in flight, the course of the score, the budget and the time left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STAGES = {
 
 
 class Display:
-    """Three quiet lines at the foot of the terminal; they vanish when the block ends."""
+    """Three lines at the bottom of the terminal; they disappear when the block ends."""
 
     def __init__(self, console: Console) -> None:
         self.view = View()

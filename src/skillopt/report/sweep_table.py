@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from rich.table import Table
 
+from skillopt.report.svg import Frame, label, standalone, svg
 from skillopt.report.text import printable, ranged, score
-
-_WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 640, 22, 250, 60, 34
 
 
 def transfer_table(result: dict[str, Any]) -> Table:
@@ -24,7 +22,7 @@ def transfer_table(result: dict[str, Any]) -> Table:
 
 
 def sweep_table(result: dict[str, Any]) -> Table:
-    """Trials in the order of their validation scores. The test score stands only with the winner.
+    """Trials in the order of their validation scores. Only the winner has a test score.
 
     `calls` are the target's that a trial paid for, `known` those that the shared journal answered.
     """
@@ -55,55 +53,32 @@ def sweep_lines(result: dict[str, Any]) -> list[str]:
     lines = [f"Best by validation, of {len(rows)} trials: {chosen}" + (f" (as good: {ties} others)" if ties else "")]
     lines.append(
         f"Its test score: {ranged(best['test'], best['test_interval'])} (initial skill {score(best['initial_test'])}). "
-        "The validation score of the best of many owes something to luck; the test score does not."
+        "The validation score of the best of many is partly luck; the test score is not."
     )
     return [*lines, f"Run: {best['run']}"]
 
 
 def sweep_plot(result: dict[str, Any]) -> str:
-    """A bar a trial, best first, with its interval: SVG without a plotting library."""
+    """A bar a trial, best first, with its interval."""
     rows = sorted(result["rows"], key=lambda row: (-row["best_val"], row["trial"]))
-    height = _TOP + _ROW * len(rows) + 26
-    marks = "".join(
-        _bar(row, _TOP + _ROW * place, row["trial"] == result["best"]["trial"]) for place, row in enumerate(rows)
-    )
-    grid = "".join(_grid(share, height) for share in (0, 0.25, 0.5, 0.75, 1))
     title = f"Validation score by trial: {', '.join(result['axes'])}"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
-        f'font-family="sans-serif" font-size="11" fill="currentColor"><title>{escape(title)}</title>'
-        f'<text x="8" y="18" font-size="13">{escape(title)}</text>{grid}{marks}</svg>\n'
-    )
+    frame = Frame(width=640, height=60 + 22 * len(rows), x=(0, 1), y=(len(rows), 0), left=250, right=60)
+    bars = "".join(_bar(row, place, row["trial"] == result["best"]["trial"], frame) for place, row in enumerate(rows))
+    return standalone(svg(frame.width, frame.height, title, label(8, 18, title), bars))
 
 
-def _across(value: float) -> float:
-    return _LEFT + value * (_WIDTH - _LEFT - _RIGHT)
-
-
-def _grid(share: float, height: int) -> str:
-    x = _across(share)
-    return (
-        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}" y2="{height - 22}" stroke="currentColor" opacity="0.15"/>'
-        f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{share:g}</text>'
-    )
-
-
-def _bar(row: dict[str, Any], y: float, best: bool) -> str:
-    label = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in row["values"].items())
+def _bar(row: dict[str, Any], place: int, best: bool, frame: Frame) -> str:
+    said = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in row["values"].items())
     low, high = row["val_interval"] or (row["best_val"], row["best_val"])
-    middle = y + _ROW / 2 - 3
+    ends = [(low, place + 0.5), (high, place + 0.5)]
+    corners = [(0, place + 0.2), (row["best_val"], place + 0.2), (row["best_val"], place + 0.8), (0, place + 0.8)]
+    (x, y), shown = frame.at(0, place + 0.5), said if len(said) <= 40 else f"{said[:39]}…"
     return (
-        f'<text x="{_LEFT - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(_short(label))}</text>'
-        f'<rect x="{_LEFT}" y="{y:.1f}" width="{_across(row["best_val"]) - _LEFT:.1f}" height="{_ROW - 6}" '
-        f'fill="{"#16a34a" if best else "#2563eb"}" opacity="0.8"/>'
-        f'<line x1="{_across(low):.1f}" x2="{_across(high):.1f}" y1="{middle:.1f}" y2="{middle:.1f}" '
-        'stroke="currentColor" stroke-width="1.5"/>'
-        f'<text x="{_WIDTH - _RIGHT + 8}" y="{middle + 4:.1f}">{row["best_val"]:.3f}</text>'
+        label(x - 8, y + 4, shown, anchor="end")
+        + frame.line(corners, "h4" if best else "length")
+        + frame.line(ends, "score")
+        + label(frame.width - frame.right + 8, y + 4, f"{row['best_val']:.3f}")
     )
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def sweep_markdown(result: dict[str, Any]) -> str:

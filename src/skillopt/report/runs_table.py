@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.table import Table
 
 from skillopt.errors import UserError
-from skillopt.report.diffs import diff_skills
-from skillopt.report.runs import RunRow, run_row
+from skillopt.report.run_rows import RunRow, run_row
+from skillopt.report.skill_diff import diff_skills
 from skillopt.report.text import dollars, duration, printable, score
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
@@ -56,7 +56,7 @@ def diff_report(a: str, b: str) -> list[str]:
     if not b:
         newer = _side(a)
         if newer.run is None:
-            raise UserError(f"diff: '{a}' alone is no pair; give a second skill, or a run to see what it changed")
+            raise UserError(f"diff: '{a}' alone cannot be compared; give a second skill, or a run")
         older = _side(f"{a}@0")
         return list(_skills(older, newer))
     older, newer = _side(a), _side(b)
