@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt.errors import Stopped
-from skillopt.gates.duel import Duel
+from skillopt.gates.duel import Ask, Duel
 from skillopt.gates.paired import Screen
 from skillopt.gates.race import Race
 from skillopt.gates.strict import strict_gate
@@ -187,6 +187,43 @@ def duel(before: dict[str, float], after: Callable[[str], float], rule: str = "s
             asks = steps.send([before[a.item_id] if a.side == "current" else after(a.item_id) for a in asks])
     except StopIteration as end:
         return str(end.value)
+
+
+def asked(
+    current: dict[str, float], screened: dict[str, float], fresh: Callable[[Ask], float]
+) -> tuple[str, list[Ask]]:
+    """The decision, and every sample that was asked for."""
+    steps = Duel(sorted(current), current, screened, "hard", "strict", 0.05, 5).play()
+    seen: list[Ask] = []
+    try:
+        asks = next(steps)
+        while True:
+            seen += asks
+            asks = steps.send([fresh(ask) for ask in asks])
+    except StopIteration as end:
+        return end.value, seen
+
+
+def test_an_item_whose_fresh_samples_are_all_equal_is_left_alone_after_two_rounds() -> None:
+    current = {"better": 0.0, "flipped": 0.0, "same": 0.0}
+    screened = {"better": 1.0, "flipped": 1.0, "same": 0.0}
+    decision, seen = asked(current, screened, lambda ask: float(ask.item_id == "better" and ask.side == "candidate"))
+    assert decision == "accept"
+    rounds = {item: {ask.name for ask in seen if ask.item_id == item} for item in current}
+    assert rounds == {"better": {"r1", "r2", "r3", "r4", "r5"}, "flipped": {"r1", "r2"}, "same": set()}
+
+
+def test_a_loss_that_the_screen_missed_is_looked_for_where_the_current_skill_scores_and_nowhere_else() -> None:
+    """Three items are better; three were solved and are broken, which the screen missed by luck."""
+    current = {f"better{n}": 0.0 for n in range(3)} | {f"broken{n}": 1.0 for n in range(3)} | {"fails": 0.0}
+    screened = {**current, **{item: 1.0 for item in current if item.startswith("better")}}
+    truth = {item: float(item.startswith("better")) for item in current}
+    decision, seen = asked(
+        current, screened, lambda ask: truth[ask.item_id] if ask.side == "candidate" else current[ask.item_id]
+    )
+    confirmed = {ask.item_id for ask in seen if ask.name == "confirm"}
+    assert confirmed == {"broken0", "broken1", "broken2"}
+    assert decision == "reject"
 
 
 def test_soft_scores_that_all_rise_a_little_are_accepted() -> None:

@@ -50,7 +50,7 @@ async def credit(
     known = {} if verdict.accepted else dict(verdict.standing)
     left_out: list[Edit] = []
     tries: list[dict[str, object]] = []
-    while tried.decision == "reject" and len(tries) < ctx.config.evaluation.credit_gates:
+    while tried.decision in {"reject", "indecisive"} and len(tries) < ctx.config.evaluation.credit_gates:
         tag = f"gate-{ctx.step:04d}-credit-{len(tries) + 1:02d}"
         blamed = await to_blame(skill, part, tried, ctx, tag)
         rest = [edit for edit in part.applied if edit not in blamed]

@@ -3,9 +3,10 @@
 1. Screen. The candidate does each item once, against what is known of the current skill; it is rejected as soon as it
    is clearly behind.
 2. Repeats. Where the two differ, both do the item again, round after round. Only these fresh samples count: what they
-   were chosen by is never evidence. A round that is clear enough ends it; so does one without hope.
-3. Confirmation. Before anything is accepted, the candidate does all other items a second time. Where it now differs,
-   the item joins the others: a loss that the screen missed by luck does not slip through.
+   were chosen by is never evidence. An item whose samples are all equal is left alone after two rounds. A round that is
+   clear enough ends it; so does one without hope.
+3. Confirmation. Before anything is accepted, the candidate does the other items that the current skill solves a second
+   time. Where it now differs, the item joins the others: a loss that the screen missed by luck does not slip through.
 
 docs/gate.md has the simulations by which this was chosen.
 """
