@@ -252,7 +252,7 @@ def short_training(flips: float, duds: float, gates: int, seed: int) -> tuple[fl
     with tempfile.TemporaryDirectory() as out:
         config = _config(out, seed, *overrides)
         env = open_env(config)
-        result = asyncio.run(Trainer(config).fit())
+        result = asyncio.run(TrainingLoop(config).fit())
     summary = result.summary
     true = true_score(env, result.best_skill.text, "test")
     return true, summary["steps"]["rejected"], summary["calls"]["target"]

@@ -21,9 +21,7 @@ def test_what_only_some_commands_need_is_not_loaded_for_all(start: str) -> None:
 
 
 def test_tokens_are_counted_without_the_tokenizers_python_half() -> None:
-    code = (
-        "from skillopt.skill.tokens import count_tokens as c;import sys;print(c('a b'),'bpe_openai' in sys.modules)"
-    )
+    code = "from skillopt.skill.tokens import count_tokens as c;import sys;print(c('a b'),'bpe_openai' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "2 False\n"
 

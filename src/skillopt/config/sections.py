@@ -105,8 +105,8 @@ class GradientConfig(Section):
     minibatch_size: int = Field(default=0, ge=0)
     """Trajectories that one analyst reads at a time; 0: the whole batch, or what of it fits into prompt_tokens."""
     edits_per_minibatch: int = Field(default=16, ge=1, le=64)
-    """The most edits that one reply may hold. Where the whole batch is one letter (minibatch_size 0), never more than the
-    step's learning rate."""
+    """The most edits that one reply may hold. Where the whole batch is one letter (minibatch_size 0), never more than
+    the step's learning rate."""
     analyst_workers: int = Field(default=16, ge=1)
     """Optimizer calls in flight."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
@@ -124,9 +124,9 @@ class GradientConfig(Section):
     """llm: the optimizer orders the edits; local: the next edit is always the one that covers most
     failures not yet covered."""
     candidates: int = Field(default=2, ge=1, le=4)
-    """Candidates that a step may build from the same proposals. 2: with and without examples read off the data; 3 and 4:
-    the examples alone, and all but the riskiest edit. They race on a part of the selection split, and the best one goes
-    through the gate. 1: no race."""
+    """Candidates that a step may build from the same proposals. 2: with and without examples read off the data; 3 and
+    4: the examples alone, and all but the riskiest edit. They race on a part of the selection split, and the best one
+    goes through the gate. 1: no race."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
     group skillopt.analysts; several work side by side."""
