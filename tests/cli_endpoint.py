@@ -203,11 +203,11 @@ def cli_endpoint(answer: Answer) -> Iterator[tuple[CliEndpoint, str]]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    runner, port = asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    runner, port = asyncio.run_coroutine_threadsafe(server.start(), loop).result()
     try:
         yield server, f"http://127.0.0.1:{port}"
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join()
         loop.close()

@@ -41,7 +41,7 @@ class Reader:
 
     def __exit__(self, *error: object) -> None:
         self._end.set()
-        self._thread.join(30)
+        self._thread.join()
 
     def _work(self) -> None:
         while not self._end.wait(0.05):

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checking import NO_KEYS, here, hostile_outcome, run_check, write_skill
+from skillopt.measure.checked import _DECLINED
 from skillopt.measure.sequential import Trial
 from skillopt.report.annotations import github, of_outcome, sarif
 from skillopt.report.badge import badge
@@ -180,6 +181,20 @@ def test_what_each_side_takes_and_what_changed_is_shown(tmp_path: Path) -> None:
     assert found["difference_interval"][0] < found["difference"] < found["difference_interval"][1] < 0
 
 
+@pytest.mark.parametrize(
+    ("output", "declines"),
+    [
+        ("I'm sorry, but I can't assist with that.", True),
+        ("Sorry, I am not able to do this.", True),
+        ("I cannot help with this request.", True),
+        ("The customer is sorry. Answer: red", False),
+        ("KX-42 ZM-73", False),
+    ],
+)
+def test_a_target_that_declines_is_counted(output: str, declines: bool) -> None:
+    assert bool(_DECLINED.search(output)) is declines
+
+
 def test_the_base_is_paid_for_once(tmp_path: Path) -> None:
     write_skill(tmp_path / "base.md", 10)
     paid = []
@@ -228,6 +243,7 @@ def test_what_a_budget_stops_is_no_verdict_and_can_go_on(tmp_path: Path) -> None
     [
         (("nowhere.md",), 2, "no such file"),
         (("skill.md", "--base", "no-such-ref"), 2, "no git repository"),
+        (("data/sim/seed_skill.md", "--base", "data/sim/nothing.md"), 2, "name a file that exists"),
         (("skill.md", "--split", "dev"), 2, "is not one of"),
         (("skill.md", "models.target_model=openai:gpt-4o-mini"), 2, "no key; set OPENAI_API_KEY"),
         (

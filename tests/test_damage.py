@@ -117,7 +117,7 @@ def test_no_flipped_bit_and_no_cut_file_is_trained_on_unseen(
             gone = not victim.exists()  # it was of an interrupted step
             assert gone or found or _says_the_same(victim, before), relative
         shutil.rmtree(copy.root.parent)
-    assert min(outcomes.values()) > 5, outcomes
+    assert all(outcomes.values()), outcomes
 
 
 def _says_the_same(path: Path, before: bytes) -> bool:

@@ -102,13 +102,8 @@ class Misleading(ExemplarAnalyst):
 def run_with(out: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> tuple[RunDirectory, Spy]:
     monkeypatch.setattr(ExemplarAnalyst, "propose", Misleading.propose)
     target = Spy()
-    options = (
-        "gradient.analysts=[llm, exemplar]",
-        "train.num_epochs=1",
-        "models.optimizer_model=sim:world",
-        *overrides,
-    )
-    result = train_sim(out, *options, "evaluation.credit_gates=0", models={"target": target})
+    options = ("gradient.analysts=[llm, exemplar]", "train.num_epochs=1", "models.optimizer_model=sim:world")
+    result = train_sim(out, *options, *overrides, "evaluation.credit_gates=0", models={"target": target})
     return RunDirectory(result.path), target
 
 

@@ -25,6 +25,7 @@ def drawn(view: View) -> str:
     return out.getvalue()
 
 
+@pytest.mark.usefixtures("virtual_time")
 def test_the_display_tells_stage_progress_flight_course_budget_and_time_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,9 +130,9 @@ def test_the_gate_has_the_last_word_on_a_choice(tmp_path: Path) -> None:
     )
     choose(run, write=[f"1-1={harmful}"])
     run = go_on(tmp_path)
-    record = used_in(run)
-    if record["verdict"] == "accept":  # by what was left of the step without the choice
-        assert all("ZZ-00" not in edit["text"] for edit in record["applied"])  # type: ignore[attr-defined]
+    step = used_in(run)
+    kept = [edit["text"] for edit in step["applied"]] if step["verdict"] == "accept" else []
+    assert not any("ZZ-00" in text for text in kept), "rejected, or accepted without the harm"
     assert "ZZ-00" not in run.best_skill.read_text()
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from skillopt.run.directory import RunDirectory
 from support import REPO, until
 
-SLOW = {"models.target_model": "sim:world?latency=0.5", "models.optimizer_model": "sim:world?duds=0.2&opposites=1"}
+SLOW = {"models.target_model": "sim:world?latency=1.2", "models.optimizer_model": "sim:world?duds=0.2&opposites=1"}
 """A simulated run that takes long enough to be watched, with conflicts."""
 
 

@@ -183,7 +183,7 @@ class Wire:
         self.answer: tuple[int, dict[str, str], bytes] = (200, {}, b"")
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        self.url = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result(10)
+        self.url = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result()
 
     async def _start(self) -> str:
         app = web.Application()
@@ -207,7 +207,7 @@ def wire() -> Wire:
 @functools.cache
 def over_wire() -> OpenAIChat:
     chat = OpenAIChat("vllm:x", "x", url=f"{wire().url}/v1", key_name="FUZZ_NO_KEY", key_needed=False)
-    atexit.register(lambda: asyncio.run_coroutine_threadsafe(chat.close(), wire().loop).result(5))
+    atexit.register(lambda: asyncio.run_coroutine_threadsafe(chat.close(), wire().loop).result())
     return chat
 
 
@@ -222,7 +222,7 @@ def provider() -> ProviderChat:
 def ask(chat: OpenAIChat | ProviderChat) -> None:
     chat._left_out.clear()
     try:
-        reply = asyncio.run_coroutine_threadsafe(chat.chat(REQUEST), wire().loop).result(20)
+        reply = asyncio.run_coroutine_threadsafe(chat.chat(REQUEST), wire().loop).result(300)
     except ModelError as error:
         check_error(error)
     else:

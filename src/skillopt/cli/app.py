@@ -24,6 +24,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    rich_markup_mode=None,  # plain help starts in half the time
+    context_settings={"max_content_width": 140},
 )
 
 PROJECT_FILE = "skillopt.toml"

@@ -188,9 +188,7 @@ def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
             print(printable(line))
         if outcome.result and not outcome.result["same_text"]:
             console.print(check_lines.outcome_table(outcome.result))
-            if types := check_lines.type_table(outcome.result):
-                console.print(types)
-            for line in check_lines.changed_lines(outcome.result):
+            for line in [*check_lines.type_lines(outcome.result), *check_lines.changed_lines(outcome.result)]:
                 print(printable(line))
             print(f"Written: {outcome.result['path']}")
         if counts := outcome.linted.counts:

@@ -9,7 +9,9 @@ import typer
 
 from skillopt.errors import UserError
 
-data_app = typer.Typer(no_args_is_help=True, help="The benchmarks' data: fetch and convert it, or make it.")
+data_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="The benchmarks' data: fetch and convert it, or make it."
+)
 
 PREPARED = ("searchqa", "docvqa", "alfworld", "spreadsheetbench", "livemathematicianbench", "officeqa")
 GENERATED = ("alfworld", "textworld", "reasoning_gym")

@@ -16,7 +16,9 @@ from skillopt.errors import SkillOptError, UserError
 if TYPE_CHECKING:
     from skillopt.models.weights import Entry, Progress
 
-models_app = typer.Typer(no_args_is_help=True, help="The weights of local: models on this machine.")
+models_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="The weights of local: models on this machine."
+)
 
 Name = Annotated[str, typer.Argument(help="A name that `skillopt models list` shows.", show_default=False)]
 

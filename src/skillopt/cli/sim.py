@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-sim_app = typer.Typer(help="The simulated world: tasks, target and optimizer without a key.", no_args_is_help=True)
+sim_app = typer.Typer(
+    help="The simulated world: tasks, target and optimizer without a key.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @sim_app.command("serve")

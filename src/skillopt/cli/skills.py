@@ -11,6 +11,7 @@ from skillopt.config.project import FILE, Listed, Settings, read_project
 from skillopt.errors import UserError
 from skillopt.run.git import Repository
 from skillopt.run.source import Source, in_commit, no_skill, on_disk
+from skillopt.shipped import is_file, shipped
 from skillopt.skill.package import FILE as MAIN
 
 _OVERRIDE = re.compile(r"[a-z_]+\.[^=/\\]+=")
@@ -66,7 +67,7 @@ def _found(entry: Listed, folder: Path, base: str, head: str, name: str) -> Foun
         repository = _repository(folder, place)
         skill = in_commit(repository, repository.commit(head), repository.inside(place), head) or no_skill()
     else:
-        skill = on_disk(place, _shown(place))
+        skill = on_disk(shipped(place), _shown(shipped(place)))
     return Found(name=name, settings=entry.settings, skill=skill, base=_base(place, folder, base))
 
 
@@ -74,7 +75,7 @@ def _base(place: Path, folder: Path, base: str) -> Source:
     if base == "none":
         return no_skill()
     if _is_skill(base):
-        return on_disk(Path(base), where=base)
+        return on_disk(shipped(base), where=base)
     repository = _repository(folder, place)
     commit = repository.commit(base)
     found = in_commit(repository, commit, repository.inside(place), base)
@@ -92,7 +93,8 @@ def _repository(folder: Path, place: Path) -> Repository:
 
 
 def _is_skill(base: str) -> bool:
-    return base != "none" and (Path(base).is_file() or (Path(base) / MAIN).is_file())
+    place = shipped(base)
+    return base != "none" and (is_file(place) or is_file(place / MAIN))
 
 
 def _shown(place: Path) -> str:

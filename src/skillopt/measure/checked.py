@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -20,6 +21,12 @@ from skillopt.statistics import bootstrap, interval
 SIDES = ("base", "skill")
 MARGIN = 0.05
 """How much lower a skill may score and still be no worse, unless the user says otherwise."""
+_DECLINED = re.compile(
+    r"\b(?:I['’]?m |I am )?sorry\b.{0,40}\b(?:can['’]?t|cannot|unable|not able)\b"
+    r"|\bI (?:can['’]?t|cannot|won['’]?t|will not|am unable to) (?:assist|help|comply|fulfil|provide|do that)\b",
+    re.IGNORECASE,
+)
+"""How targets say, in English, that they will not do a task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +163,7 @@ def _takes(samples: Sequence[Sample], side: str, config: Config) -> dict[str, An
         "prompt_tokens": _mean([used.prompt for used in usage]),
         "completion_tokens": _mean([used.completion for used in usage]),
         "usd": _mean(costs) if price else None,
+        "declined": _mean([bool(_DECLINED.search(s.trajectory.output[:400])) for s in own]),
         "turns": _mean([sum(m.get("role") == "assistant" for m in s.trajectory.messages) for s in own]),
         "telemetry": {"seconds": _mean([s.reading.seconds for s in own])},
     }

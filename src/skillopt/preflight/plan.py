@@ -180,7 +180,8 @@ def _optimizer_lines(
     each = task + output + 60
     letters = [_letters(config, size, each) for size in batches]
     causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
-    merges = sum(_merges(count, gradient.merge_fan_in) for count in letters) if gradient.merge == "llm" else 0
+    lists = [count + causes for count in letters]  # a deep reflection is a list of proposals, too
+    merges = sum(_merges(count, gradient.merge_fan_in) for count in lists) if gradient.merge == "llm" else 0
     shown = (gradient.minibatch_size or max(batches, default=0)) * each
     read = (task + skill[0], min(shown, gradient.prompt_tokens) + skill[1] + 4000)
     later = epochs - 1 if optimizer.use_slow_update else 0

@@ -16,7 +16,16 @@ from skillopt.report.text import clipped, counted, dollars, duration, printable,
 
 _SHOWN, _MOST = 600, 12
 """Characters of an output, and items, that a page shows; `check.json` has all."""
-_ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds", "refused by the endpoint")
+_ROWS = (
+    "score",
+    "prompt tokens",
+    "reply tokens",
+    "dollars",
+    "turns",
+    "seconds",
+    "declined by the target",
+    "refused by the endpoint",
+)
 
 
 # On a terminal
@@ -32,26 +41,25 @@ def outcome_table(result: Mapping[str, Any]) -> Table:
     return shown
 
 
-def type_table(result: Mapping[str, Any]) -> Table | None:
+def type_lines(result: Mapping[str, Any]) -> list[str]:
     """By task type; nothing where there is one type."""
-    if len(result["by_type"]) < 2:
-        return None
-    shown = Table(show_header=True, box=None, pad_edge=False)
-    for number, title in enumerate(_TYPE_HEAD):
-        shown.add_column(title, justify="right" if number else "left")
-    for row in _type_rows(result):
-        shown.add_row(*map(printable, row))
-    return shown
+    return _aligned([_TYPE_HEAD, *_type_rows(result)]) if len(result["by_type"]) > 1 else []
 
 
 def target_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """One row a skill and target, as wide as their names are."""
-    rows = [["target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill"]]
+    """One row a skill and target."""
+    rows: list[Sequence[str]] = [("target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill")]
     for outcome in outcomes:
         cells = _row(outcome)
-        rows.append([printable(outcome.target), outcome.status, *cells[:4], cells[6], printable(outcome.name)])
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        rows.append([outcome.target, outcome.status, *cells[:4], cells[6], outcome.name])
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as what is in them, however wide the terminal is."""
+    shown = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[n]) for row in shown) for n in range(len(shown[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:
@@ -228,5 +236,6 @@ def _column(result: Mapping[str, Any], side: str) -> list[str]:
         "unknown" if takes["usd"] is None else f"{takes['usd']:.5f}",
         f"{takes['turns']:.1f}",
         duration(takes["telemetry"]["seconds"]),
+        f"{takes['declined']:.0%}",
         str(takes["refused"]),
     ]

@@ -29,9 +29,7 @@ class Repository:
         done = _git(place, "rev-parse", "--show-toplevel")
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
-            raise UserError(
-                f"{place.absolute()}: no git repository to take a base from ({said}); give a file as --base"
-            )
+            raise UserError(f"{place.absolute()}: no git repository ({said}); name a file that exists, or none")
         return cls(Path(os.fsdecode(done.stdout.rstrip(b"\n"))))
 
     def commit(self, ref: str) -> str:
