@@ -137,7 +137,8 @@ def test_bad_weather_over_http_changes_neither_skill_nor_scores(finished: RunDir
 
 
 def test_lost_replies_are_counted_and_the_run_goes_on(tmp_path: Path) -> None:
-    result = train_sim(tmp_path, "models.optimizer_model=sim:world?cut_off=0.4&malformed=0.4")
+    faulty = "models.optimizer_model=sim:world?cut_off=0.4&malformed=0.4"
+    result = train_sim(tmp_path, faulty, "gradient.minibatch_size=2")
     history = read_json(RunDirectory(result.path).history)
     assert sum(len(record["edits"]["lost_replies"]) for record in history) > 0
     assert result.summary["best"]["val"] > 0.5

@@ -111,7 +111,7 @@ def test_notes_come_from_the_epochs_edits_and_their_fates() -> None:
     ]
     full = notes_after(*steps)
     assert "general advice was of no use" in full
-    assert "2 edits that state a code were accepted, 1 with advice were rejected" in full
+    assert "2 edits that state a code were accepted, 1 with advice were of no use" in full
     assert notes_after() == ""
     for part in ({"verdict": ""}, {"edits": ()}):
         blind = notes_after(*(step.model_copy(update=part) for step in steps))
@@ -121,6 +121,8 @@ def test_notes_come_from_the_epochs_edits_and_their_fates() -> None:
     ]
     assert notes_after(*fateless) == ""
     assert notes_after(steps[0], notes="- Old lore.").startswith("- Old lore.\n")
+    accepted = steps[1].model_copy(update={"step": 1, "verdict": "accept"})
+    assert "1 with advice were of no use" in notes_after(accepted, steps[0]), "its topic needed a rule all the same"
 
 
 def pair(change: str, topic: str, before: str, now: str, **fields: Any) -> Pair:

@@ -12,13 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from skillopt.edits.review import checked_decision, filed
+from skillopt.analysts.base import Patch
+from skillopt.edits.aggregate import aggregate_locally
+from skillopt.edits.review import Decision, checked_decision, file_conflicts, filed, review, write_decisions
+from skillopt.edits.select import select
 from skillopt.errors import Stopped, UserError
 from skillopt.models.simulated_optimizer import OPPOSITES
 from skillopt.report.review_dialog import review_run, status
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
-from support import REPO, differing, essence, only_run, skillopt, train_sim
+from skillopt.skill import Edit, Skill
+from support import REPO, context, differing, essence, only_run, skillopt, train_sim
 
 PLANTED = "models.optimizer_model=sim:world?opposites=1"
 SMALL = ("train.num_epochs=1", "train.batch_size=10", "env.options={rules: 20, train: 40, val: 20, test: 4}")
@@ -142,6 +146,29 @@ def test_a_run_that_was_stopped_after_the_decision_ends_like_one_that_was_not(tm
     rough = go_on(tmp_path / "rough")
     assert used_in(calm)["step"] == used_in(rough)["step"]
     assert differing(essence(calm), essence(rough)) == []
+
+
+def test_a_decision_wins_over_the_side_that_the_evidence_was_for(tmp_path: Path) -> None:
+    """A side with three times the support is tried at once; whoever decides against it gets the other."""
+    sides = [
+        Edit(id=name, op="add", text=text, trajectory_ids=cited, source="llm/mixed")
+        for name, text, cited in (("e1", A, ("t1", "t2", "t3")), ("e2", B, ("t4",)))
+    ]
+    patch = Patch(id="p", source="llm/mixed", trajectory_ids=(), edits=tuple(sides))
+    pool = aggregate_locally([patch])
+    assert ([p.edit.id for p in pool.edits], pool.conflicts[0].applied) == (["e1"], "a")
+    run = RunDirectory(tmp_path)
+    run.conflicts.parent.mkdir()
+    run.conflicts.write_text("")
+    file_conflicts(run, 1, pool.conflicts)
+    assert [conflict.id for conflict in filed(run)] == ["1-1"], "it stays a question"
+    assert review(pool, run, 2, {}).pool == pool, "undecided, the stronger side is tried again"
+    write_decisions(run, [Decision(conflict="1-1", choice="b")])
+    reviewed = review(pool, run, 2, {})
+    assert [p.edit.text for p in reviewed.pool.edits] == [B, A]
+    assert reviewed.turned_down == {"e1": "1-1"}
+    rows = select(reviewed.pool, 4, Skill(""), context(), turned_down=reviewed.turned_down)
+    assert [row.edit.text for row in rows if row.selected] == [B]
 
 
 def test_a_decision_whose_step_was_undone_is_used_again(tmp_path: Path) -> None:

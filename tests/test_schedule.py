@@ -35,6 +35,15 @@ def test_linear_by_hand() -> None:
     assert rates("linear", 7) == [7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
 
 
+@pytest.mark.parametrize(("rate", "lowest"), [(1, 1), (1.5, 1), (4, 2), (16, 8)])
+def test_without_a_minimum_the_rate_falls_to_its_half_so_that_short_runs_keep_their_pace(
+    rate: float, lowest: float
+) -> None:
+    config = OptimizerConfig(learning_rate=rate)
+    assert scheduled_rate(4, 4, config) == lowest == decayed_rate(rate, 0.01, config)
+    assert scheduled_rate(1, 4, config) > lowest or rate == 1
+
+
 def test_constant_stays() -> None:
     assert rates("constant", 4) == [8.0] * 4
 

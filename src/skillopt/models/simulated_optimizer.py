@@ -142,12 +142,21 @@ def _systemic(prompt: str) -> dict[str, Any]:
 
 
 def _merge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Edits that state the same rules become one."""
+    """Edits that state the same rules become one, which takes the place of advice that is given for the same cause."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if rules := rules_in(row["text"]):
             groups.setdefault(json.dumps([rules, row["anchor"]], sort_keys=True), []).append(row)
+    for row in rows:
+        if row["section"] == "Advice":
+            home = next((group for group in groups.values() if _answers(group[0], row["pattern"])), [])
+            home.append(row)
     return [{**group[0], "ids": [row["id"] for row in group]} for group in groups.values() if len(group) > 1]
+
+
+def _answers(row: dict[str, Any], pattern: str) -> bool:
+    """Does the rule speak of the topic that the cause names?"""
+    return bool(row["pattern"] == pattern and rules_in(row["text"]).keys() & set(pattern.split()))
 
 
 def _contradictions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -216,11 +225,24 @@ def _notes(prompt: str) -> str:
     steps = _rows(prompt, "epoch")
     applied = [(row["verdict"], edit) for row in steps for edit in row["edits"] if edit["fate"] == "applied"]
     kept = sum(verdict == "accept" and bool(rules_in(edit["text"])) for verdict, edit in applied)
-    useless = sum(verdict == "reject" and edit["section"] == "Advice" for verdict, edit in applied)
+    useless = _useless(applied)
     lines = [line for line in _block(prompt, "notes").splitlines() if not line.startswith("- Last epoch: ")]
     lines += [f"- {_LESSON}"] if useless and f"- {_LESSON}" not in lines else []
-    counts = f"- Last epoch: {kept} edits that state a code were accepted, {useless} with advice were rejected."
+    counts = f"- Last epoch: {kept} edits that state a code were accepted, {useless} with advice were of no use."
     return "\n".join([*lines, *([counts] if applied else [])])
+
+
+def _useless(applied: list[tuple[str, dict[str, Any]]]) -> int:
+    """Advice that was rejected, or whose topic needed a rule all the same."""
+    advised: set[str] = set()
+    count = 0
+    for verdict, edit in applied:
+        if edit["section"] == "Advice":
+            count += verdict == "reject"
+            advised.add(edit["text"].rstrip(".").split()[-1])
+        count += len(advised & rules_in(edit["text"]).keys())
+        advised -= rules_in(edit["text"]).keys()
+    return count
 
 
 def _turned_down(prompt: str) -> set[str]:
