@@ -266,7 +266,7 @@ def test_a_run_is_told_in_the_form_that_people_know(trained: tuple[RunDirectory,
     assert steps[1].startswith("[Step 1/4] Score: 0.")
     assert steps[1].endswith(" → Reflect...")
     assert re.match(r"\[Step 1/4\] \d+ edit patches generated", steps[2])
-    assert "edits (lr=4, cosine → 3.7)" in steps[3]
+    assert "edits (lr=4, cosine → 4.0)" in steps[3]
     assert steps[4].startswith("[Step 1/4] Gate: ")
 
 

@@ -28,11 +28,11 @@ def rates(shape: str, steps: int, high: float = 8, low: float = 1) -> list[float
 
 
 def test_cosine_by_hand() -> None:
-    assert rates("cosine", 8) == [7.73, 6.97, 5.84, 4.5, 3.16, 2.03, 1.27, 1.0]
+    assert rates("cosine", 8) == [8.0, 7.65, 6.68, 5.28, 3.72, 2.32, 1.35, 1.0]
 
 
 def test_linear_by_hand() -> None:
-    assert rates("linear", 7) == [7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
+    assert rates("linear", 8) == [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
 
 
 @pytest.mark.parametrize(("rate", "lowest"), [(1, 1), (1.5, 1), (4, 2), (16, 8)])
@@ -53,7 +53,8 @@ def test_rates_never_rise_and_stay_between_minimum_and_learning_rate(config: Opt
     found = [scheduled_rate(step, steps, config) for step in range(1, steps + 1)]
     assert all(a >= b - 1e-9 for a, b in pairwise(found))
     assert all(config.min_learning_rate - 1e-9 <= rate <= config.learning_rate + 1e-9 for rate in found)
-    if config.lr_scheduler != "constant":
+    assert found[0] == pytest.approx(config.learning_rate)
+    if config.lr_scheduler != "constant" and steps > 1:
         assert found[-1] == pytest.approx(config.min_learning_rate)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SIZES = {"train": 32, "val": 24, "test": 40}
+SIZES = {"train": 24, "val": 16, "test": 32}
 Fields = dict[str, Any]
 
 KINDS = {
@@ -136,7 +136,7 @@ SETS: dict[str, tuple[Callable[[random.Random], Fields], Callable[[Fields], str]
 }
 
 
-SEEDS = {"expenses": "expenses 311"}
+SEEDS = {"expenses": "expenses 1"}
 """Another draw where the first one left something out of train."""
 RULES = {"expenses": ("what", "city"), "cards": ("line",), "procedure": ("zone", "express")}
 """Fields whose values must all occur in train."""

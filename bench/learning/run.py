@@ -28,9 +28,9 @@ import yaml
 HERE = Path(__file__).resolve().parent
 SETS = ("expenses", "cards", "procedure")
 METHODS = ("ours", "gepa")
-METRIC_CALLS = 232
-"""Rollouts that ours takes at most in training: 24 val at the start, 4 steps of 16 train and 24 val, and for the slow
-update 24 train and 24 val. gepa gets the same number."""
+METRIC_CALLS = 160
+"""Rollouts that ours takes at most in training: 16 val at the start, 4 steps of 12 train and 16 val, and for the slow
+update 16 train and 16 val. gepa gets the same number."""
 MINIBATCH = 8
 CALL_TIMEOUT = 7200.0
 Result = dict[str, Any]

@@ -27,8 +27,8 @@ def shape_of(name: str) -> Shape:
 
 
 def scheduled_rate(step: int, steps: int, config: OptimizerConfig, shape: Shape | None = None) -> float:
-    """The rate of step 1 … steps before any decay; the last step has the lowest."""
-    share = (shape or shape_of(config.lr_scheduler))(step / steps)
+    """The rate of step 1 … steps before any decay: the first step has the full rate, the last one the lowest."""
+    share = (shape or shape_of(config.lr_scheduler))((step - 1) / max(1, steps - 1))
     return lowest_rate(config) + (config.learning_rate - lowest_rate(config)) * share
 
 
