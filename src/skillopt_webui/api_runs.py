@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from skillopt.edits.review import checked_decision, filed, write_decisions
+from skillopt.edits.review import checked_decision, decisions, filed, write_decisions
 from skillopt.keys import redact
 from skillopt.report.review_dialog import status as conflict_status
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt.run.reading import as_written
-from skillopt_webui import insight, launch, view
+from skillopt_webui import insight, items, launch, view
 from skillopt_webui.answers import answer, body, number, text
+from skillopt_webui.files import load
 from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.state import STATE
 from skillopt_webui.stream import stream as stream_events
@@ -72,7 +73,9 @@ async def stream(request: web.Request) -> web.StreamResponse:
 
 @routes.get(RUN + r"/steps/{number:\d+}")
 async def step(request: web.Request) -> web.Response:
-    return answer(request, await _read(_run(request), view.step, number(request.match_info["number"])))
+    run, wanted = _run(request), number(request.match_info["number"])
+    found = await _read(run, view.step, wanted)
+    return answer(request, found | {"tables": await _read(run, items.step_tables, wanted)})
 
 
 @routes.get(RUN + r"/epochs/{number:\d+}")
@@ -93,9 +96,20 @@ async def diff(request: web.Request) -> web.Response:
     return answer(request, {"blocks": await asyncio.to_thread(view.diff, a, b)})
 
 
-@routes.get(RUN + "/heat")
-async def heat(request: web.Request) -> web.Response:
-    return answer(request, await _read(_run(request), insight.heat))
+@routes.get(RUN + "/items")
+async def run_items(request: web.Request) -> web.Response:
+    return answer(request, await _read(_run(request), items.run_items))
+
+
+@routes.get(RUN + "/items/search")
+async def search(request: web.Request) -> web.Response:
+    wanted = request.query.get("q", "")
+    return answer(request, {"items": await _read(_run(request), items.search_run, wanted) if wanted else []})
+
+
+@routes.get(RUN + "/best")
+async def best(request: web.Request) -> web.Response:
+    return answer(request, await _read(_run(request), insight.best))
 
 
 @routes.get(RUN + "/costs")
@@ -110,7 +124,7 @@ async def failures(request: web.Request) -> web.Response:
 
 @routes.get(RUN + "/trajectory")
 async def trajectory(request: web.Request) -> web.Response:
-    """By `id`; or by `item` and `version`; or by `item` and a step's `gate`, `train` or an epoch's `slow`."""
+    """By `id`; or by `item` and a `version`, `bare` (a split, without a skill), or a step's `gate` or `train`."""
     run = _run(request)
     try:
         found = await _read(run, _trajectory, request.query)
@@ -120,10 +134,17 @@ async def trajectory(request: web.Request) -> web.Response:
 
 
 def _trajectory(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
+    found = _found(run, query)
+    return found | {"calls": view.priced(found, load(run.config_json))}
+
+
+def _found(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
     if "id" in query:
         return view.trajectory(run, query["id"])
     if "version" in query:
-        return insight.cell(run, query.get("item", ""), number(query["version"]))
+        return items.cell(run, query.get("item", ""), number(query["version"]))
+    if "bare" in query:
+        return items.bare_cell(run, query.get("item", ""), query["bare"])
     kind = next((name for name in ("train", "gate", "slow") if name in query), "")
     return view.trajectory_of(run, kind, number(query.get(kind, "")), query.get("item", ""))
 
@@ -135,12 +156,14 @@ async def conflicts(request: web.Request) -> web.Response:
 
 def _conflicts(run: RunDirectory) -> list[dict[str, Any]]:
     """Each with both sides' first trajectories."""
-    out = []
+    out, decided = [], decisions(run)
     for conflict in filed(run):
         rows = {row["id"]: row for row in read_jsonl(run.step(conflict.step) / "trajectories.jsonl")}
         cited = {tid for edit in conflict.sides.values() for tid in edit.trajectory_ids[:6]}
         shown = {name: view.trajectory_row(rows[name]) for name in sorted(cited) if name in rows}
-        out.append(conflict.model_dump(mode="json") | {"status": conflict_status(run, conflict), "trajectories": shown})
+        known = {"status": conflict_status(run, conflict), "trajectories": shown}
+        choice = decided[conflict.id].choice if conflict.id in decided else ""
+        out.append(conflict.model_dump(mode="json") | known | {"choice": choice})
     return out
 
 
@@ -156,6 +179,26 @@ async def decide(request: web.Request) -> web.Response:
 @routes.get(RUN + "/config")
 async def config(request: web.Request) -> web.Response:
     return answer(request, {"yaml": await _read(_run(request), lambda run: read_text(run.config_yaml))})
+
+
+@routes.get(RUN + "/report")
+async def report(request: web.Request) -> web.Response:
+    """The report as a page of its own: no script runs in it, and it belongs to no site."""
+    run = _run(request)
+    if not run.report.resolve().is_relative_to(run.root.resolve()):
+        raise NotThereError("the report is a link that leads out of the run")
+    text = redact(await asyncio.to_thread(run.report.read_text, encoding="utf-8", errors="replace"))
+    policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+    return web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": policy})
+
+
+@routes.get(RUN + "/events")
+async def events(request: web.Request) -> web.Response:
+    """Events, the newest first: `count` of them after the first `skip`, of those that contain `q`; and how many
+    there are."""
+    skip, count = (number(request.query.get(name, default)) for name, default in (("skip", "0"), ("count", "200")))
+    given = (skip, min(count, 1000), request.query.get("q", ""))
+    return answer(request, await _read(_run(request), view.events, *given))
 
 
 @routes.get(RUN + r"/export/{what:best|report|v\d+}")
@@ -194,5 +237,5 @@ async def for_comparison(request: web.Request) -> web.Response:
 
 def _compared(run: RunDirectory) -> dict[str, Any]:
     found = view.overview(run)
-    kept = {key: found[key] for key in ("summary", "config", "steps", "versions")}
+    kept = {key: found[key] for key in ("summary", "config", "steps", "versions", "curves")}
     return kept | {"best": read_text(run.best_skill) if run.best_skill.exists() else ""}

@@ -83,6 +83,7 @@ class Launch:
             "started": record["started"],
             "state": state,
             "code": code,
+            "already": bool(found and "already finished" in found[0]),
             "run": run_id(settings, settings.workspace / found[1]) if found else record.get("run"),
             "result": _result(settings, log),
             "log": log[-4000:],

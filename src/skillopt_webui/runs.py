@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from skillopt.report.curves import curves
+from skillopt.run.directory import RunDirectory
+from skillopt.run.status import status_of
 from skillopt_webui.alive import holders
 from skillopt_webui.files import Cache, load, stat
 from skillopt_webui.places import NotThereError, find_run
@@ -25,11 +29,11 @@ class RunIndex:
         self._cache = Cache(60_000)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Live runs first, then the newest."""
+        """Runs at work first, then the newest."""
         found = list(self._folders())
         live = holders({f"{folder}/run.lock": files["run.lock"] for _, folder, files in found})
         rows = [self._row(name, folder, files, live.get(f"{folder}/run.lock")) for name, folder, files in found]
-        return sorted(rows, key=lambda row: (row["status"] != "live", -row["changed"]))
+        return sorted(rows, key=lambda row: (row["status"] != "running", -row["changed"]))
 
     def sparks(self, names: Sequence[str]) -> dict[str, list[float]]:
         """The validation score over the steps, thinned."""
@@ -39,9 +43,7 @@ class RunIndex:
                 run = find_run(self._settings, name)
             except NotThereError:
                 continue
-            initial = (self._cache.get("summary.json", run.summary, _summary) or {}).get("initial")
-            curve = self._cache.get("spark", run.history, lambda path: thin(scores(load(path))))
-            out[name] = ([initial] if initial is not None else []) + (curve or [])
+            out[name] = self._cache.get("spark", run.summary, partial(_spark, run)) or []
         return out
 
     def _folders(self) -> Iterator[tuple[str, str, dict[str, os.stat_result]]]:
@@ -58,12 +60,13 @@ class RunIndex:
         parts = {}
         for file, make in (("summary.json", _summary), ("config.json", _config)):
             parts[file] = self._cache.get(file, f"{folder}/{file}", make, files.get(file)) if file in files else None
-        summary = parts["summary.json"] or {"status": "running"}
-        status = "live" if pid else "broken off" if summary["status"] == "running" else summary["status"]
+        summary = parts["summary.json"] or {}
+        known = {"status": summary["status"], "stop_reason": summary["reason"]} if summary else None
+        status, reason = status_of(known, Path(folder) / "events.jsonl", busy=bool(pid))
         _, benchmark, run = name.split("/")
         changed = round(max(known.st_mtime for file, known in files.items() if file != "run.lock"), 1)
         about = {"id": name, "benchmark": benchmark, "run": run, "changed": changed}
-        return {**about, **(parts["config.json"] or {}), **summary, "status": status}
+        return {**about, **(parts["config.json"] or {}), **summary, "status": status, "reason": reason}
 
 
 def _summary(path: Path) -> dict[str, Any]:
@@ -94,18 +97,10 @@ def _config(path: Path) -> dict[str, Any]:
     }
 
 
-def scores(history: Iterable[dict[str, Any]]) -> list[float]:
-    """The current skill's validation score after each step and epoch end."""
-    return [float(score_after(record)) for record in history]
-
-
-def score_after(record: dict[str, Any]) -> float:
-    """Guidance that was accepted at an epoch's end counts with its last step."""
-    slow = record.get("epoch_end", {}).get("slow_update", {})
-    if slow.get("decision") == "accept":
-        return float(slow["evidence"]["after"])
-    evidence = record["evidence"]
-    return float(evidence["after"] if record["verdict"] == "accept" else evidence["before"])
+def _spark(run: RunDirectory, summary: Path) -> list[float]:
+    """The current skill's validation score over the run, thinned."""
+    history = load(run.history) if run.history.exists() else []
+    return thin([score for _, score in curves(history, load(summary), {}).scores])
 
 
 def thin(values: list[float]) -> list[float]:

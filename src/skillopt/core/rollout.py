@@ -100,8 +100,11 @@ async def roll_out_one(
     """One episode and its score, or the endpoint's or the scorer's failure: that is no score."""
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
 
+    chats: list[BoundChat] = []
+
     def new_chat() -> BoundChat:
-        return BoundChat(ctx.target, label=label, stage=stage, later=ctx.later)
+        chats.append(BoundChat(ctx.target, label=label, stage=stage, later=ctx.later))
+        return chats[-1]
 
     async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
         return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
@@ -122,6 +125,7 @@ async def roll_out_one(
         messages=[_by_reference(message, skill) for message in ctx.target.clean(episode.messages)],
         output=ctx.target.clean(episode.output),
         score=score if feedback == score.feedback else score.model_copy(update={"feedback": feedback}),
+        telemetry={"calls": chats[-1].calls if chats else []},
     )
 
 

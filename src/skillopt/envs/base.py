@@ -103,6 +103,8 @@ class Trajectory(BaseModel):
     messages: list[dict[str, Any]]
     output: str
     score: Score
+    telemetry: dict[str, Any] = {}
+    """`calls`: tokens and seconds of each call of the target."""
 
 
 class RolloutError(BaseModel):

@@ -92,7 +92,8 @@ async def open_session(
             events.emit("rebuilt", files=rebuilt)
         if mode == "fresh" and (source := _abandoned(run, config, env, skill, parts)):
             events.emit("replies_reused", path=str(source.root), replies=journal.adopt(source.journal))
-        _write_config(run, config)
+        if state is None or state.status != "finished":
+            _write_config(run, config)
         keep_package(config.train.init_skill, run)
         callers, budget, switch = make_callers(config, journal, opened)
         ctx = Context(

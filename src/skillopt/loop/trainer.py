@@ -42,7 +42,7 @@ from skillopt.preflight.components import Parts, resolve
 from skillopt.preflight.doctor import advice
 from skillopt.preflight.plan import beside, plan_run
 from skillopt.run.events import Listener
-from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
+from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json, write_jsonl
 from skillopt.run.history import History
 from skillopt.run.result import Result
 from skillopt.run.seals import Seals
@@ -355,6 +355,7 @@ class TrainingLoop:
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
+        write_jsonl(self.run.evaluations / f"{split}_{name}.jsonl", measured.trajectories)
         write_json(self.run.evaluations / f"{split}_{name}.json", report)
         self.base.emit("evaluation_finished", split=split, name=name, score=measured.score)
         return measured

@@ -69,9 +69,9 @@ class Seals:
         folders = (run.step(state.step), run.slow_update(state.epoch), run.meta_skill(state.epoch))
         paths = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
         paths += [run.snapshot(version) for version in range(self._version + 1, state.version + 1)]
-        paths += sorted(run.evaluations.glob("*.json"))
+        paths += sorted(run.evaluations.glob("*.json*"))
         for path in paths:
-            again = path.parent == run.evaluations and path.name != "val_initial.json"  # of a run that ends again
+            again = path.parent == run.evaluations and path.stem != "val_initial"  # of a run that ends again
             if path.is_file() and not path.name.startswith(".") and (again or self._name(path) not in self._known):
                 yield self._seal_of(path)
         if state.status == "finished":

@@ -82,7 +82,7 @@ export function tag(text, kind = text) {
   return h(
     "span",
     { class: `tag ${String(kind).split(" ")[0]}` },
-    kind === "live" && h("span", { class: "dot pulse" }),
+    (kind === "live" || kind === "running") && h("span", { class: "dot pulse" }),
     text,
   );
 }

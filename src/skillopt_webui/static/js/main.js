@@ -163,7 +163,14 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-window.addEventListener("hashchange", show);
+window.addEventListener("hashchange", () => {
+  for (const open of document.querySelectorAll("dialog[open]")) open.close(); // it belonged to the view before
+  show();
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names the view, so that it must stay as it is
+  main.focus();
+});
 window.addEventListener("skillopt-login", () => {
   leave?.abort.abort();
   leave = null;

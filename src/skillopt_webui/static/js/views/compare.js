@@ -1,10 +1,10 @@
 // Two or more runs side by side; two skills line by line, and measured on the same items.
 import { h, put, tag, errorBox, empty } from "../dom.js";
 import { get, post, of, path } from "../api.js";
-import { score, signed, money, span, whole } from "../format.js";
+import { fixed, score, signed, money, span, whole } from "../format.js";
 import { lineChart } from "../chart.js";
 import { sideBySide } from "../diffview.js";
-import { loadChoices, skillPicker } from "../picker.js";
+import { loadChoices, skillPicker, searchBox, runName } from "../picker.js";
 import { waitForLaunch } from "../launched.js";
 
 const COLORS = ["var(--accent)", "var(--good)", "var(--warn)", "var(--bad)", "var(--info)", "var(--edge)"];
@@ -45,20 +45,14 @@ export async function compareView(root, { query, signal }) {
   async function drawRuns() {
     history.replaceState(null, "", `#/compare?runs=${chosen.map(encodeURIComponent).join(",")}`);
     const found = await Promise.all(chosen.map((id) => get(of(id, "/compare"), signal)));
-    const adder = h(
-      "select",
-      {
-        "aria-label": "Add a run",
-        onchange: () => {
-          chosen.push(adder.value);
-          drawRuns();
-        },
+    const adder = searchBox(
+      "Add a run",
+      choices.runs.filter((r) => !chosen.includes(r.id)).map((r) => [r.id, runName(r)]),
+      (id) => {
+        chosen.push(id);
+        drawRuns();
       },
-      h("option", { value: "" }, "Add a run…"),
-      choices.runs
-        .filter((r) => !chosen.includes(r.id))
-        .slice(0, 500)
-        .map((r) => h("option", { value: r.id }, `${r.benchmark} / ${r.run} (${r.best.toFixed(2)})`)),
+      { id: "add-run" },
     );
     const chart = lineChart({ title: "Validation score by step", format: score, ceil: 1 });
     put(
@@ -84,7 +78,7 @@ export async function compareView(root, { query, signal }) {
         name: chosen[i].split("/")[2],
         color: COLORS[i],
         step: true,
-        points: [[0, f.summary?.initial.val ?? 0], ...f.steps.map((r) => [r.step, r.score])],
+        points: f.curves.scores,
       }))
       .sort((a, b) => b.points.length - a.points.length);
     chart.update({ series: longest });
@@ -193,7 +187,7 @@ function runTable(ids, found, remove) {
       ],
     ],
     ["test", (s) => (s.best.test == null ? "–" : [score(s.initial.test), " → ", h("b", {}, score(s.best.test))])],
-    ["test interval", (s) => (s.best.test_interval ? s.best.test_interval.map((v) => v.toFixed(2)).join(" – ") : "–")],
+    ["test interval", (s) => (s.best.test_interval ? s.best.test_interval.map((v) => fixed(v)).join(" – ") : "–")],
     ["skill tokens", (s) => whole(s.best.tokens)],
     ["steps accepted", (s) => `${s.steps.accepted} of ${s.steps.run}`],
     ["edits accepted", (s) => `${s.edits.accepted} of ${s.edits.proposed}`],
@@ -291,7 +285,7 @@ export function comparisonResult(r) {
         ["left", score(r.a.score)],
         ["right", score(r.b.score)],
         ["right minus left", `${signed(r.difference)} [${signed(low)} to ${signed(high)}]`],
-        ["paired test, p", r.p.toFixed(4)],
+        ["paired test, p", fixed(r.p, 4)],
         ["items", whole(r.items)],
       ].map(([k, v]) => h("div", { class: "figure" }, h("dt", {}, k), h("dd", {}, v))),
     ),
@@ -309,7 +303,7 @@ export function comparisonResult(r) {
             "details",
             {},
             h("summary", {}, `${name.replaceAll("_", " ")}: ${items.length}`),
-            h("p", { class: "mono small" }, items.slice(0, 200).join(", ")),
+            h("p", { class: "mono small" }, items.join(", ")),
           )
         : null,
     ),

@@ -1,7 +1,7 @@
 // Any skill on any split, in a separate process; and earlier measurements.
 import { h, put, tag, errorBox, empty, say } from "../dom.js";
 import { get, post } from "../api.js";
-import { score, ago, whole, span, money } from "../format.js";
+import { score, ranged, ago, whole, span, money } from "../format.js";
 import { loadChoices, skillPicker } from "../picker.js";
 import { lastWords } from "../launched.js";
 import { comparisonResult } from "./compare.js";
@@ -149,12 +149,11 @@ function card(launch, load) {
 }
 
 function evalResult(r) {
-  const within = r.interval ? ` [${r.interval.map((v) => v.toFixed(2)).join(" – ")}]` : "";
   return h(
     "dl",
     { class: "figures" },
     [
-      [`${r.split} score (${r.metric})`, `${score(r.score)}${within}`],
+      [`${r.split} score (${r.metric})`, ranged(r.score, r.interval)],
       ["hard", score(r.hard)],
       ["soft", score(r.soft)],
       ["items", whole(r.items)],

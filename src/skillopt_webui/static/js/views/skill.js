@@ -251,7 +251,7 @@ function hue(step, newest) {
   const share = newest > 1 ? (step - 1) / (newest - 1) : 0;
   const angle = 255 - share * 215;
   return {
-    ink: `light-dark(hsl(${angle} 62% 36%), hsl(${angle} 70% 74%))`,
+    ink: `light-dark(hsl(${angle} 62% 24%), hsl(${angle} 70% 74%))`,
     soft: `light-dark(hsl(${angle} 70% 93%), hsl(${angle} 40% 19%))`,
   };
 }
