@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -126,7 +126,7 @@ def apply_edits(skill: Skill, edits: Iterable[Edit], limits: Limits | None = Non
         try:
             _check(edit, limits)
             attempt = _place(draft, edit)
-            grown = Skill(attempt.render())
+            grown = replace(skill, text=attempt.render())
             if grown.tokens > max(limits.max_skill_tokens, candidate.tokens):
                 raise _Unfit("skill_too_long", f"would grow the skill past {limits.max_skill_tokens} tokens")
             if _regions(grown) != _regions(skill) or _markers(grown) > _markers(skill):
