@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from skillopt.envs.base import FileChange, Item
+from skillopt.envs.base import Episode, FileChange, Item
 from skillopt.errors import UserError
 from skillopt.keys import redact
 
@@ -61,12 +61,13 @@ class Start:
 class Workspaces:
     """The workspaces of a set of tasks. All of them are looked at once, before anything is paid for."""
 
-    def __init__(self, root: Path, items: Sequence[Item] = (), *, most_mb: int = 64) -> None:
+    def __init__(self, root: Path, items: Sequence[Item] = (), *, most_mb: int = 64, needed: bool = False) -> None:
         self._root = root
         self.most = most_mb << 20
         self._starts = {item.id: self._read(item) for item in items if has_workspace(item)}
         self.fingerprint = "".join(sorted(start.digest for start in self._starts.values()))
-        self.used = bool(self._starts)
+        self.used = needed or bool(self._starts)
+        """Whether what a rollout leaves is kept."""
 
     def start(self, item: Item) -> Start:
         return self._starts.get(item.id) or self._read(item)
@@ -106,7 +107,7 @@ def read_files(given: Any, root: Path, where: str, most: int) -> dict[str, Conte
         raise UserError(f"{where}: '{given}' leads out of {root}; folders of tasks must be below it")
     if not folder.is_dir():
         raise UserError(f"{where}: '{given}' is not a folder below {root}")
-    return {name: path for name, path in walk(folder, where, most)}
+    return dict(walk(folder, where, most))
 
 
 def walk(folder: Path, where: str, most: int) -> Iterator[tuple[str, Path]]:
@@ -175,6 +176,13 @@ class Left:
         return {"changes": changes, "packed": self.packed, "problem": self.problem}
 
 
+class WorkedEpisode(Episode):
+    """An episode with the files that it left, for the check."""
+
+    packed: str = ""
+    problem: str = ""
+
+
 def difference(start: Start, folder: Path, most: int) -> Left:
     """What became of the workspace. Links are not followed, and not kept."""
     found: dict[str, bytes] = {}
@@ -192,7 +200,8 @@ def difference(start: Start, folder: Path, most: int) -> Left:
     gone = sorted(before.keys() - found.keys())
     moded = {n for n in found if n in before and (n in executable) != (n in start.executable)}
     files = {
-        name: [base64.b64encode(_redacted(found[name])).decode(), name in executable] for name in sorted({*other, *moded})
+        name: [base64.b64encode(_redacted(found[name])).decode(), name in executable]
+        for name in sorted({*other, *moded})
     }
     packed = zlib.compress(json.dumps({"files": files, "gone": gone}).encode(), 6)
     return Left(changes=tuple(_changes(before, other, gone)), packed=base64.b64encode(packed).decode())

@@ -63,6 +63,8 @@ class Outcome:
     stderr: str
     files: Mapping[str, bytes]
     """Those of the wanted files that the program left as plain files."""
+    code: int = 0
+    """The exit code; of a program that a signal ended, 128 and the signal's number."""
     whole: bool = True
     """False where a workspace came to more than the limit, and is not brought back."""
 
@@ -203,7 +205,8 @@ def _environment() -> dict[str, str]:
 
 def _shell_environment(home: str) -> dict[str, str]:
     """For commands: this Python is on the path, and the home folder is not the workspace."""
-    places = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": home, "TMPDIR": f"{home}/tmp"}
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    places = {"PATH": path, "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
     return {**_environment(), **places, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -261,4 +264,6 @@ def _outcome(folder: Path, stdout: str, stderr: str, limits: Limits) -> Outcome:
     if not reason and not result["whole"]:
         reason = f"left more than {limits.disk_mb} MB of files"
     files = {name: (folder / "out" / name).read_bytes() for name in result["files"]}
-    return Outcome(ok=not reason, reason=reason, stdout=stdout, stderr=stderr, files=files, whole=result["whole"])
+    return Outcome(
+        ok=not reason, reason=reason, stdout=stdout, stderr=stderr, files=files, code=status, whole=result["whole"]
+    )

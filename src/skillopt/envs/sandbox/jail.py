@@ -11,9 +11,7 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
-import stat
 import struct
 import sys
 import time
