@@ -227,11 +227,13 @@ class EnvConfig(Section):
     split_seed: int = 0
     """Which of the possible divisions of env.data is taken."""
     scoring: str = "exact"
-    """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`."""
+    """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`; for tasks with files,
+    files (expected files), command (a check), or a function with a third parameter, the workspace."""
     scoring_options: dict[str, Any] = {}
     """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
     agent: str = ""
-    """Your agent as the target, `module:fn` or `file.py:fn`; empty: one question, one reply."""
+    """Your agent as the target, `module:fn` or `file.py:fn`; shell: the target model with a sandboxed shell, for tasks
+    with files; empty: one question, one reply."""
     command: str | list[str] = ""
     """A command line as the target (task on stdin, answer on stdout), or claude-code or codex."""
     agent_options: dict[str, Any] = {}
