@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skillopt import plugins
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Chat, Episode, FileChange, Item, Score
 from skillopt.envs.load import load_object, source_hash
@@ -20,6 +21,9 @@ from skillopt.envs.workspace import WorkedEpisode, Workspaces
 from skillopt.errors import UserError
 from skillopt.models.base import ChatReply, Message, ModelError, TransientError
 from skillopt.skill import Skill
+
+Function = Callable[..., Any]
+"""Of item, skill and model: the answer as text, (text, messages) or an Episode. It may be async."""
 
 
 class Agent(Protocol):
@@ -39,16 +43,11 @@ def open_agent(config: EnvConfig, workspaces: Workspaces) -> Agent:
 
         return ShellAgent(config, workspaces)
     if config.agent:
-        return OwnAgent(config, workspaces)
+        return OwnAgent(config.agent, config.agent_options, workspaces)
     if config.command:
         from skillopt.envs.command import CommandAgent
 
         return CommandAgent(config, workspaces)
-    if workspaces.used:
-        raise UserError(
-            "env.agent: the tasks have workspaces, and a model that gives one reply cannot change files; set "
-            "env.agent: shell, or name your agent or command"
-        )
     if config.agent_options:
         raise UserError("env.agent_options: there is no env.agent or env.command that they could be for; remove them")
     return OneReply()
@@ -85,20 +84,24 @@ class AgentOptions(BaseModel):
 
 
 class OwnAgent:
-    """`file.py:fn`, an async function of item, skill and model that returns its answer.
+    """`file.py:fn` or a function: of item, skill and model to its answer, async or not.
 
     Parameters named `workspace` and `skill_dir` get the folder of the task and the folder of the skill's package.
     Its rollouts are journalled whole: what is in the journal is not done again, whether or not the agent's calls went
     through `model`.
     """
 
-    def __init__(self, config: EnvConfig, workspaces: Workspaces) -> None:
-        self._options = checked(AgentOptions, config.agent_options, "env.agent_options")
-        self._function = load_object(config.agent, "env.agent")
+    def __init__(self, agent: str | Function, options: Mapping[str, Any], workspaces: Workspaces) -> None:
+        self._options = checked(AgentOptions, options, "env.agent_options")
+        if isinstance(agent, str):
+            self._function: Function = load_object(agent, "env.agent")
+            self._name = agent.rpartition(":")[2]
+            self.fingerprint = source_hash(agent)
+        else:
+            self._function, self._name = agent, plugins.named(agent)
+            self.fingerprint = plugins.fingerprint(agent)
         self._wants = _wanted_places(self._function)
         self._workspaces = workspaces
-        self._name = config.agent.rpartition(":")[2]
-        self.fingerprint = source_hash(config.agent)
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         identity = ["agent", self.fingerprint, self._name, item.model_dump(mode="json"), skill.hash]

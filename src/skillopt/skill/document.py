@@ -101,7 +101,7 @@ class Skill:
             return replace(self, text=text)
         others = {name: content for name, content in self.others.items() if name != path}
         if not text.strip():
-            return replace(self, others=others, executable=self.executable - {path})
+            return replace(self, others=others)
         return replace(self, others={**others, path: text.encode()})
 
     def write_to(self, folder: Path, front: str = "") -> Path:

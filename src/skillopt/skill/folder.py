@@ -6,7 +6,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from skillopt.skill.document import FILE, Skill
 from skillopt.skill.package import PackageError, read_package
@@ -56,13 +58,13 @@ def listed(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
     """
     found: list[tuple[str, Path, os.stat_result]] = []
     size = 0
-    for path, place in sorted(_walk(folder)):
+    for path, place in sorted(_walk(folder), key=lambda row: row[0].split("/")):
         info = _checked(folder, path, place)
         size += info.st_size
         if len(found) >= MOST_FILES or size > MOST_BYTES:
             raise PackageError(
-                f"{folder}: has more than {MOST_FILES} files or {MOST_BYTES / 1e6:.0f} MB next to its {FILE}; a package "
-                "is smaller: put the skill into a separate folder"
+                f"{folder}: has more than {MOST_FILES} files or {MOST_BYTES / 1e6:.0f} MB next to its {FILE}; a "
+                "package is smaller: put the skill into a separate folder"
             )
         found.append((path, place, info))
     yield from found
@@ -107,6 +109,25 @@ def _checked(folder: Path, path: str, place: Path) -> os.stat_result:
             f"{shown}: has {info.st_size / 1e6:,.0f} MB; a file of a package may have {LARGEST_FILE / 1e6:.0f} MB"
         )
     return info
+
+
+def changes(base: Skill, skill: Skill) -> dict[str, Any]:
+    """What of the further files differs from the package that a run began with, for a JSON file."""
+    changed = {path: content.decode() for path, content in skill.others.items() if base.others.get(path) != content}
+    removed = sorted(base.others.keys() - skill.others.keys())
+    return {"hash": skill.hash, "changed": dict(sorted(changed.items())), "removed": removed}
+
+
+def with_changes(base: Skill, text: str, changed: dict[str, Any]) -> Skill:
+    """The skill of which `changes` gave this. Raises PackageError where the files are no longer what they were."""
+    skill = replace(base, text=text)
+    for path in changed["removed"]:
+        skill = skill.with_file(path, "")
+    for path, content in changed["changed"].items():
+        skill = skill.with_file(path, content)
+    if skill.hash != changed["hash"]:
+        raise PackageError("the files of this version are not what they were when it was written")
+    return skill
 
 
 def write_folder(skill: Skill, folder: Path, front: str = "") -> Path:

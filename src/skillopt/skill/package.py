@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 
 from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER, Skill
-from skillopt.skill.document import FILE as FILE
 from skillopt.skill.tokens import count_tokens
 
 MAX_NAME, MAX_DESCRIPTION = 64, 1024
