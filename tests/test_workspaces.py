@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+import skillopt
 from skillopt.config import Config
 from skillopt.core.callers import make_callers
-from skillopt.envs.base import Item, ScorerError
+from skillopt.envs.base import Item, ScorerError, check_splits
 from skillopt.envs.checks import compare_files, read_result
 from skillopt.envs.qa import QAEnv
 from skillopt.envs.workspace import Workspaces, difference, restore
@@ -179,7 +180,21 @@ def test_a_function_as_the_agent_works_in_the_folder(tmp_path: Path) -> None:
 
 def test_one_reply_cannot_change_files_and_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"set env\.agent: shell"):
-        QAEnv(config_of(tmp_path).env)
+        check_splits(QAEnv(config_of(tmp_path).env))
+
+
+def test_functions_of_a_program_do_and_score_workspace_tasks(tmp_path: Path) -> None:
+    def agent(item: Any, skill: Skill, model: Any, workspace: Path) -> str:
+        (workspace / "a.txt").write_text((workspace / "a.txt").read_text().upper())
+        return "done"
+
+    def scorer(item: Any, output: str, workspace: Path) -> tuple[bool, str]:
+        return (workspace / "a.txt").read_text() == item["expected"]["a.txt"], "not upper case"
+
+    common: dict[str, Any] = {"tasks": ROWS, "agent": agent, "models": {"target": UnseenModel("agent:own")}}
+    out = {"env": {"output_root": str(tmp_path)}}
+    assert skillopt.evaluate(out, SKILL, scorer=scorer, **common)["score"] == 1
+    assert skillopt.evaluate({"env": {**out["env"], "scoring": "files"}}, SKILL, **common)["score"] == 1
 
 
 def test_a_folder_of_files_is_copied_and_its_content_makes_another_run(tmp_path: Path) -> None:

@@ -48,11 +48,6 @@ def open_agent(config: EnvConfig, workspaces: Workspaces) -> Agent:
         from skillopt.envs.command import CommandAgent
 
         return CommandAgent(config, workspaces)
-    if workspaces.used:
-        raise UserError(
-            "env.agent: the tasks have workspaces, and a model that gives one reply cannot change files; set "
-            "env.agent: shell, or name your agent or command"
-        )
     if config.agent_options:
         raise UserError("env.agent_options: there is no env.agent or env.command that they could be for; remove them")
     return OneReply()

@@ -177,6 +177,7 @@ class Env(Protocol):
     - `turns`: the most model calls that one task may take, for `skillopt plan`;
     - `noisy = True`: the same output may get another score (a judge); the strict gate is refused then;
     - `judge(item, output, ask) -> Score` (async) in place of `score`: `ask` is the optimizer model, journalled;
+    - `problem`, a text: why nothing could do its tasks as it is set up; nothing is begun then;
     - `fingerprint`: what besides items and config changes results (the text of a scorer's file);
     - `close()`: called at the end.
     """
@@ -225,7 +226,10 @@ def close_env(env: Env) -> None:
 
 
 def check_splits(env: Env) -> None:
-    """Refuse empty splits, items that are in two splits (by id or by content), and items that contain a secret."""
+    """Refuse empty splits, items that are in two splits (by id or by content), items that contain a secret, and tasks
+    that nothing could do."""
+    if problem := getattr(env, "problem", ""):
+        raise UserError(f"env '{env.name}': {problem}")
     known = secrets()
     seen_ids: dict[str, str] = {}
     seen_content: dict[bytes, tuple[str, str]] = {}
