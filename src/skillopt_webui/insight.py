@@ -6,7 +6,7 @@ from typing import Any
 
 from skillopt.report.blame import blame_run
 from skillopt.report.costs import cost_rows, stage_seconds
-from skillopt.report.failures import GENERAL, FailureGroup, failure_groups
+from skillopt.report.failures import FailureGroup, failure_groups, lead
 from skillopt.report.funnel import dropped, funnel
 from skillopt.run.directory import RunDirectory
 from skillopt_webui import items, view
@@ -60,9 +60,10 @@ def best(run: RunDirectory) -> dict[str, Any]:
 
 def failures(run: RunDirectory) -> dict[str, Any]:
     """Items that no skill has solved, by cause, with what the evidence allows; and items that the endpoint refuses."""
-    groups = _cache.get("failures", run.summary, lambda _: [_group(group) for group in failure_groups(run)])
+    groups = _cache.get("failures", run.summary, lambda _: failure_groups(run)) or []
     summary = load(run.summary) if run.summary.exists() else {}
-    return {"general": GENERAL, "groups": groups or [], "set_aside": summary.get("set_aside", {})}
+    shown = [_group(group) for group in groups]
+    return {"general": lead(groups), "groups": shown, "set_aside": summary.get("set_aside", {})}
 
 
 def _group(group: FailureGroup) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from typing import Any
 
 from skillopt.config import Price
 from skillopt.edits.review import decisions
+from skillopt.measure.course import verdict_of
 from skillopt.models.base import Usage
 from skillopt.models.handoff import box_of
 from skillopt.models.prices import cost_of, price_of
 from skillopt.report.curves import Curves, curves, guided_tokens
-from skillopt.report.run_facts import verdict
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt.run.status import remedy, status_of
@@ -39,7 +39,7 @@ def overview(run: RunDirectory) -> dict[str, Any]:
         "status": status,
         "reason": reason,
         "remedy": remedy(status, reason),
-        "verdict": summary and (summary.get("verdict") or verdict(summary)),
+        "verdict": _cache.get("verdict", run.summary, lambda _: verdict(run, summary)) or "",
         "live": live(run) if pid else None,
         "events": run.events.stat().st_size if run.events.exists() else 0,
         "started": _cache.get("started", run.events, started),
@@ -54,6 +54,11 @@ def overview(run: RunDirectory) -> dict[str, Any]:
         "log": recent(run),
         "report": run.report.exists(),
     }
+
+
+def verdict(run: RunDirectory, summary: Mapping[str, Any]) -> str:
+    """The result in a sentence."""
+    return verdict_of(run, summary, load(run.history) if run.history.exists() else [])
 
 
 def open_conflicts(run: RunDirectory) -> int:

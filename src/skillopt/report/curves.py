@@ -50,7 +50,7 @@ def curves(
     history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any] | None, tokens: Mapping[int, int]
 ) -> Curves:
     """`tokens` is the length of (at least) the versions that guidance made: `guided_tokens`."""
-    if summary is None:
+    if summary is None or summary["initial"]["val"] is None:
         return Curves()
     scores = [(0.0, float(summary["initial"]["val"]))]
     lengths = [(0.0, float(summary["initial"]["tokens"]))]

@@ -16,12 +16,17 @@ from skillopt.run.measured import versions_by_hash
 from skillopt.run.summary import outcomes, persistent_failures
 from skillopt.skill import Skill
 
-Sign = Literal["empty", "contained", "constant", "varied", "unknown"]
-Standing = Literal["task", "ended", "untried"]
+Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
+Standing = Literal["task", "ended", "untried", "one"]
 """task: several versions failed, the newest among them, and training had come to rest; ended: the newest version fails,
-but training ended while it still improved; untried: the newest version was not tried on it."""
+but training ended while it still improved; untried: the newest version was not tried on it;
+one: no second skill was ever tried."""
 
 GENERAL = "No skill that was tried on these items solved them."
+ONE_SKILL = (
+    "The initial skill does not solve these items, and no other skill was tried on them. That says nothing about the "
+    "tasks: the run had nothing to try."
+)
 ADVICE: dict[Sign, str] = {
     "empty": "The target gives no answer: look at models.target_max_tokens, and at what the task asks for.",
     "contained": "The expected answer is in the output and is not accepted: look at the scorer, or at the form of "
@@ -30,11 +35,13 @@ ADVICE: dict[Sign, str] = {
     "whether the task holds all that it takes to find it.",
     "varied": "Each version fails in another way: the task may be ambiguous, or beyond this target.",
     "unknown": "Look at the items themselves.",
+    "untried": "A skill that says how to solve them was never tried.",
 }
 NOT_THE_TASK: dict[Standing, str] = {
     "ended": "Training ended while the score still rose, so this says nothing of the task yet: train for more epochs "
     "first.",
     "untried": "The newest skill may solve them: `skillopt eval` with it shows that.",
+    "one": ADVICE["untried"],
 }
 _CAUSES: dict[Sign, str] = {
     "empty": "no answer",
@@ -42,12 +49,13 @@ _CAUSES: dict[Sign, str] = {
     "constant": "the same wrong answer under every skill",
     "varied": "a different wrong answer under each skill",
     "unknown": "no trajectory kept",
+    "untried": "only the initial skill was tried",
 }
 NO_SKILL = Skill("").hash
 REST = 3
 """Steps without a new version after which training counts as having come to rest."""
 _SEVERAL = 3
-"""Versions that must have failed before the task itself is doubted."""
+"""Skills that must have failed before the task itself is doubted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +103,11 @@ def failure_groups(run: RunDirectory) -> list[FailureGroup]:
     return [FailureGroup(pattern=key[1], items=tuple(own), advice=_advice(own)) for key, own in ordered]
 
 
+def lead(groups: Sequence[FailureGroup]) -> str:
+    """What these failures mean: nothing at all where only one skill was tried."""
+    return GENERAL if any(item.skills > 1 for group in groups for item in group.items) else ONE_SKILL
+
+
 def at_rest(history: Sequence[Mapping[str, Any]]) -> bool:
     """Have the last steps brought no new version?"""
     changed = [n for n, record in enumerate(history, 1) if record["verdict"] == "accept" or _guided(record)]
@@ -116,10 +129,10 @@ def _stuck(
 ) -> StuckItem:
     last = traces[-1] if traces else None
     versions = tuple(sorted(known[own] for own in hashes if own in known))
-    standing: Standing = "untried" if newest not in versions else "task"
-    if standing == "task" and not (rested and len(versions) >= min(_SEVERAL, newest + 1)):
+    standing: Standing = "untried" if newest not in versions else "one" if len(hashes) < 2 else "task"
+    if standing == "task" and not (rested and len(hashes) >= _SEVERAL):
         standing = "ended"
-    sign = _sign(traces)
+    sign = _sign(traces) if standing != "one" else "untried"
     kind = str(last.get("type", "")) if last else ""
     return StuckItem(
         item_id=item,
@@ -142,7 +155,7 @@ def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) ->
     parts += [f"under {counted(candidates, 'rejected candidate')}"] if candidates else []
     parts += ["without a skill"] if NO_SKILL in others else []
     since = f", not tried since version {versions[-1]}" if versions else ", never tried under a version"
-    ending = {"task": "", "untried": since, "ended": "; training ended first"}
+    ending = {"task": "", "one": "", "untried": since, "ended": "; training ended first"}
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
     return f"failed {listed}{ending[standing]}"
 

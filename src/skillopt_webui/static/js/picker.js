@@ -9,7 +9,7 @@ export async function loadChoices(signal) {
     get("/api/skills", signal),
     get("/api/configs", signal),
   ]);
-  return { runs: rows.filter((r) => r.best !== undefined), files, configs };
+  return { runs: rows.filter((r) => r.best != null), files, configs };
 }
 
 // A run or a file by its name: typing searches all of them.

@@ -135,7 +135,7 @@ const key = (color, text, kind = "") => {
 // The sentence, every skill that was measured with its interval, and while it runs what it will still take.
 function verdictPanel(run) {
   const { summary: s, verdict, estimate } = run.data;
-  if (!s)
+  if (s?.initial.val == null)
     return h(
       "section",
       { class: "panel pad" },

@@ -249,7 +249,7 @@ function figures(data) {
             h("span", { class: s.best.val > s.initial.val ? "good" : "" }, score(s.best.val)),
           ]
         : "…",
-      s && signed(s.best.val - s.initial.val),
+      s && s.best.val != null ? signed(s.best.val - s.initial.val) : "",
       true,
     ),
     one(

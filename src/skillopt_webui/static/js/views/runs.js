@@ -75,7 +75,7 @@ export async function runsView(root, { signal }) {
 
   function line(row) {
     const mark = h("span", { class: "c-spark", role: "cell" }, spark(sparks.get(row.id) || []));
-    const gain = row.best !== undefined && row.initial !== undefined ? row.best - row.initial : null;
+    const gain = row.best != null && row.initial != null ? row.best - row.initial : null;
     return h(
       "a",
       { class: "line", role: "row", href: `#/run/${path(row.id)}/overview`, "data-key": row.id },
@@ -98,7 +98,7 @@ export async function runsView(root, { signal }) {
       h(
         "span",
         { class: "n c-score", role: "cell" },
-        row.best === undefined ? "–" : [`${score(row.initial)} → `, h("b", {}, score(row.best))],
+        row.best == null ? "–" : [`${score(row.initial)} → `, h("b", {}, score(row.best))],
         gain !== null && h("span", { class: `small ${gain > 0 ? "good" : "dim"}` }, ` ${signed(gain)}`),
       ),
       h("span", { class: "n c-rest", role: "cell" }, row.usd === undefined ? "–" : money(row.usd)),
