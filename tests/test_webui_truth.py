@@ -234,8 +234,7 @@ def test_the_trajectory_closes_when_the_view_changes_and_leaves_room_on_a_phone(
         assert drawer.bounding_box()["y"] > 0 or look.get("width") != 390, "it fills the phone"
         page.go_back()
         drawer.wait_for(state="detached")
-        page.go_forward()
-        page.locator(".items .virtual .line").first.click()
+        page.go_forward()  # its address names the trajectory
         drawer.get_by_role("link", name=re.compile("open version")).click()
         drawer.wait_for(state="detached")
         page.get_by_text("Who wrote what").wait_for()

@@ -26,7 +26,7 @@ from skillopt_webui.places import NotThereError
 _cache = Cache(64)
 """Parsed histories are the largest; a server watches few runs at once."""
 _STEP_ID = re.compile(r"(gate-)?(\d{4,9})-")
-_SLOW_ID = re.compile(r"slow-(\d{2,9})-")
+_SLOW_ID = re.compile(r"(?:gate-)?slow-(\d{2,9})-")
 
 
 def overview(run: RunDirectory) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def trajectory_of(run: RunDirectory, kind: str, number: int, item: str) -> dict[
 def _homes(run: RunDirectory, name: str) -> list[Path]:
     """The files in which a trajectory of that id can be."""
     if found := _SLOW_ID.match(name):
-        return [run.slow_update(int(found[1])) / "trajectories.jsonl"]
+        return [run.slow_update(int(found[1])) / name for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
     if found := _STEP_ID.match(name):
         names = ("gate_trajectories.jsonl",) if found[1] else ("trajectories.jsonl", "gate_trajectories.jsonl")
         return [run.step(int(found[2])) / file for file in names]

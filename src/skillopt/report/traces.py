@@ -18,16 +18,9 @@ Trace = dict[str, Any]
 def trace_files(run: RunDirectory) -> list[Path]:
     """In the order of the run: evaluations, each step's batch, then its gate; the slow updates last."""
     measured = sorted(run.evaluations.glob("*.jsonl"))
-    steps = [
-        folder / name
-        for folder in sorted(run.steps.glob("step_*"))
-        for name in ("trajectories.jsonl", "gate_trajectories.jsonl")
-    ]
-    return [
-        path
-        for path in (*measured, *steps, *sorted(run.root.glob("slow_update/*/trajectories.jsonl")))
-        if path.is_file()
-    ]
+    folders = [*sorted(run.steps.glob("step_*")), *sorted(run.root.glob("slow_update/epoch_*"))]
+    rest = [folder / name for folder in folders for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
+    return [path for path in (*measured, *rest) if path.is_file()]
 
 
 def read_traces(run: RunDirectory) -> Iterator[Trace]:

@@ -12,12 +12,14 @@ export async function openTrajectory(run, query, around = []) {
       : `${run.api}/trajectory?${new URLSearchParams(wanted)}`;
   const inside = h("div", { class: "stack" }, h("p", { class: "wait" }, "Loading…"));
   const box = dialog("drawer", query.id ? `Trajectory ${query.id}` : `Item ${query.item}`, inside, {
-    onclose: () => named(null),
+    onclose: () => location.hash === here && named(null), // another view has its own address
   });
   const title = box.querySelector("h2");
+  let here = "";
   let place = around.findIndex((other) => other === query.id || other === query.item);
   const show = async (wanted) => {
     named(wanted);
+    here = location.hash;
     try {
       const found = await get(ask(wanted));
       title.textContent = found.absent ? `Item ${wanted.item || wanted.id}` : `Trajectory ${found.id}`;
