@@ -60,12 +60,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         (new,) = set(out.glob("sim/*")) - before
         return f"0/sim/{new.name}"
 
-    guided = trained("train.seed=6", "optimizer.learning_rate=2", "models.optimizer_model=sim:world?duds=0.5")
+    alone = "gradient.analysts=[llm]"
+    duds = "models.optimizer_model=sim:world?duds=0.5"
+    guided = trained("train.seed=6", "train.num_epochs=3", "optimizer.learning_rate=1", duds, alone)
     write_report(RunDirectory(out / guided[2:]))
-    stopped = trained("train.seed=11", "budget.max_calls=200")
+    stopped = trained("train.seed=11", "budget.max_calls=200", alone)
     away = ("models.target_model=vllm:x", "hardware.vllm_url=http://127.0.0.1:9/v1", "hardware.max_retries=0")
     failed = trained("train.seed=12", *away)
-    torn = trained("train.seed=13", "models.optimizer_model=sim:world?opposites=1", "budget.max_calls=150")
+    torn = trained("train.seed=13", "models.optimizer_model=sim:world?opposites=1", "budget.max_calls=150", alone)
     with serving(workspace) as ui:
         yield World(ui, guided, stopped, failed, torn)
 
