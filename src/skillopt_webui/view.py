@@ -16,6 +16,8 @@ from skillopt.models.base import Usage
 from skillopt.models.handoff import box_of
 from skillopt.models.prices import cost_of, price_of
 from skillopt.report.curves import Curves, curves, guided_tokens
+from skillopt.report.ranking import ranking_words
+from skillopt.run.comments import feedback_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt.run.status import remedy, status_of
@@ -51,6 +53,7 @@ def overview(run: RunDirectory) -> dict[str, Any]:
         "versions": run.versions(),
         "conflicts": open_conflicts(run) if status != "finished" else 0,
         "letters": letters(run),
+        "comments": len(feedback_of(run.comments)),
         "log": recent(run),
         "report": run.report.exists(),
     }
@@ -220,7 +223,10 @@ def step(run: RunDirectory, number: int) -> dict[str, Any]:
         "record": load(folder / "step_record.json"),
         "patches": load(folder / "patches.json"),
         "aggregate": load(folder / "aggregate.json"),
-        "ranked": selected["ranked"],
+        "ranked": [
+            row | {"said": said}
+            for row, said in zip(selected["ranked"], ranking_words(selected["ranked"]), strict=True)
+        ],
         "skipped": selected["skipped"],
         "gate": load(folder / "gate.json"),
         "digest": load(folder / "trajectory_digest.json"),

@@ -1,6 +1,7 @@
 // One trajectory in a drawer: what was asked, what was said, how it was scored.
 import { h, put, longText, errorBox, dialog, tag } from "./dom.js";
 import { get, of, path } from "./api.js";
+import { commentBox } from "./comments.js";
 import { score, whole, money, span } from "./format.js";
 
 // run: a run's id, or {api} of a measurement; query: {id}, {item, version}, {item, bare: split}, {item, gate: step} or
@@ -143,9 +144,17 @@ function content(run, t) {
   return [
     ...head,
     callsTable(t.calls),
+    typeof run === "string" && commentBox(run, { kind: "item", about: t.item_id, split: splitOf(t) }),
     ...messages,
     h("section", { class: "say" }, h("header", {}, h("span", {}, "Scored output")), longText(t.output)),
   ];
+}
+
+// Batches and slow updates are of the training split, gates of the validation split.
+function splitOf(t) {
+  if (t.split) return t.split;
+  const named = /^(val|test)-/.exec(t.id);
+  return named ? named[1] : t.id.startsWith("gate-") ? "val" : "train";
 }
 
 const hasVersion = (run, t) => typeof run === "string" && t.version !== null && t.version !== undefined;

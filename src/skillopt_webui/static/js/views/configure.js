@@ -328,8 +328,13 @@ export async function configureView(root, { query, signal }) {
   const from = draft && (!asked || draft.source === given) ? draft.source : given;
   if (from.startsWith("run:")) source.append(h("option", { value: from }, `the config of ${from.split("/").at(-1)}`));
   source.value = from;
-  if (from !== draft?.source) {
+  if (from !== draft?.source || query.has("feedback")) {
     await load(from);
+    if (query.has("feedback")) {
+      const { path } = await get(`/api/runs/${query.get("run")}/comments`, signal);
+      change({ "gradient.feedback": path.replace(/\/comments\.jsonl$/, "") });
+      rows.get("#gradient").node.open = true;
+    }
     return;
   }
   yaml.value = draft.yaml;

@@ -308,6 +308,17 @@ function actions(run, state) {
     run.data.summary &&
       h("a", { ...key("compare"), class: "button", href: `#/compare?runs=${encodeURIComponent(id)}` }, "Compare"),
     h("a", { ...key("again"), class: "button", href: `#/new?run=${encodeURIComponent(id)}` }, "Use its config"),
+    run.data.comments > 0 &&
+      h(
+        "a",
+        {
+          ...key("feedback"),
+          class: "button",
+          title: "A new run of this config whose optimizer is shown your comments on training items and lines",
+          href: `#/new?run=${encodeURIComponent(id)}&feedback=1`,
+        },
+        `Train with ${run.data.comments} ${run.data.comments === 1 ? "comment" : "comments"}`,
+      ),
   ];
 }
 

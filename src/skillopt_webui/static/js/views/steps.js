@@ -155,7 +155,7 @@ function stepDetail(run, step, number, query, signal) {
     h(
       "section",
       { class: "stack tight" },
-      h("h2", {}, "Edits, by rank"),
+      h("h2", {}, "Edits, in the order in which they were taken"),
       ranked.length
         ? ranked.map((r) =>
             editCard(r.edit, {
@@ -168,7 +168,7 @@ function stepDetail(run, step, number, query, signal) {
                   : r.selected
                     ? ["out", "selected, not applied"]
                     : ["out", "left out"],
-              reason: r.reason,
+              reason: r.said,
               support: r.support,
               leak: r.leak,
               merged: aggregate.edits.find((p) => p.edit.id === r.edit.id)?.merged,
