@@ -1,5 +1,5 @@
 // Two or more runs side by side; two skills line by line, and measured on the same items.
-import { h, put, errorBox, empty, segment } from "../dom.js";
+import { h, put, scroller, errorBox, empty, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { ranged, score, signed, money, span, whole } from "../format.js";
 import { lineChart } from "../chart.js";
@@ -66,9 +66,8 @@ export async function compareView(root, { query, signal }) {
         "section",
         { class: "panel" },
         h("div", { class: "row between pad" }, h("h2", {}, "Runs"), chosen.length < 6 && adder),
-        h(
-          "div",
-          { class: "scroll" },
+        scroller(
+          "Table",
           runTable(chosen, found, (id) => {
             chosen.splice(chosen.indexOf(id), 1);
             drawRuns();
@@ -338,9 +337,8 @@ function configDifferences(ids, found) {
     { class: "panel" },
     h("h2", { class: "pad" }, `Config: ${keys.length ? `${keys.length} keys differ` : "no key differs"}`),
     keys.length
-      ? h(
-          "div",
-          { class: "scroll" },
+      ? scroller(
+          "Table",
           h(
             "table",
             {},

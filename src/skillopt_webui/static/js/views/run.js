@@ -239,7 +239,7 @@ function figures(data) {
     );
   return h(
     "dl",
-    { class: "figures" },
+    { class: "figures", tabindex: "0", "aria-label": "Figures" },
     one(
       "Validation",
       s
