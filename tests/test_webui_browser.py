@@ -231,7 +231,7 @@ def test_hostile_text_is_shown_as_text_in_every_view(ui: Ui) -> None:
         for view in ["#/runs", *(f"{base}/{name}" for name in views), "#/compare"]:
             page.goto("about:blank")
             page.goto(ui.url + view)
-            page.locator("main .panel").first.wait_for()
+            page.locator("main .panel:visible").first.wait_for()
             page.wait_for_timeout(150)
             assert page.title().endswith("SkillOpt"), view
             assert page.locator("main img, main script, main iframe").count() == 0, view

@@ -40,7 +40,9 @@ def _rows(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _brief(path: Path) -> dict[str, Any]:
-    return {key: value for key, value in load(path).items() if key not in _LONG}
+    """Without what grows with the items; of a check, `scores` are the two sides'."""
+    data = load(path)
+    return {k: v for k, v in data.items() if k not in _LONG and (k != "scores" or "base" in data)}
 
 
 def _folder(request: web.Request) -> tuple[Path, dict[str, Any]]:

@@ -44,12 +44,12 @@ const figuresOf = (pairs) =>
 
 // What a result says, whatever it is of.
 export function resultFigures(r) {
-  if (r.scores) return checkFigures(r);
+  if (r.base) return checkFigures(r);
   return r.a ? comparisonFigures(r) : evalFigures(r);
 }
 
 function evalFigures(r) {
-  return figuresOf([
+  const figures = figuresOf([
     [`${r.split} score (${r.metric})`, ranged(r.score, r.interval)],
     ["hard", score(r.hard)],
     ["soft", score(r.soft)],
@@ -60,6 +60,7 @@ function evalFigures(r) {
     r.seconds !== undefined && ["time", span(r.seconds)],
     r.paid?.usd !== undefined && ["cost", money(r.paid.usd)],
   ]);
+  return h("div", { class: "stack tight" }, r.verdict && h("p", { class: "verdict" }, r.verdict), figures);
 }
 
 function comparisonFigures(r) {
