@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from skillopt.config.roles import in_use
 from skillopt.shipped import is_file
 from skillopt.version import __version__
 
@@ -29,7 +30,8 @@ _NAMED_WHERE_SET = ("gradient.review_risky", "env.scoring_options", "env.agent",
 
 def relevant(flat: Flat) -> dict[str, Any]:
     """The settings that change results; files by their names alone, since another folder makes no other run."""
-    return {key: _normal(key, value) for key, value in flat.items() if not key.startswith(_FREE) and key not in _PLACES}
+    used = in_use(flat).items()
+    return {key: _normal(key, value) for key, value in used if not key.startswith(_FREE) and key not in _PLACES}
 
 
 def _normal(key: str, value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from skillopt.config.roles import overrule
 from skillopt.errors import UserError
 from skillopt.shipped import is_file, is_there, shipped
 
@@ -146,6 +147,7 @@ def override(tree: dict[str, Any], text: str) -> None:
     if ".".join(keys) in _PATHS and isinstance(value, str) and value:
         value = str(shipped(value))
     place[keys[-1]] = "" if raw == "" else value
+    overrule(tree, ".".join(keys))
 
 
 def name_command(tree: dict[str, Any]) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def _prices(config: Config) -> Iterator[Check]:
 
 def _rates(config: Config) -> Iterator[Check]:
     """Workers above the rate limit only wait; a second for a call is quick."""
-    widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
+    widths = {role: config.role(role).workers for role in ROLES}
     keys = {"target": "hardware.workers", "optimizer": "gradient.analyst_workers"}
     for role in _roles(config):
         rpm: int | None = getattr(config.models, f"{role}_rpm")
