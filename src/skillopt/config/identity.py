@@ -41,6 +41,8 @@ def _normal(key: str, value: Any) -> Any:
         return "handoff"
     if key == "models.optimizer_options":  # only the arguments of a command can change what it says
         return {"args": value["args"]} if value.get("args") else {}
+    if key == "env.agent_options" and value.get("workspace"):
+        return {**value, "workspace": Path(value["workspace"]).name}
     if key == "env.command" and value:
         words = value.split() if isinstance(value, str) else value
         return [Path(word).name if is_file(Path(word)) else word for word in words]
