@@ -20,6 +20,7 @@ from skillopt.envs.qa import QAEnv
 from skillopt.envs.scorer_worker import Item as Fields
 from skillopt.envs.scoring import SCORERS
 from skillopt.envs.splits import RATIOS, divide, without_copies
+from skillopt.envs.workspace import Workspaces
 from skillopt.errors import UserError
 from skillopt.run.directory import safe_name
 from skillopt.run.files import write_json
@@ -55,7 +56,7 @@ def own_env(
         env = open_env(config.model_copy(update={"env": inside}))
     if agent is not None:
         assert env is not None
-        env = AgentEnv(env, OwnAgent(agent, options))
+        env = with_agent(env, agent, options)
         config = config.model_copy(update={"env": config.env.model_copy(update={"agent": ""})})
     if scorer is not None:
         assert env is not None
@@ -112,6 +113,14 @@ class MemoryEnv(QAEnv):
 
     def __init__(self, config: EnvConfig, splits: Mapping[str, list[Item]]) -> None:
         super().__init__(config, dict(splits))
+
+
+def with_agent(env: Env, agent: Function, options: Mapping[str, Any]) -> Env:
+    """The env with the user's function in place of what does its tasks."""
+    if not isinstance(env, QAEnv):
+        return AgentEnv(env, OwnAgent(agent, options, Workspaces(Path())))
+    env.use_agent(OwnAgent(agent, options, env.workspaces))
+    return env
 
 
 class AgentEnv:
