@@ -31,7 +31,7 @@ def job_of(ctx: Context) -> Job:
         task=ctx.config.env.task or getattr(env, "task", ""),
         scoring=getattr(env, "scoring", ""),
         target=ctx.target.model.name,
-        reply_tokens=ctx.config.models.target_max_tokens,
+        reply_tokens=ctx.config.role("target").max_tokens,
         known_patterns=getattr(env, "patterns", {}),
     )
 
