@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from skillopt.envs.sandbox import Limits, Sandbox
 from skillopt.models.base import ChatReply, ChatRequest, FatalError
 from skillopt.models.bound import UnseenModel
 from skillopt.skill import Skill
@@ -158,7 +160,10 @@ def test_a_path_that_a_model_makes_up_reaches_nothing(path: str, tmp_path: Path)
 
 
 @pytest.mark.sandbox
-def test_a_script_that_never_ends_is_ended_and_the_model_gets_to_know(tmp_path: Path) -> None:
+def test_a_script_that_never_ends_is_ended_and_the_model_gets_to_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillopt.envs.package_tools.Sandbox", partial(Sandbox, Limits(cpu_seconds=1, seconds=10)))
     endless = replace(PACKAGE, others={**PACKAGE.others, "scripts/y.py": b"import time\nwhile True: pass\n"})
 
     class Patient(Reader):
@@ -167,7 +172,7 @@ def test_a_script_that_never_ends_is_ended_and_the_model_gets_to_know(tmp_path: 
             return ChatReply(text=results[-1]) if results else asked("run_skill_script", path="scripts/y.py")
 
     episode = rolled_out(config_of(tmp_path, NUMBERS, scoring="exact"), model=Patient(), skill=endless)
-    assert "stopped at the limit of 20 s of CPU time" in episode.output
+    assert "[stopped at the limit of" in episode.output
 
 
 def test_a_script_on_a_machine_without_a_sandbox_ends_the_run_and_is_no_wrong_answer(

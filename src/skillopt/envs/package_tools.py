@@ -1,9 +1,9 @@
-"""A skill's further files for a chat model: three tools to list, read and run them. Scripts run in the sandbox alone."""
+"""A skill's further files for a chat model: three tools to list, read and run them. Scripts run in the sandbox."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ class PackageChat:
         """The conversation so far, with the files that were asked for."""
         self.opened: set[str] = set()
         self.ran: set[str] = set()
-        functions = [self.list_skill_files, self.read_skill_file]
+        functions: list[Callable[..., Any]] = [self.list_skill_files, self.read_skill_file]
         functions += [self.run_skill_script] if scripts_of(skill) else []
         self._tools = {tool.name: tool for tool in map(Tool.of, functions)}
 
@@ -118,7 +118,7 @@ def target_with(skill: Skill, chat: Chat) -> Iterator[Chat]:
         yield inside
 
 
-def opened_by(chat: Chat) -> dict[str, tuple[str, ...]]:
+def opened_by(chat: Chat) -> dict[str, Any]:
     """Fields of an Episode: which of the package's files were opened and ran."""
     return {key: tuple(names) for key, names in chat.used().items()} if isinstance(chat, PackageChat) else {}
 
