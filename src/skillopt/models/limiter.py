@@ -91,7 +91,7 @@ class Bucket:
 
 
 class Places:
-    """A number of places, which may change. Waiting calls get one in order of arrival, `later` ones after the others."""
+    """A number of places, which may change. Waiting calls get one in order of arrival, `later` ones last."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
