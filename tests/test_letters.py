@@ -60,6 +60,7 @@ TRIED = (
             TriedEdit(op="add", section="Codes", text="- Bus: T3", fate="not tried: rank 4, clipped at 3"),
         ),
         helped=("north", "south"),
+        causes=("the region is left out: no rule says that it belongs to the code",),
     ),
     Tried(
         step=2,
@@ -167,7 +168,12 @@ def hostile() -> list[Message]:
     """Everything that comes from tasks, targets, models and people tries to end its block."""
     job = replace(JOB, task=f"Codes. {ATTACK}", scoring=ATTACK, known_patterns={"x": ATTACK})
     tried = Tried(
-        step=1, verdict="reject", before=0, edits=(TriedEdit(op="add", text=ATTACK, fate=ATTACK),), broke=(ATTACK,)
+        step=1,
+        verdict="reject",
+        before=0,
+        edits=(TriedEdit(op="add", text=ATTACK, fate=ATTACK),),
+        broke=(ATTACK,),
+        causes=(ATTACK,),
     )
     case = CaseFile(job=job, tried=(tried,), notes=ATTACK)
     batch = [failed(1, ATTACK, ATTACK, ATTACK, ATTACK, ATTACK), solved(2, "n", ATTACK, ATTACK)]
@@ -288,7 +294,8 @@ def test_history_has_each_edit_with_its_fate_and_the_types_that_it_changed() -> 
         assert (first["step"], first["verdict"], first["validation"]) == (1, "accept", "0.25 → 0.50")
         assert first["task_types_helped"] == ["north", "south"]
         assert [edit["fate"] for edit in first["edits"]] == ["applied", "not tried: rank 4, clipped at 3"]
-        assert (second["verdict"], second["validation"]) == ("reject", "0.50 → at most 0.48")
+        assert (second["verdict"], second["validation"]) == ("reject", "0.50 → at most 0.48, not better")
+        assert first["causes"] == ["the region is left out: no rule says that it belongs to the code"]
         assert (second["task_types_helped"], second["task_types_broken"]) == (["south"], ["north"])
         assert second["edits"][0]["anchor"] == "- Train: T1"
         assert second["edits"][2]["fate"].startswith("dropped: ")

@@ -97,18 +97,23 @@ def test_a_round_trip_changes_only_the_body(tmp_path: Path) -> None:
     assert kept == old
 
 
-def test_neither_links_out_of_a_package_nor_a_dotenv_get_into_a_run_or_an_export(tmp_path: Path) -> None:
+def test_a_link_out_of_a_package_is_refused_and_a_dotenv_stays_out_of_a_run_and_an_export(tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("not the package's")
     package = write_package(tmp_path / "house-codes")
     (package / "link.txt").symlink_to(outside)
     (package / ".env").write_text("SOME_API_KEY=of-the-user")
     init = f"train.init_skill={package}/SKILL.md"
+    with pytest.raises(UserError, match=r"link\.txt: is a link that leads out of the package"):
+        train_sim(tmp_path / "out", *quick(tmp_path / "out"), init)
+    assert not (tmp_path / "out").exists()
+    (package / "link.txt").unlink()
     run = RunDirectory(train_sim(tmp_path / "out", *quick(tmp_path / "out"), init).path)
-    assert not {"link.txt", ".env"} & files(run.package).keys()
+    assert ".env" not in files(run.package).keys() | files(run.best_package).keys()
     (run.package / "planted.txt").symlink_to(outside)  # a run from elsewhere may hold anything
-    export(run, tmp_path / "to" / "house-codes")
-    assert "planted.txt" not in files(tmp_path / "to" / "house-codes")
+    with pytest.raises(UserError, match=r"planted\.txt: is a link"):
+        export(RunDirectory(run.root), tmp_path / "to" / "house-codes")
+    assert not (tmp_path / "to").exists()
 
 
 def test_a_package_that_holds_a_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def import_package(
     """Train an existing skill package: its body on the config's tasks, or its description on requests."""
     from skillopt.cli.train import run_and_show
     from skillopt.run.package import checked_package
-    from skillopt.skill.package import FILE
+    from skillopt.skill import FILE
 
     name = checked_package(package).name
     own = [f"train.init_skill={package / FILE}", *(overrides or [])]
@@ -117,6 +117,7 @@ def transfer(
         )
         result = asyncio.run(work)
     console.print()
+    console.print(printable(result["verdict"]))
     console.print(transfer_table(result))
     console.print(printable(f"Written: {result['path']}"))
 

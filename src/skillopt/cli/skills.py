@@ -12,7 +12,7 @@ from skillopt.errors import UserError
 from skillopt.run.git import Repository
 from skillopt.run.source import Source, in_commit, no_skill, on_disk
 from skillopt.shipped import is_file, shipped
-from skillopt.skill.package import FILE as MAIN
+from skillopt.skill import FILE as MAIN
 
 _OVERRIDE = re.compile(r"[a-z_]+\.[^=/\\]+=")
 

@@ -61,13 +61,15 @@ def run_of(
 ) -> RunDirectory:
     """The run that this config, data and initial skill make, with the fingerprints of parts that were passed in; there
     may be nothing in it yet."""
-    identity: dict[str, Any] = {"data": data_hash(env), "initial_skill": initial_skill.hash}
+    identity: dict[str, Any] = {"data": data_hash(env), "initial_skill": Skill(initial_skill.text).hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
     if passed_in:
         identity["parts"] = dict(passed_in)
     if package := package_hash(config.train.init_skill):
         identity["package"] = package
+    elif initial_skill.is_package:
+        identity["package"] = initial_skill.hash
     name = run_name(config.train.seed, {"config": config.identity(), **identity})
     run = find_run(config.env.output_root, env.name, name, fresh=fresh)
     if fresh or run.state.exists():

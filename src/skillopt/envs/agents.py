@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skillopt import plugins
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Chat, Episode, Item, Score
 from skillopt.envs.load import load_object, source_hash
@@ -17,6 +18,9 @@ from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
 from skillopt.models.base import ChatReply, Message, ModelError, TransientError
 from skillopt.skill import Skill
+
+Function = Callable[..., Any]
+"""Of item, skill and model: the answer as text, (text, messages) or an Episode. It may be async."""
 
 
 class Agent(Protocol):
@@ -32,7 +36,7 @@ def open_agent(config: EnvConfig) -> Agent:
     if config.agent and config.command:
         raise UserError("env.agent and env.command exclude each other; remove one")
     if config.agent:
-        return OwnAgent(config)
+        return OwnAgent(config.agent, config.agent_options)
     if config.command:
         from skillopt.envs.command import CommandAgent
 
@@ -73,17 +77,21 @@ class AgentOptions(BaseModel):
 
 
 class OwnAgent:
-    """`file.py:fn`, an async function of item, skill and model that returns its answer.
+    """`file.py:fn` or a function: of item, skill and model to its answer, async or not.
 
     Its rollouts are journalled whole: what is in the journal is not done again, whether or not the agent's calls went
     through `model`.
     """
 
-    def __init__(self, config: EnvConfig) -> None:
-        self._options = checked(AgentOptions, config.agent_options, "env.agent_options")
-        self._function = load_object(config.agent, "env.agent")
-        self._name = config.agent.rpartition(":")[2]
-        self.fingerprint = source_hash(config.agent)
+    def __init__(self, agent: str | Function, options: Mapping[str, Any]) -> None:
+        self._options = checked(AgentOptions, options, "env.agent_options")
+        if isinstance(agent, str):
+            self._function: Function = load_object(agent, "env.agent")
+            self._name = agent.rpartition(":")[2]
+            self.fingerprint = source_hash(agent)
+        else:
+            self._function, self._name = agent, plugins.named(agent)
+            self.fingerprint = plugins.fingerprint(agent)
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         identity = ["agent", self.fingerprint, self._name, item.model_dump(mode="json"), skill.hash]

@@ -46,7 +46,7 @@ class ScorerError(SkillOptError):
 
 
 class Item(BaseModel):
-    """One task."""
+    """One task. `item["field"]` is `item.field`, for agents and scorers alike; `item.answer` is the first answer."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -56,6 +56,22 @@ class Item(BaseModel):
     answers: tuple[str, ...] = ()
     type: str = ""
     """The task's type, for reports by type."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "answer":
+            return self.answer
+        fields = {**vars(self), **(self.model_extra or {})}
+        if name not in fields:
+            raise KeyError(f"the item '{self.id}' has no field '{name}'; it has: {', '.join(fields)}")
+        return fields[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name == "answer" or name in vars(self) or name in (self.model_extra or {}) else default
+
+    @property
+    def answer(self) -> str:
+        """The first right answer; empty where there is none."""
+        return self.answers[0] if self.answers else ""
 
     def content(self) -> str:
         """What the task asks, for finding the same task under two ids."""

@@ -17,7 +17,12 @@ from skillopt import child
 
 
 class Item(dict):  # type: ignore[type-arg]
-    """An item's fields, as keys and as attributes."""
+    """An item's fields, as keys and as attributes; `answer` is the first of its answers."""
+
+    def __missing__(self, name: str) -> Any:
+        if name == "answer":
+            return next(iter(self.get("answers") or ()), "")
+        raise KeyError(f"the item '{self.get('id')}' has no field '{name}'")
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -20,8 +20,8 @@ from skillopt.envs.qa import load_items
 from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
 from skillopt.run.package import checked_package
-from skillopt.skill import Skill
-from skillopt.skill.package import FILE, MAX_DESCRIPTION, plain_description
+from skillopt.skill import FILE, Skill
+from skillopt.skill.package import MAX_DESCRIPTION, plain_description
 
 _USE, _LEAVE = {"use", "yes", "true"}, {"leave", "no", "false"}
 _ASKED = (

@@ -93,7 +93,9 @@ async def open_session(
         if mode == "fresh" and (source := _abandoned(run, config, env, skill, parts)):
             events.emit("replies_reused", path=str(source.root), replies=journal.adopt(source.journal))
         _write_config(run, config)
-        keep_package(config.train.init_skill, run)
+        if state is not None and skill.is_package and not run.trains_package:
+            skill = run.read_skill(0)  # a run of an earlier version, which trains SKILL.md alone
+        keep_package(config.train.init_skill, skill, run)
         callers, budget, switch = make_callers(config, journal, opened)
         ctx = Context(
             config=config,

@@ -22,7 +22,8 @@ from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Listener
 from skillopt.run.files import write_json
-from skillopt.skill import Entry, Limits, PatchLogError, Skill, apply_edits, replay
+from skillopt.skill import Entry, PatchLogError, Skill, apply_edits, replay
+from skillopt.skill.edit import UNLIMITED
 from skillopt.skill.parts import rules, sections, without_all
 from skillopt.statistics import bootstrap, permutation_p
 
@@ -124,7 +125,6 @@ def units_of(run: RunDirectory, by: By) -> tuple[Skill, int, list[Unit]]:
 
 def _steps(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[Unit]:
     """The log replayed without one version; what later edits need of it falls away with it, and is counted."""
-    unlimited = Limits(max_edit_tokens=1 << 40, max_skill_tokens=1 << 40)
     numbers = sorted({entry.version for entry in entries})
     for left_out in numbers:
         skill, fallen = versions[left_out - 1], 0
@@ -133,7 +133,7 @@ def _steps(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[Uni
             if group[0].kind == "guidance":
                 skill = skill.with_guidance(group[0].edit.text)
                 continue
-            applied = apply_edits(skill, [entry.edit for entry in group], unlimited)
+            applied = apply_edits(skill, [entry.edit for entry in group], UNLIMITED)
             skill, fallen = applied.skill, fallen + len(applied.skipped)
         own = [entry for entry in entries if entry.version == left_out]
         text = "\n".join(f"{entry.edit.op}: {entry.edit.text or entry.edit.anchor}" for entry in own)

@@ -16,8 +16,8 @@ from skillopt.envs.base import Item
 from skillopt.keys import key_lines
 from skillopt.preflight.scripts import parse_trouble
 from skillopt.run.source import Source
-from skillopt.skill.document import Skill, open_fence
-from skillopt.skill.package import FILE, PackageError, problems
+from skillopt.skill.document import FILE, Skill, open_fence
+from skillopt.skill.package import PackageError, problems
 from skillopt.skill.parts import Part, rules
 from skillopt.skill.tokens import count_tokens
 

@@ -11,9 +11,12 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from skillopt.errors import UserError
-from skillopt.run.files import read_jsonl, read_text, write_atomic, write_jsonl
+from skillopt.errors import Damaged, UserError
+from skillopt.run.files import json_text, read_json, read_jsonl, read_text, write_atomic, write_jsonl
+from skillopt.run.state import WAY_OUT
 from skillopt.skill import PatchLog, Skill
+from skillopt.skill.folder import changes, read_folder, with_changes
+from skillopt.skill.package import PackageError
 
 
 class RunDirectory:
@@ -33,6 +36,7 @@ class RunDirectory:
         self.ablation = root / "ablation"
         self.plots = root / "plots"
         self.best_skill = root / "best_skill.md"
+        self.best_package = root / "best_skill"
         self.package = root / "package"
         self.skills = root / "skills"
         self.patch_log = PatchLog(root / "patch_log.jsonl")
@@ -47,6 +51,7 @@ class RunDirectory:
         self.test_reads = root / "test_reads.jsonl"
         self._lock_path = root / "run.lock"
         self._lock: int | None = None
+        self._base: Skill | None = None
 
     def step(self, step: int) -> Path:
         return self.steps / f"step_{step:04d}"
@@ -64,19 +69,60 @@ class RunDirectory:
     def snapshot(self, version: int) -> Path:
         return self.skills / f"skill_v{version:04d}.md"
 
+    def changes(self, version: int) -> Path:
+        """Of a package: what of its further files differs from `package/`. One document has no such file."""
+        return self.skills / f"skill_v{version:04d}.files.json"
+
+    @property
+    def trains_package(self) -> bool:
+        """Is a package trained here, and not one document?"""
+        return self.changes(0).is_file()
+
+    def base(self) -> Skill:
+        """The package that the run began with."""
+        if self._base is None:
+            self._base = read_folder(self.package)
+        return self._base
+
     def read_skill(self, version: int) -> Skill:
-        return Skill(read_text(self.snapshot(version)))
+        text = read_text(self.snapshot(version))
+        if not self.changes(version).is_file():
+            return Skill(text)
+        try:
+            return with_changes(self.base(), text, read_json(self.changes(version)))
+        except (PackageError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise Damaged(f"{self.changes(version)}: does not give version {version} ({error}); {WAY_OUT}") from None
+
+    def read_best(self) -> Skill:
+        """What `best_skill/` holds where a package is trained, else `best_skill.md`."""
+        if not self.trains_package:
+            return Skill(read_text(self.best_skill))
+        try:
+            return read_folder(self.best_package)
+        except PackageError as error:
+            raise Damaged(f"{error}; {WAY_OUT}") from None
 
     def versions(self) -> list[int]:
         """Versions of the skill that are kept, in order."""
         return sorted(number for number, _ in _numbered(self.skills, "skill_v", ".md"))
 
     def write_skill(self, version: int, skill: Skill) -> None:
+        if skill.is_package:
+            write_atomic(self.changes(version), self.changes_text(skill))
         write_atomic(self.snapshot(version), skill.text)
+
+    def changes_text(self, skill: Skill) -> str:
+        return json_text(changes(self.base(), skill))
 
     def write_best(self, skill: Skill) -> None:
         write_atomic(self.best_skill, skill.text)
         write_atomic(self.skills / "best_skill.md", skill.text)
+        if skill.is_package:
+            draft = self.root / ".best_skill.tmp"
+            shutil.rmtree(draft, ignore_errors=True)
+            skill.write_to(draft)
+            shutil.rmtree(self.best_package, ignore_errors=True)
+            draft.replace(self.best_package)
 
     def roll_back(self, *, step: int, epoch: int, version: int, patch_log_size: int) -> None:
         """Remove what an interrupted step or epoch end left behind; the state says what is finished."""
@@ -84,9 +130,10 @@ class RunDirectory:
         if self.conflicts.exists():
             rows = read_jsonl(self.conflicts) if step else []  # a run that is done again may have lost them to damage
             write_jsonl(self.conflicts, [row for row in rows if row["step"] <= step])
-        for number, path in _numbered(self.skills, "skill_v", ".md"):
-            if number > version:
-                path.unlink()
+        for ending in (".md", ".files.json"):
+            for number, path in _numbered(self.skills, "skill_v", ending):
+                if number > version:
+                    path.unlink()
         for number, path in _numbered(self.steps, "step_"):
             if number > step:
                 shutil.rmtree(path)

@@ -10,11 +10,10 @@ from typing import Any
 
 from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json, read_text, write_atomic
-from skillopt.run.package import copy_package
+from skillopt.run.files import read_json
+from skillopt.run.package import whole_package
 from skillopt.skill import Skill
 from skillopt.skill.package import (
-    FILE,
     Package,
     Reference,
     name_problem,
@@ -22,7 +21,6 @@ from skillopt.skill.package import (
     plain_description,
     problems,
     quoted,
-    read_package,
     split_body,
     suggested_name,
     without_markers,
@@ -56,9 +54,10 @@ def export(
     to = Path(to).absolute()
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not overwrite:
         raise UserError(f"{to}: exists already; choose another folder, or add --overwrite")
-    skill, notes = Skill(read_text(run.best_skill)), []
-    package = _given_back(run, skill) if run.package.is_dir() else _fresh(run, skill, to.name, description)
-    if run.package.is_dir() and description:
+    skill, notes = run.read_best(), []
+    base = whole_package(run.package) if run.package.is_dir() else Skill()
+    package = _given_back(run, skill, base) if base.is_package else _fresh(run, skill, to.name, description)
+    if base.is_package and description:
         raise UserError("--description: the run began with a package, whose front matter stays as it is")
     moved: list[Reference] = []
     if references is not None:
@@ -70,14 +69,16 @@ def export(
         notes.append(f"The body has more than {_LONG} lines; --references 2000 would split it.")
     if found := problems(package, to.name):
         raise UserError(f"{to}: {found[0]}")
-    if taken := [r.path for r in moved if (run.package / r.path).exists()]:
+    others = (skill if skill.is_package else base).others
+    if taken := [r.path for r in moved if r.path in others]:
         raise UserError(f"{taken[0]}: the package has a file of that name already; rename the section")
-    files = _write(run, to, package, moved)
+    others = {**others, **{reference.path: reference.text.encode() for reference in moved}}
+    files = _write(to, Skill(package.body, package.front, others, base.executable))
     return Exported(folder=to, files=files, notes=tuple(notes))
 
 
-def _given_back(run: RunDirectory, skill: Skill) -> Package:
-    package = read_package(read_text(run.package / FILE))
+def _given_back(run: RunDirectory, skill: Skill, base: Skill) -> Package:
+    package = Package(base.front, base.text)
     if read_json(run.config_json)["env.name"] == "trigger":
         return package.with_description(plain_description(skill.text))
     return package.with_body(without_markers(skill.text))
@@ -117,16 +118,11 @@ def _provenance(run: RunDirectory, summary: dict[str, Any], config: dict[str, An
     }
 
 
-def _write(run: RunDirectory, to: Path, package: Package, moved: list[Reference]) -> tuple[str, ...]:
+def _write(to: Path, skill: Skill) -> tuple[str, ...]:
     """Write everything to a temporary folder first, so that the name never has half a package."""
     draft = to.with_name(f".{to.name}.tmp")
     shutil.rmtree(draft, ignore_errors=True)
-    if run.package.is_dir():
-        copy_package(run.package, draft)
-    write_atomic(draft / FILE, package.text)
-    for reference in moved:
-        write_atomic(draft / reference.path, reference.text)
-    files = sorted(str(path.relative_to(draft)) for path in draft.rglob("*") if path.is_file())
+    skill.write_to(draft)
     if to.exists() and any(to.iterdir()):
         shutil.copytree(draft, to, dirs_exist_ok=True)
         shutil.rmtree(draft)
@@ -134,4 +130,4 @@ def _write(run: RunDirectory, to: Path, package: Package, moved: list[Reference]
         if to.exists():
             to.rmdir()
         draft.replace(to)
-    return tuple(files)
+    return tuple(sorted(skill.files))

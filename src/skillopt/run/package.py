@@ -1,21 +1,18 @@
-"""Packages as a run's start: the SKILL.md that is trained, and its other files, which the run keeps as they are."""
+"""Packages as a skill on disk and as a run's start; the run keeps the package that it began with."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from skillopt.errors import UserError
 from skillopt.keys import refuse_secrets, secrets
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_text
-from skillopt.skill import Skill
-from skillopt.skill.package import FILE, Package, PackageError, problems, read_package
-
-_MOST_FILES, _MOST_BYTES = 2000, 100_000_000
-"""More than a package has: whoever names a home folder by mistake should not have it copied."""
+from skillopt.skill import FILE, Skill
+from skillopt.skill.folder import listed, read_folder
+from skillopt.skill.package import Package, PackageError, problems, read_package
 
 
 def package_file(path: str | Path) -> Path | None:
@@ -49,29 +46,48 @@ def checked_package(folder: Path) -> Package:
 
 
 def read_skill(path: Path) -> Skill:
-    """A skill from a file: of a package the body, of any other Markdown file all of it."""
+    """A skill on disk: a package's folder or its SKILL.md is the whole package, any other file one document."""
     file = package_file(path)
-    return Skill(open_package(file).body) if file else Skill(read_text(path))
+    if file or path.is_dir():
+        return whole_package(file.parent if file else path)
+    return Skill(read_text(path))
 
 
-def keep_package(init_skill: str, run: RunDirectory) -> None:
-    """Copy the package that a run starts from into the run, once; a kill leaves no half of it."""
-    file = package_file(init_skill) if init_skill else None
-    if file is None or run.package.exists():
+def whole_package(folder: Path) -> Skill:
+    """The package in a folder, checked: a UserError says what cannot be read, and no file of it holds a key."""
+    try:
+        skill = read_folder(folder)
+    except PackageError as error:
+        raise UserError(str(error)) from None
+    known = secrets()
+    for name, content in skill.files.items():
+        refuse_secrets(content.decode("utf-8", "ignore"), str(folder / name), known)
+    return skill
+
+
+def keep_package(init_skill: str, skill: Skill, run: RunDirectory) -> None:
+    """Put the package that a run starts from into the run, once; a kill leaves no half of it.
+
+    `skill` is what is trained: the package itself, or a description (then the package is read from its place).
+    """
+    file = package_file(init_skill) if init_skill and not skill.is_package else None
+    if file is None and not skill.is_package:
+        return
+    if run.package.exists() and (run.state.exists() or not skill.is_package or is_package(run.package, skill)):
         return
     draft = run.package.with_name(".package.tmp")
     shutil.rmtree(draft, ignore_errors=True)
-    copy_package(file.parent, draft)
+    (whole_package(file.parent) if file else skill).write_to(draft)
+    shutil.rmtree(run.package, ignore_errors=True)
     draft.replace(run.package)
 
 
-def copy_package(folder: Path, to: Path) -> None:
-    """The package's own files, and nothing that a link reaches outside of it."""
-    for source in _files(folder):
-        goal = to / source.relative_to(folder)
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, goal)
-        shutil.copymode(source, goal)
+def is_package(folder: Path, skill: Skill) -> bool:
+    """Does the folder hold exactly this skill?"""
+    try:
+        return read_folder(folder).hash == skill.hash
+    except PackageError:
+        return False
 
 
 def package_hash(init_skill: str) -> str:
@@ -79,27 +95,10 @@ def package_hash(init_skill: str) -> str:
     file = package_file(init_skill) if init_skill else None
     if file is None:
         return ""
-    digest, known = hashlib.sha256(), secrets()
-    for source in _files(file.parent):
-        refuse_secrets(source.read_text(encoding="utf-8", errors="ignore"), str(source), known)
-        digest.update(f"{source.relative_to(file.parent)}\0".encode() + source.read_bytes() + b"\0")
+    digest = hashlib.sha256()
+    try:
+        for name, place, _ in listed(file.parent):
+            digest.update(f"{name}\0".encode() + place.read_bytes() + b"\0")
+    except PackageError as error:
+        raise UserError(str(error)) from None
     return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """The package's files in a fixed order. What a link points to is the package's own only inside of it; a `.env` that
-    lies there is the user's."""
-    found = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != ".env" and ".git" not in path.relative_to(folder).parts
-    )
-    size = sum(path.stat().st_size for path in found)
-    if len(found) > _MOST_FILES or size > _MOST_BYTES:
-        raise UserError(
-            f"{folder}: has {len(found)} files of {size / 1e6:.0f} MB next to its {FILE}; a package is smaller: put "
-            "the skill into a separate folder"
-        )
-    for path in found:
-        if path.resolve().is_relative_to(folder.resolve()):
-            yield path

@@ -18,6 +18,7 @@ from skillopt.errors import Damaged
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import free_name, read_json, write_json
 from skillopt.run.journal_check import journal_problem, salvage
+from skillopt.run.package import is_package
 from skillopt.run.seals import broken, sealed_files
 from skillopt.run.state import WAY_OUT, State
 from skillopt.skill import Entry, PatchLogError, replay
@@ -92,20 +93,26 @@ def _named(run: RunDirectory, path: Path, what: str) -> str:
 def _cure(run: RunDirectory, path: Path) -> Cure:
     if path == run.summary or (path.parent == run.evaluations and path.name != "val_initial.json"):
         return "finals"
-    return "rebuild" if path.parent == run.skills and path != run.snapshot(0) else "replay"
+    first = (run.snapshot(0), run.changes(0))
+    return "rebuild" if path.parent == run.skills and path not in first else "replay"
 
 
 def _derived(run: RunDirectory, state: State, known: set[Path]) -> Iterator[Damage]:
     """Files that repeat what sealed ones say; all that is sealed is sound, versions after the first perhaps not."""
     try:
         versions = replay(run.read_skill(0), finished_entries(run, state))
-        best = versions[state.best.version].text.encode()
+        best = versions[state.best.version]
     except (PatchLogError, LookupError, UnicodeDecodeError, OSError) as error:
         yield Damage(path=run.patch_log.path, what=f"does not give every version ({error})", cure="replay")
         return
     newer = run.snapshot(state.version + 1)  # an interrupted step may have written its candidate as the best
-    bests = [best, newer.read_bytes()] if newer.is_file() else [best]
+    bests = [best.text.encode(), *([newer.read_bytes()] if newer.is_file() else [])]
     texts = {run.snapshot(version): [skill.text.encode()] for version, skill in versions.items()}
+    if run.trains_package:
+        texts |= {run.changes(version): [run.changes_text(skill).encode()] for version, skill in versions.items()}
+        if not newer.is_file() and not is_package(run.best_package, best):
+            what = "is not what the patch log gives" if run.best_package.exists() else "is missing"
+            yield Damage(path=run.best_package, what=what, cure="rebuild")
     for path, right in (texts | {run.best_skill: bests, run.skills / "best_skill.md": bests}).items():
         if path not in known and (not path.is_file() or path.read_bytes() not in right):
             what = "is not what the patch log gives" if path.exists() else "is missing"
@@ -198,10 +205,10 @@ def repair(run: RunDirectory) -> list[str]:
 
 def _write(run: RunDirectory, state: State, found: list[Damage]) -> None:
     wanted = {damage.path for damage in found if damage.cure == "rebuild"}
-    if any(path.suffix == ".md" for path in wanted):
+    if wanted - {run.history}:
         versions = replay(run.read_skill(0), finished_entries(run, state))
         for version, skill in versions.items():
-            if run.snapshot(version) in wanted:
+            if run.snapshot(version) in wanted or run.changes(version) in wanted:
                 run.write_skill(version, skill)
         run.write_best(versions[state.best.version])
     if run.history in wanted:

@@ -68,7 +68,8 @@ class Seals:
         run = self._run
         folders = (run.step(state.step), run.slow_update(state.epoch), run.meta_skill(state.epoch))
         paths = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
-        paths += [run.snapshot(version) for version in range(self._version + 1, state.version + 1)]
+        new = range(self._version + 1, state.version + 1)
+        paths += [path for version in new for path in (run.snapshot(version), run.changes(version))]
         paths += sorted(run.evaluations.glob("*.json"))
         for path in paths:
             again = path.parent == run.evaluations and path.name != "val_initial.json"  # of a run that ends again

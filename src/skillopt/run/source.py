@@ -12,8 +12,8 @@ from pathlib import Path
 from skillopt.errors import UserError
 from skillopt.keys import refuse_secrets
 from skillopt.run.git import LONGEST, MOST, Repository
-from skillopt.skill import Skill
-from skillopt.skill.package import FILE, Package, read_package
+from skillopt.skill import FILE, Skill
+from skillopt.skill.package import Package, read_package
 
 
 @dataclass(frozen=True, kw_only=True)

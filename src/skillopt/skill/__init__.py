@@ -1,10 +1,11 @@
-"""The parameter: a skill document, its edits, and the log that proves where each line came from."""
+"""The parameter: a skill (a document or a package), its edits, and the log that proves where each line came from."""
 
-from skillopt.skill.document import Section, Skill, Span
+from skillopt.skill.document import FILE, Section, Skill, Span
 from skillopt.skill.edit import Applied, Edit, Limits, Skip, apply_edits
 from skillopt.skill.patch_log import Entry, PatchLog, PatchLogError, replay
 
 __all__ = [
+    "FILE",
     "Applied",
     "Edit",
     "Entry",

@@ -1,14 +1,22 @@
-"""A skill document: Markdown text with sections and protected regions. Text is kept byte for byte."""
+"""A skill: a Markdown document with sections and protected regions, alone or at the head of a package of files.
+
+Text is kept byte for byte.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 from skillopt.skill.tokens import count_tokens
 
+FILE = "SKILL.md"
+"""The document at the head of a package."""
 OPEN_MARKER = "<!-- skillopt:protected slow_update -->"
 CLOSE_MARKER = "<!-- /skillopt:protected -->"
 MARKER = re.compile(r"<!--\s*/?\s*skillopt\s*:", re.IGNORECASE)
@@ -42,17 +50,65 @@ class Section:
 
 @dataclass(frozen=True)
 class Skill:
-    """An immutable skill document."""
+    """An immutable skill: one document, or a package of files with SKILL.md at its head."""
 
     text: str = ""
+    """The document; of a package, SKILL.md without its front matter. Every target gets it."""
+    front: str = ""
+    """SKILL.md's front matter with both `---` lines, unchanged; empty where it has none."""
+    others: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    """The package's further files by their paths, such as `references/rules.md`. Never changed in place."""
+    executable: frozenset[str] = frozenset()
+    """Those of the further files that may be run."""
+
+    @property
+    def is_package(self) -> bool:
+        return bool(self.front or self.others)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """All files by their paths, SKILL.md first, with its front matter."""
+        return {FILE: (self.front + self.text).encode(), **{path: self.others[path] for path in sorted(self.others)}}
 
     @cached_property
     def hash(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """Of one document, of its text; of a package, of all files. Two skills that can act differently differ."""
+        if not self.is_package:
+            return hashlib.sha256(self.text.encode()).hexdigest()
+        rows = [
+            [path, hashlib.sha256(content).hexdigest(), path in self.executable]
+            for path, content in sorted(self.files.items())
+        ]
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
     @cached_property
     def tokens(self) -> int:
+        """Of the document that every target gets; what is in further files is read only when needed."""
         return count_tokens(self.text)
+
+    def read(self, path: str) -> str | None:
+        """A file as text, SKILL.md without its front matter; None where there is none, or it is not text."""
+        if path == FILE:
+            return self.text
+        try:
+            return self.others[path].decode("utf-8")
+        except (KeyError, UnicodeDecodeError):
+            return None
+
+    def with_file(self, path: str, text: str) -> Skill:
+        """This skill with one file's text replaced or added; a further file without text is removed."""
+        if path == FILE:
+            return replace(self, text=text)
+        others = {name: content for name, content in self.others.items() if name != path}
+        if not text.strip():
+            return replace(self, others=others)
+        return replace(self, others={**others, path: text.encode()})
+
+    def write_to(self, folder: Path, front: str = "") -> Path:
+        """Write all files into a new or an empty folder; `front` is for a skill without front matter of its own."""
+        from skillopt.skill.folder import write_folder
+
+        return write_folder(self, folder, front)
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
@@ -92,9 +148,9 @@ class Skill:
         region = f"{OPEN_MARKER}\n{guidance.strip()}\n{CLOSE_MARKER}"
         if self.protected:
             span = self.protected[0]
-            return Skill(self.text[: span.start] + region + self.text[span.end :])
+            return replace(self, text=self.text[: span.start] + region + self.text[span.end :])
         gap = "" if not self.text else "\n" if self.text.endswith("\n") else "\n\n"
-        return Skill(f"{self.text}{gap}{region}\n")
+        return replace(self, text=f"{self.text}{gap}{region}\n")
 
     def find_sections(self, title: str) -> list[Section]:
         """The sections with that title; case, `#` marks and space do not matter. Headings in guidance are none."""

@@ -6,12 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
-from skillopt.skill.document import MARKER, Skill, Span, bare_title, normal_title, open_fence
+from skillopt.skill.document import FILE, MARKER, Skill, Span, bare_title, normal_title, open_fence
 from skillopt.skill.tokens import count_tokens
+from skillopt.skill.trained import PARTS, file_problem, part_of, total_tokens
 
 Op = Literal["add", "modify", "delete"]
 
@@ -29,6 +30,8 @@ class Edit(BaseModel):
 
     id: str = ""
     op: Op
+    file: str = FILE
+    """The package's file that it changes; an `add` may make a new one. Stored only where it is not SKILL.md."""
     section: str = ""
     """Where an `add` goes (created if it does not exist); otherwise it distinguishes equal anchors."""
     anchor: str = ""
@@ -47,7 +50,14 @@ class Edit(BaseModel):
     def _clamp(cls, value: object) -> object:
         return float(min(1, max(0, value))) if isinstance(value, int | float) else value
 
-    @field_validator("id", "rationale", "pattern", "source")
+    @model_serializer(mode="wrap")
+    def _stored(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        stored: dict[str, Any] = handler(self)
+        if stored.get("file") == FILE:
+            del stored["file"]
+        return stored
+
+    @field_validator("id", "file", "rationale", "pattern", "source")
     @classmethod
     def _storable(cls, value: str) -> str:
         """Half a surrogate pair, as a broken reply may hold it, cannot be written down."""
@@ -56,10 +66,21 @@ class Edit(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Gradient clipping: what one edit, and the whole document, may grow to."""
+    """Gradient clipping: what one edit and each file may grow to; of a package, what it may have in all."""
 
     max_edit_tokens: int = 400
     max_skill_tokens: int = 8000
+    """Of the document; of a package, of SKILL.md."""
+    max_file_tokens: int = 8000
+    """Of each further file."""
+    max_total_tokens: int = 40_000
+    """Of all text files of a package."""
+    train: tuple[str, ...] = PARTS
+    """The parts of a package that edits may touch."""
+
+
+UNLIMITED = Limits(max_edit_tokens=1 << 40, max_skill_tokens=1 << 40, max_file_tokens=1 << 40, max_total_tokens=1 << 40)
+"""For edits that were accepted before."""
 
 
 @dataclass(frozen=True)
@@ -113,32 +134,57 @@ class _Draft:
 
 
 def apply_edits(skill: Skill, edits: Iterable[Edit], limits: Limits | None = None) -> Applied:
-    """Apply `edits` in order; every anchor refers to `skill` as it was before any of them.
+    """Apply `edits` in order; every anchor refers to its file in `skill` as it was before any of them.
 
-    Of two edits that touch the same text the first applies. Text that no edit touches stays byte for byte.
+    Of two edits that touch the same text the first applies. Text and files that no edit touches stay byte for byte. A
+    further file that edits leave without text is removed.
     """
     limits = limits or Limits()
-    draft = _Draft(skill)
+    drafts: dict[str, _Draft] = {}
     candidate = skill
     applied: list[Edit] = []
     skipped: list[Skip] = []
-    for edit in edits:
+    for proposed in edits:
+        edit = _in_script(proposed)
         try:
+            if problem := file_problem(skill, edit.file, edit.op, limits.train):
+                raise _Unfit("file", problem)
             _check(edit, limits)
-            attempt = _place(draft, edit)
-            grown = Skill(attempt.render())
-            if grown.tokens > max(limits.max_skill_tokens, candidate.tokens):
-                raise _Unfit("skill_too_long", f"would grow the skill past {limits.max_skill_tokens} tokens")
-            if _regions(grown) != _regions(skill) or _markers(grown) > _markers(skill):
-                raise _Unfit("protected", "would break a protected region")
-            if open_fence(grown.text) != open_fence(skill.text) or _hides_heading(attempt, grown):
-                raise _Unfit("structure", "would turn text around it into code")
+            attempt = _place(drafts.get(edit.file) or _Draft(Skill(skill.read(edit.file) or "")), edit)
+            grown = candidate.with_file(edit.file, attempt.render())
+            _check_size(candidate, grown, edit.file, limits)
+            _check_structure(attempt, Skill(grown.read(edit.file) or ""), edit.file)
         except _Unfit as unfit:
             skipped.append(Skip(edit.id, unfit.kind, str(unfit)))
         else:
-            draft, candidate = attempt, grown
-            applied.append(edit)
+            drafts[edit.file], candidate = attempt, grown
+            applied.append(proposed)
     return Applied(skill=candidate, applied=tuple(applied), skipped=tuple(skipped))
+
+
+def _in_script(edit: Edit) -> Edit:
+    """What looks like a heading in a script is a comment."""
+    return edit.model_copy(update={"section": ""}) if part_of(edit.file) == "scripts" else edit
+
+
+def _check_size(before: Skill, grown: Skill, file: str, limits: Limits) -> None:
+    most = limits.max_skill_tokens if file == FILE else limits.max_file_tokens
+    old, new = (count_tokens(skill.read(file) or "") for skill in (before, grown))
+    if new > max(most, old):
+        what = "the skill" if file == FILE else f"'{file}'"
+        raise _Unfit("skill_too_long", f"would grow {what} past {most} tokens")
+    if grown.is_package and new > old and total_tokens(grown) > limits.max_total_tokens:
+        raise _Unfit("skill_too_long", f"would grow the package past {limits.max_total_tokens} tokens")
+
+
+def _check_structure(attempt: _Draft, grown: Skill, file: str) -> None:
+    before = attempt.skill
+    if _regions(grown) != _regions(before) or _markers(grown) > _markers(before):
+        raise _Unfit("protected", "would break a protected region")
+    if part_of(file) == "scripts":
+        return
+    if open_fence(grown.text) != open_fence(before.text) or _hides_heading(attempt, grown):
+        raise _Unfit("structure", "would turn text around it into code")
 
 
 def _check(edit: Edit, limits: Limits) -> None:
@@ -160,6 +206,8 @@ def _check(edit: Edit, limits: Limits) -> None:
     written = "" if edit.op == "delete" else f"{edit.section}\n{edit.text}" if edit.op == "add" else edit.text
     if len(written) > 100 * limits.max_edit_tokens or count_tokens(written) > limits.max_edit_tokens:
         raise _Unfit("too_large", f"is longer than {limits.max_edit_tokens} tokens")
+    if part_of(edit.file) == "scripts":
+        return
     if open_fence(replaced) != open_fence(written) or _open_comments(replaced) != _open_comments(written):
         raise _Unfit("structure", "would leave a code fence or comment open")
 

@@ -16,7 +16,6 @@ import yaml
 from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER, Skill
 from skillopt.skill.tokens import count_tokens
 
-FILE = "SKILL.md"
 MAX_NAME, MAX_DESCRIPTION = 64, 1024
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)

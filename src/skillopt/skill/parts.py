@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER, Skill, open_fence, split_lines
 
@@ -26,7 +26,7 @@ class Part:
 def rules(skill: Skill) -> list[Part]:
     """Every list item, with what is indented below it, and every paragraph; headings and markers are none."""
     lines = split_lines(skill.text)
-    return [_part(lines, [(start, end)], _place(start, end)) for start, end in _blocks(lines)]
+    return [_part(skill, lines, [(start, end)], _place(start, end)) for start, end in _blocks(lines)]
 
 
 def sections(skill: Skill) -> list[Part]:
@@ -42,13 +42,13 @@ def sections(skill: Skill) -> list[Part]:
         own = list(_outside(first, last, guided))
         body = "".join(line for a, b in own for line in lines[a:b] if not _HEADING.match(line))
         if body.strip():
-            parts.append(_part(lines, own, section.title or "(before the first heading)"))
-    return [*parts, *(_part(lines, [region], "(guidance)") for region in guided)]
+            parts.append(_part(skill, lines, own, section.title or "(before the first heading)"))
+    return [*parts, *(_part(skill, lines, [region], "(guidance)") for region in guided)]
 
 
 def without_all(skill: Skill, parts: Sequence[Part]) -> Skill:
     """The document with several rules taken out at once."""
-    return _left(split_lines(skill.text), [(part.lines[0] - 1, part.lines[1]) for part in parts])
+    return _left(skill, split_lines(skill.text), [(part.lines[0] - 1, part.lines[1]) for part in parts])
 
 
 _Range = tuple[int, int]
@@ -87,14 +87,14 @@ def _outside(first: int, last: int, regions: Sequence[_Range]) -> Iterator[_Rang
     yield first, last
 
 
-def _part(lines: Sequence[str], ranges: Sequence[_Range], name: str) -> Part:
+def _part(skill: Skill, lines: Sequence[str], ranges: Sequence[_Range], name: str) -> Part:
     ranges = [own for own in ranges if own[0] < own[1]]
     text = "".join(line for start, end in ranges for line in lines[start:end]).strip("\r\n")
     where = (ranges[0][0] + 1, ranges[-1][1])
-    return Part(name=name, text=text, without=_left(lines, ranges), lines=where)
+    return Part(name=name, text=text, without=_left(skill, lines, ranges), lines=where)
 
 
-def _left(lines: Sequence[str], ranges: Sequence[_Range]) -> Skill:
+def _left(skill: Skill, lines: Sequence[str], ranges: Sequence[_Range]) -> Skill:
     """Of two blank lines that a part leaves behind, one goes with it."""
     gone = {number for start, end in ranges for number in range(start, end)}
     kept: list[str] = []
@@ -107,7 +107,7 @@ def _left(lines: Sequence[str], ranges: Sequence[_Range]) -> Skill:
         else:
             cut = False
             kept.append(line)
-    return Skill("".join(kept))
+    return replace(skill, text="".join(kept))
 
 
 def _place(start: int, end: int) -> str:

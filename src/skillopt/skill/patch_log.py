@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillopt.skill.document import Skill
-from skillopt.skill.edit import Edit, Limits, apply_edits
+from skillopt.skill.edit import UNLIMITED, Edit, apply_edits
 
 GENESIS = "0" * 64
 
@@ -149,6 +149,5 @@ def applied_in_order(before: Skill, group: Sequence[Entry]) -> list[Skill]:
     """The document after the first edit of one version, after the first two, and so on; the last is the version."""
     if group[0].kind == "guidance":
         return [before.with_guidance(group[0].edit.text)]
-    unlimited = Limits(max_edit_tokens=1 << 40, max_skill_tokens=1 << 40)
     edits = [entry.edit for entry in group]
-    return [apply_edits(before, edits[:count], unlimited).skill for count in range(1, len(edits) + 1)]
+    return [apply_edits(before, edits[:count], UNLIMITED).skill for count in range(1, len(edits) + 1)]
