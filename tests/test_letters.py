@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from skillopt.envs.base import Score, Trajectory
+from skillopt.envs.base import FileChange, Score, Trajectory
 from skillopt.letters.blocks import fair_shares, shown_tokens, trajectory_lines, trim_middle
 from skillopt.letters.case import CaseFile, Job, Pair, Room
 from skillopt.letters.compose import (
@@ -417,9 +417,23 @@ BLANK_ROWS: dict[str, dict[str, Any]] = {
 }
 
 
+FILLED_ROWS: dict[str, dict[str, Any]] = {
+    "changes": {"changes": (FileChange(path="a.csv", kind="changed", shown="-1,2\n+1;2"),)},
+    "opened": {"opened": ("references/rules.md",)},
+    "ran": {"ran": ("scripts/tidy.py",)},
+}
+"""What only tasks with files have."""
+
+
+@pytest.mark.parametrize("part", FILLED_ROWS)
+def test_what_became_of_files_is_in_the_letter(part: str) -> None:
+    batch = [t.model_copy(update=FILLED_ROWS[part]) if t.id == "t2" else t for t in BATCH]
+    assert text_of(reflect(batch=batch)) != golden("reflect")
+
+
 @pytest.mark.parametrize("part", BLANK_ROWS)
 def test_a_trajectory_without_one_part_gives_another_letter(part: str) -> None:
-    assert set(Trajectory.model_fields) - {"id", "item_id", "skill_hash"} == set(BLANK_ROWS)
+    assert set(Trajectory.model_fields) - {"id", "item_id", "skill_hash"} == {*BLANK_ROWS, *FILLED_ROWS}
     batch = [t.model_copy(update=BLANK_ROWS[part]) if t.id == "t2" else t for t in BATCH]
     assert text_of(reflect(batch=batch)) != golden("reflect")
 

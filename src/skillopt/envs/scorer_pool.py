@@ -36,11 +36,12 @@ class ScorerPool:
         except ScorerError as error:
             raise UserError(f"{where}: {error}; a scorer is a function of item and output") from None
 
-    async def score(self, item: Mapping[str, Any], output: str) -> dict[str, Any]:
+    async def score(self, item: Mapping[str, Any], output: str, workspace: Path | None = None) -> dict[str, Any]:
         """What the function returned, as fields; raises ScorerError where it returned nothing."""
+        request = {"item": dict(item), "output": output} | ({"workspace": str(workspace)} if workspace else {})
         for attempt in range(TRIES):
             try:
-                reply = await self._pool.ask({"item": dict(item), "output": output}, self._timeout)
+                reply = await self._pool.ask(request, self._timeout)
             except WorkerGoneError as error:
                 if attempt + 1 == TRIES:
                     raise ScorerError(f"scorer {self._name}: {error}") from None

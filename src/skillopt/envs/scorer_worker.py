@@ -63,8 +63,8 @@ def limit_memory(megabytes: int) -> None:
             resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
 
-def score(function: Any, item: dict[str, Any], output: str) -> dict[str, Any]:
-    found = function(Item(item), output)
+def score(function: Any, item: dict[str, Any], output: str, workspace: str = "") -> dict[str, Any]:
+    found = function(Item(item), output, Path(workspace)) if workspace else function(Item(item), output)
     if inspect.isawaitable(found):
         found = asyncio.run(_awaited(found))
     return as_score(found)
@@ -96,7 +96,7 @@ def _number(found: Any) -> float:
 def begin(setup: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     function = load(setup)
     limit_memory(setup["memory_mb"])
-    return lambda request: score(function, request["item"], request["output"])
+    return lambda request: score(function, **request)
 
 
 def explain(error: BaseException) -> dict[str, Any]:
