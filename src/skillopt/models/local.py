@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from skillopt.config.roles import local_processes
 from skillopt.errors import UserError
 from skillopt.keys import no_secrets
 from skillopt.models import weights
@@ -51,7 +52,7 @@ class LocalModel:
         elif weights.find(self._weights) is None:
             raise UserError(weights.missing(self._weights))
         self._setup = {"context": context, "prefix_cache": prefix_cache}
-        self._pool = WorkerPool(self._started, workers or default_workers())
+        self._pool = WorkerPool(self._started, workers or local_processes())
         self._starting = threading.Lock()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._crashes = 0
@@ -139,9 +140,3 @@ class LocalModel:
             schema = {"name": request.schema.name, "schema": request.schema.body, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
-
-
-def default_workers() -> int:
-    """One for each core that this process may use, up to four: each has a separate context in memory."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, 4))
