@@ -35,6 +35,7 @@ from skillopt.loop.commit import apply_verdict
 from skillopt.loop.epoch_end import end_epoch, look_ahead
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
+from skillopt.loop.rehearsal import rehearse
 from skillopt.loop.session import Mode, Session, open_session, pins
 from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
@@ -200,6 +201,8 @@ class TrainingLoop:
         run.conflicts.parent.mkdir(exist_ok=True)
         write_atomic(run.conflicts, "")
         self.history.begin()
+        first = self._steps[0]
+        await rehearse(self.skill, self._batch(first), self.base.at(first.epoch, first.number))
         self._baseline = self.base.underway.start(self._evaluate("val", "initial", self.skill, later=True))
 
     async def _val(self) -> dict[str, float]:
@@ -274,7 +277,8 @@ class TrainingLoop:
             self._go_ahead(step.number, guess, stage="speculate")
 
     def _checked(self, results: list[Any]) -> list[Any]:
-        refused = {error.item_id: error.error for error in failed(results) if error.refused}
+        if refused := {error.item_id: error.error for error in failed(results) if error.refused}:
+            self.base.emit("set_aside", items=refused)
         self.state.set_aside = {**self.state.set_aside, **refused}
         return results
 
