@@ -141,7 +141,7 @@ class CommandAgent:
             what = f"env.command: ended with exit code {done.code}: {redact(said)[:500]}"
             raise TransientError(what, retry_after=trouble.wait, overloaded=trouble.kind == "limit")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
-        usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens}
+        usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens, "usd": heard.usd}
         return {"output": heard.output, "messages": messages, "usage": usage}
 
 

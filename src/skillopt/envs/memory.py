@@ -29,9 +29,9 @@ from skillopt.skill import Skill
 Row = Mapping[str, Any]
 Tasks = Sequence[Row] | Mapping[str, Sequence[Row]] | str | Path
 """A list of tasks or a file with them, which is split here; or the three splits by name, or as folders."""
-Scorer = Callable[[Any, str], Any]
+Scorer = Callable[..., Any]
 """Of a task (its fields as keys and as attributes) and the target's output: a number from 0 to 1, a bool,
-(number, feedback) or a Score. It may be async."""
+(number, feedback) or a Score. A third parameter gets the workspace that was left, a Path. It may be async."""
 
 _FEWEST = 8
 
@@ -56,7 +56,7 @@ def own_env(
         env = open_env(config.model_copy(update={"env": inside}))
     if agent is not None:
         assert env is not None
-        env = with_agent(env, agent, options)
+        env = AgentEnv(env, OwnAgent(agent, options, getattr(env, "workspaces", Workspaces(Path()))))
         config = config.model_copy(update={"env": config.env.model_copy(update={"agent": ""})})
     if scorer is not None:
         assert env is not None
@@ -92,6 +92,13 @@ def _placed(rows: Sequence[Row], where: str, answers: bool) -> list[Placed]:
     return items_from(plain, answers=answers)
 
 
+def _takes_workspace(scorer: Scorer) -> bool:
+    try:
+        return len(inspect.signature(scorer).parameters) > 2
+    except (TypeError, ValueError):
+        return False
+
+
 def _unique(placed: Sequence[Placed]) -> list[Item]:
     """Without copies that have no id; those that have one are there on purpose."""
     without_copies(placed)
@@ -115,28 +122,22 @@ class MemoryEnv(QAEnv):
         super().__init__(config, dict(splits))
 
 
-def with_agent(env: Env, agent: Function, options: Mapping[str, Any]) -> Env:
-    """The env with the user's function in place of what does its tasks."""
-    if not isinstance(env, QAEnv):
-        return AgentEnv(env, OwnAgent(agent, options, Workspaces(Path())))
-    env.use_agent(OwnAgent(agent, options, env.workspaces))
-    return env
-
-
 class AgentEnv:
     """Any env with the user's function in place of what does its tasks."""
 
     def __init__(self, env: Env, agent: OwnAgent) -> None:
         self._env = env
         self._agent = agent
-        self.name = env.name
+        self.name, self.problem = env.name, ""
         self.fingerprint = f"{getattr(env, 'fingerprint', '')}{agent.fingerprint}"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._env, name)
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
-        return await self._agent.run(item, skill, chat)
+        episode = await self._agent.run(item, skill, chat)
+        finished = getattr(self._env, "finished", None)
+        return await finished(item, episode) if finished else episode
 
 
 class ScoredEnv:
@@ -147,6 +148,9 @@ class ScoredEnv:
     def __init__(self, env: Env, scorer: Scorer) -> None:
         self._env = env
         self._scorer = scorer
+        self._files: Workspaces | None = getattr(env, "workspaces", None) if _takes_workspace(scorer) else None
+        if self._files:
+            self._files.used = True
         self.name = env.name
         said = (inspect.getdoc(scorer) or "").split("\n\n")[0]
         self.scoring = " ".join(said.split()) or "A function scores the reply; its rule is not described."
@@ -157,9 +161,28 @@ class ScoredEnv:
             raise AttributeError(name)
         return getattr(self._env, name)
 
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        episode = await self._env.run(item, skill, chat)
+        if self._files is None or episode.score is not None:
+            return episode
+        with self._files.left(item, getattr(episode, "packed", "")) as folder:
+            found = self._asked(item, episode.output, folder)
+            score = found if isinstance(found, Score) else await found
+        return episode.model_copy(update={"score": score, "packed": ""})
+
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
+        if self._files is None:
+            return self._asked(item, output)
+        return self._untouched(self._files, item, output)
+
+    async def _untouched(self, files: Workspaces, item: Item, output: str) -> Score:
+        with files.left(item, "") as folder:
+            found = self._asked(item, output, folder)
+            return found if isinstance(found, Score) else await found
+
+    def _asked(self, item: Item, output: str, *workspace: Path) -> Score | Awaitable[Score]:
         try:
-            said = self._scorer(Fields(item.model_dump(mode="json")), output)
+            said = self._scorer(Fields(item.model_dump(mode="json")), output, *workspace)
         except Exception as error:
             raise self._failed(item, error) from error
         return self._later(item, said) if inspect.isawaitable(said) else self._read(item, said)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
@@ -12,14 +10,20 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt.config import EnvConfig
-from skillopt.envs.agents import Agent, open_agent
+from skillopt.envs.agents import OneReply, open_agent
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
 from skillopt.envs.data import read_splits
+from skillopt.envs.sandbox import Mode
 from skillopt.envs.scorers import JudgeScorer, WorkspaceCheck, checked, open_scorer, workspace_check
 from skillopt.envs.splits import load_split, parse_ratios
-from skillopt.envs.workspace import WorkedEpisode, Workspaces, restore
+from skillopt.envs.workspace import WorkedEpisode, Workspaces
 from skillopt.errors import UserError
 from skillopt.skill import Skill
+
+CANNOT = (
+    "the tasks have workspaces, and a model that gives one reply cannot change files; set env.agent: shell, or name "
+    "your agent or command"
+)
 
 
 class QAOptions(BaseModel):
@@ -31,6 +35,8 @@ class QAOptions(BaseModel):
     """The most items to use of a split, for a first try on a part: {train: 40, val: 20}."""
     workspace_mb: int = Field(default=64, ge=1, le=1024)
     """The largest workspace, at the start of a task and at its end."""
+    sandbox: Mode = "namespaces"
+    """How a package's scripts are run for a chat model; see docs/sandbox.md for `limits`."""
 
 
 def take(items: list[Item], most: int | None) -> list[Item]:
@@ -66,24 +72,24 @@ class QAEnv:
         self.looks_at_files = self._check is not None
         everything = [item for items in self._splits.values() for item in items]
         self.workspaces = Workspaces(root, everything, most_mb=options.workspace_mb, needed=self._check is not None)
-        self.use_agent(open_agent(config, self.workspaces))
+        self._agent = open_agent(config, self.workspaces, options.sandbox)
+        self.problem = CANNOT if self.workspaces.used and isinstance(self._agent, OneReply) else ""
+        self.turns = getattr(self._agent, "turns", 1)
         self._scorer.check(self._splits)
         self.noisy = self.noisy or self._scorer.noisy
         self.scoring = self.scoring or self._scorer.description
+        self.fingerprint = self._agent.fingerprint + self._scorer.fingerprint + self.workspaces.fingerprint
         if isinstance(self._scorer, JudgeScorer):
             self.judge = self._scorer.judge
-
-    def use_agent(self, agent: Agent) -> None:
-        """Who does the tasks."""
-        self._agent = agent
-        self.turns = getattr(agent, "turns", 1)
-        self.fingerprint = agent.fingerprint + self._scorer.fingerprint + self.workspaces.fingerprint
 
     def items(self, split: str) -> Sequence[Item]:
         return self._splits[split]
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
-        episode = await self._agent.run(item, skill, chat)
+        return await self.finished(item, await self._agent.run(item, skill, chat))
+
+    async def finished(self, item: Item, episode: Episode) -> Episode:
+        """With the score of the files that it left, where those are looked at."""
         if self._check is None or episode.score is not None:
             return episode
         if isinstance(episode, WorkedEpisode) and episode.problem:
@@ -101,9 +107,7 @@ class QAEnv:
 
     async def _looked_at(self, check: WorkspaceCheck, item: Item, output: str, packed: str) -> Score:
         """The files as the rollout left them, in a fresh folder, with the check's own next to it."""
-        with tempfile.TemporaryDirectory(prefix="skillopt-check-", ignore_cleanup_errors=True) as root:
-            folder = Path(root, "workspace")
-            await asyncio.to_thread(restore, self.workspaces.start(item), packed, folder)
+        with self.workspaces.left(item, packed) as folder:
             return await check.look(item, output, folder)
 
     def close(self) -> None:

@@ -13,8 +13,10 @@ import json
 import os
 import shutil
 import stat
+import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -87,6 +89,14 @@ class Workspaces:
                 "(env.options.workspace_mb)"
             )
         return Start(files=files, executable=frozenset(executable), digest=_digest(files, executable))
+
+    @contextmanager
+    def left(self, item: Item, packed: str) -> Iterator[Path]:
+        """The files as a rollout left them, in a fresh folder, for a check."""
+        with tempfile.TemporaryDirectory(prefix="skillopt-check-", ignore_cleanup_errors=True) as root:
+            folder = Path(root, "workspace")
+            restore(self.start(item), packed, folder)
+            yield folder
 
 
 def has_workspace(item: Item) -> bool:

@@ -24,7 +24,7 @@ from skillopt.measure.meter import Meter
 from skillopt.measure.sequential import Trial, Word
 from skillopt.measure.session import Measuring, measuring_session
 from skillopt.models.base import ChatModel
-from skillopt.models.prices import price_of
+from skillopt.models.prices import is_priced
 from skillopt.run.directory import is_private, make_folder, safe_name
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, digest, read_jsonl, write_json, write_jsonl
@@ -204,7 +204,7 @@ def _require_prices(config: Config) -> None:
     """A limit in dollars cannot work without prices."""
     judge = [config.models.optimizer_model] if config.env.scoring == "judge" else []
     for name in [config.models.target_model, *judge]:
-        if config.budget.max_usd is not None and price_of(name, config.budget.prices) is None:
+        if config.budget.max_usd is not None and not is_priced(name, config.budget.prices):
             raise UserError(
                 f"--budget: the price of {name} is unknown; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}}, or set budget.max_calls'

@@ -189,6 +189,7 @@ class Caller:
                 prompt_tokens=reply.usage.prompt,
                 completion_tokens=reply.usage.completion,
                 cached_tokens=reply.usage.cached,
+                usd=reply.usage.usd,
             )
         )
 
