@@ -32,6 +32,8 @@ class Room:
     edits: int = 4
     edit_tokens: int = 2000
     skill_tokens: int = 8000
+    examples: bool = False
+    """Another analyst adds worked examples from the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)

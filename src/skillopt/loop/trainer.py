@@ -185,7 +185,7 @@ class TrainingLoop:
             splits=sizes,
             target=self.base.target.model.name,
             optimizer=self.base.optimizer.model.name,
-            workers=config.hardware.workers,
+            workers=config.role("target").workers,
             epochs=config.train.num_epochs,
             learning_rate=config.optimizer.learning_rate,
             scheduler=self._parts.scheduler,
@@ -249,7 +249,7 @@ class TrainingLoop:
     def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
         """The step's batch, under way."""
         items = self._batch(step)
-        ctx.emit("rollout_started", items=len(items), workers=self.config.hardware.workers)
+        ctx.emit("rollout_started", items=len(items), workers=self.config.role("target").workers)
         rollouts = begin(skill, items, ctx)
         if self._ends_epoch(step):
             look_ahead(self.state, skill, ctx)

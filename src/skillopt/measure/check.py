@@ -164,7 +164,7 @@ class _Bench:
         return word
 
     async def _sample(self, asks: Sequence[Ask]) -> list[float | None]:
-        free = asyncio.Semaphore(self.ctx.config.hardware.workers)  # whoever waits here is not on the meter yet
+        free = asyncio.Semaphore(self.ctx.config.role("target").workers)  # whoever waits here is not on the meter yet
         results = await all_measured([partial(self._one, ask, free) for ask in asks], self.ctx, "check")
         self.meter.flush()
         values: list[float | None] = []
