@@ -25,7 +25,7 @@ from skillopt.run.files import write_json
 from skillopt.skill import Entry, PatchLogError, Skill, apply_edits, replay
 from skillopt.skill.edit import UNLIMITED
 from skillopt.skill.parts import rules, sections, without_all
-from skillopt.statistics import bootstrap, permutation_p
+from skillopt.statistics import gain_interval, permutation_p
 
 By = Literal["rule", "section", "step"]
 Verdict = Literal["earns", "harmful", "nothing", "mixed"]
@@ -229,7 +229,7 @@ def _row(skill: Skill, unit: Unit, known: _Known, ctx: Context) -> dict[str, Any
         "note": unit.note,
         "tokens": skill.tokens - unit.without.tokens,
         "worth": worth,
-        "interval": bootstrap(differences) if differences else None,
+        "interval": gain_interval(differences),
         "wins": wins,
         "losses": losses,
         "p_useful": permutation_p(samples),
