@@ -21,6 +21,7 @@ from skillopt.config.sections import (
     ModelsConfig,
     NotesConfig,
     OptimizerConfig,
+    PackageConfig,
     Section,
     TrackersConfig,
     TrainConfig,
@@ -38,6 +39,7 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     gradient: GradientConfig = GradientConfig()
+    package: PackageConfig = PackageConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     models: ModelsConfig = ModelsConfig()
     env: EnvConfig = EnvConfig()

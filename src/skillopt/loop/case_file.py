@@ -11,7 +11,7 @@ from skillopt.gates.base import changed_types
 from skillopt.letters.case import CaseFile, Job, Room
 from skillopt.loop.record import StepWork
 from skillopt.run.state import State, Tried, TriedEdit
-from skillopt.skill import Edit
+from skillopt.skill import FILE, Edit
 
 MOST_STEPS = 12
 """Steps that a run remembers for the optimizer."""
@@ -36,14 +36,21 @@ def job_of(ctx: Context) -> Job:
 
 def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
     """The case file of a step. In step 1 the validation score is still being measured, so that no letter has it."""
-    optimizer = ctx.config.optimizer
+    optimizer, package = ctx.config.optimizer, ctx.config.package
     edits = edits_for(rate)
     if edits > 2 and "exemplar" in ctx.config.gradient.analysts:
         edits -= 1  # one place is for examples that are read off the data
     known = ctx.step > 1 and state.val
     return CaseFile(
         job=job_of(ctx),
-        room=Room(edits=edits, edit_tokens=optimizer.max_edit_tokens, skill_tokens=optimizer.max_skill_tokens),
+        room=Room(
+            edits=edits,
+            edit_tokens=optimizer.max_edit_tokens,
+            skill_tokens=optimizer.max_skill_tokens,
+            file_tokens=package.max_file_tokens,
+            total_tokens=package.max_total_tokens,
+            train=package.train,
+        ),
         validation=math.fsum(state.val.values()) / len(state.val) if known else None,
         tried=tuple(state.tried),
         rejected=tuple(state.rejected),
@@ -89,13 +96,14 @@ def _fates(work: StepWork) -> Iterator[TriedEdit]:
                 yield _fate(edit, f"in conflict: {conflict.reason}")
     for patch in work.patches:
         for dropped in patch.dropped:
-            known = {name: str(dropped.edit.get(name) or "") for name in ("op", "section", "anchor", "text")}
+            known = {name: str(dropped.edit.get(name) or "") for name in ("op", "file", "section", "anchor", "text")}
             if known["text"]:
                 yield _trimmed(known, f"dropped: {dropped.reason}")
 
 
 def _fate(edit: Edit, fate: str) -> TriedEdit:
-    return _trimmed({"op": edit.op, "section": edit.section, "anchor": edit.anchor, "text": edit.text}, fate)
+    fields = {"op": edit.op, "section": edit.section, "anchor": edit.anchor, "text": edit.text}
+    return _trimmed({**fields, "file": "" if edit.file == FILE else edit.file}, fate)
 
 
 def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:

@@ -11,7 +11,7 @@ from skillopt.report.text import printable
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.run.reading import as_written
-from skillopt.skill import Edit
+from skillopt.skill import FILE, Edit
 
 SHOWN = 3
 """Trajectories of each side that are shown in full; the others are named."""
@@ -99,7 +99,8 @@ def conflict_text(run: RunDirectory, conflict: Filed) -> str:
 
 
 def _side(name: str, edit: Edit, rows: dict[str, Any]) -> str:
-    where = f" in section '{edit.section}'" if edit.section else ""
+    where = "" if edit.file == FILE else f" in {edit.file}"
+    where += f" in section '{edit.section}'" if edit.section else ""
     changed = f"\n     instead of: {edit.anchor}" if edit.anchor else ""
     lines = [f"  {name}: {edit.op}{where}: {edit.text}{changed}"]
     lines += [f"     why: {edit.rationale}"] if edit.rationale else []
