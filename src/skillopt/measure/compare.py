@@ -37,7 +37,7 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
         path = Path(name)
         if not path.is_file() and not (path / FILE).is_file():
             raise UserError(
-                f"'{name}': no such skill; give a Markdown file, a package's folder, or one of: {', '.join(WORDS)}"
+                f"'{name}': no such skill file, and no package's folder; give either, or one of: {', '.join(WORDS)}"
             )
         return read_initial(name), path
     if run is None:
