@@ -6,11 +6,11 @@ import random
 import threading
 from pathlib import Path
 
-from skillopt.api import run_sync
 from skillopt.errors import UserError
 from skillopt.models.base import ChatRequest, Schema
 from skillopt.models.handoff import Box, Letter
 from skillopt.models.simulated import SimOptions, SimulatedModel
+from skillopt.sync import run_sync
 
 WRONG = (b"", b"Sure, here it is.", b'{"edits": [', b'{"edits": 3}', b"[1, 2]", b"\xff\xfe\x00")
 

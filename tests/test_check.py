@@ -201,7 +201,7 @@ def test_the_base_is_paid_for_once(tmp_path: Path) -> None:
     for number, known in enumerate((4, 5, 4)):
         write_skill(tmp_path / f"skill{number}.md", known, head=f"# Version {known}\n\n")
         done = run_check(tmp_path, f"skill{number}.md", "--base", "base.md", NOISE.format(0.1), "--max-items", "12")
-        paid.append(int(done.stdout.partition("Paid now: ")[2].split()[0]))
+        paid.append(int(done.stdout.partition("It cost ")[2].split()[0]))
     rollouts = [read_json(path)["rollouts"]["asked"] for path in sorted(tmp_path.glob("out/checks/sim/*/check.json"))]
     assert paid[0] >= 24
     assert paid[1] < min(rollouts)
@@ -235,7 +235,7 @@ def test_what_a_budget_stops_is_no_verdict_and_can_go_on(tmp_path: Path) -> None
     assert not list(tmp_path.glob("out/checks/sim/*/check.json"))
     again = run_check(tmp_path, "skill.md", "--base", "base.md")
     assert again.returncode == 1
-    assert int(again.stdout.partition("Paid now: ")[2].split()[0]) == checked(tmp_path)["rollouts"]["asked"] - 9
+    assert int(again.stdout.partition("It cost ")[2].split()[0]) == checked(tmp_path)["rollouts"]["asked"] - 9
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_compare_shows_the_paired_test_and_the_four_lists_and_notes_the_test_rea
     assert found["p"] == pytest.approx(min(1.0, 2 * sign_test(wins, losses)))
     reads = read_jsonl(only_run(tmp_path).test_reads)
     assert [read["who"] for read in reads] == ["train", "compare", "compare"]
-    assert "improved: " in done.stdout
+    assert "only best solves: " in done.stdout
     assert "read 3 times" in done.stdout
 
 
@@ -53,7 +53,7 @@ def test_the_same_skill_twice_shows_the_targets_noise(tmp_path: Path) -> None:
     found = written(done.stdout)
     assert found["same_skill"]
     assert 0 < found["differing"] < found["items"]
-    assert "A/A probe" in done.stdout
+    assert "No better: both are the same skill, and " in done.stdout
 
 
 @pytest.mark.parametrize(

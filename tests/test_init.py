@@ -111,6 +111,68 @@ def test_ones_own_table_becomes_tasks_with_its_columns_found(tmp_path: Path, cap
     assert (first.answers, first.type, first.model_extra) == (("billing",), "t0", {"note": "x0"})
 
 
+PEOPLE = ["Customer question", "Best answer", "Ticket"]
+
+
+@pytest.mark.parametrize(
+    ("cut", "named"), [(";", ", cells separated by semicolons"), ("\t", ", cells separated by tabs"), (",", "")]
+)
+def test_a_table_as_people_save_it_is_recognised_and_shown_in_one_line(
+    tmp_path: Path, capsys: Any, cut: str, named: str
+) -> None:
+    rows = [[f"What is {n} and one?", f"It is {n + 1}", f"T{n}"] for n in range(12)]
+    text = "\r\n".join(cut.join(row) for row in [PEOPLE, *rows])
+    (tmp_path / "mine.csv").write_text("\ufeff" + text, encoding="utf-8", newline="")
+    command("init", str(tmp_path / "own"), "--from", str(tmp_path / "mine.csv"))
+    told = capsys.readouterr().out.splitlines()
+    columns = "Customer question → question, Best answer → answers"
+    assert told[0] == f"{tmp_path / 'mine.csv'}: 12 rows{named}: {columns} (--question and --answer choose others)"
+    assert told[1] == "first task: What is 0 and one? → It is 1"
+    items = [item for split in SPLITS for item in open_env(Config.load(tmp_path / "own" / "config.yaml")).items(split)]
+    assert {(item.question, item.answer, item["Ticket"]) for item in items} == {tuple(row) for row in rows}
+
+
+def test_rows_that_contradict_each_other_are_named_by_their_lines_and_nothing_is_dropped(tmp_path: Path) -> None:
+    rows = [f"What is {n}?,a{n}" for n in range(12)]
+    (tmp_path / "a.csv").write_text(
+        "\n".join(["question,answer", *rows, "What is 3?,b", "what is  7?,b", "What is 3?,c"])
+    )
+    with pytest.raises(UserError) as caught:
+        write_folder(tmp_path / "own", Wish(source=tmp_path / "a.csv"))
+    assert str(caught.value).splitlines() == [
+        f"{tmp_path / 'a.csv'}: lines 5, 14 and 16 ask the same ('What is 3?') and want different answers ('a3'; 'b'; "
+        "'c'); keep one, or give each of them all right answers",
+        f"{tmp_path / 'a.csv'}: lines 9 and 15 ask the same ('What is 7?') and want different answers ('a7'; 'b'); "
+        "keep one, or give each of them all right answers",
+    ]
+    assert not (tmp_path / "own").exists()
+
+
+def test_rows_that_repeat_others_are_left_out_and_named(tmp_path: Path) -> None:
+    rows = [f"What is {n}?,a{n}" for n in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join(["question,answer", *rows, rows[3], rows[0].upper().replace("A0", "a0")]))
+    told = write_folder(tmp_path / "own", Wish(source=tmp_path / "a.csv"))
+    assert "2 rows repeat an earlier one and are left out: lines 14 (as 5) and 15 (as 2)" in told
+    assert f"{tmp_path / 'own'}: 12 tasks, split as saved in tasks.split.json:" in told
+
+
+def test_every_bad_row_is_named_at_once(tmp_path: Path) -> None:
+    rows = ["Q1,a", "Q2,", "Q3,a,b", "Q4,", ",a"]
+    (tmp_path / "a.csv").write_text("\n".join(["question,answer", *rows]))
+    with pytest.raises(UserError) as caught:
+        write_folder(tmp_path / "own", Wish(source=tmp_path / "a.csv"))
+    first, second, third = str(caught.value).splitlines()
+    assert first.startswith(f"{tmp_path / 'a.csv'}: lines 3 and 5: answers: needs at least one answer")
+    assert second.startswith(f"{tmp_path / 'a.csv'}:4: has 3 cells where the header has 2")
+    assert third.startswith(f"{tmp_path / 'a.csv'}:6: question: ")
+
+
+def test_headings_that_could_both_be_the_question_are_left_to_the_user(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("First question,Second question,Answer\nQ,R,a\n")
+    with pytest.raises(UserError, match=r"several columns look like the question \(First question, Second question\)"):
+        write_folder(tmp_path / "own", Wish(source=tmp_path / "a.csv"))
+
+
 def test_columns_by_name_numbers_and_json_as_answers(tmp_path: Path) -> None:
     (tmp_path / "n.jsonl").write_text(
         "".join(json.dumps({"a": f"{n} + {n}", "b": 2 * n, "question": "?"}) + "\n" for n in range(12))
@@ -160,7 +222,7 @@ def test_interactive_asks_and_the_answers_stand_in_the_config(tmp_path: Path) ->
     from skillopt.cli.app import app
 
     (tmp_path / "mine.csv").write_text(CSV)
-    answers = f"{tmp_path / 'mine.csv'}\nvllm:mine\nvllm:other\nchoice\n"
+    answers = f"{tmp_path / 'mine.csv'}\ny\nvllm:mine\nvllm:other\nchoice\n"
     done = CliRunner().invoke(app, ["init", str(tmp_path / "own"), "--interactive"], input=answers)
     assert done.exit_code == 0, done.output
     config = Config.load(tmp_path / "own" / "config.yaml")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from skillopt.envs.base import Score, Trajectory
+from skillopt.envs.base import FileChange, Score, Trajectory
 from skillopt.letters.blocks import fair_shares, shown_tokens, trajectory_lines, trim_middle
 from skillopt.letters.case import CaseFile, Job, Pair, Room
 from skillopt.letters.compose import (
@@ -71,6 +71,7 @@ TRIED = (
             TriedEdit(op="add", section="Codes", text="- Bus: T3", fate="not tried: rank 4, clipped at 3"),
         ),
         helped=("north", "south"),
+        causes=("the region is left out: no rule says that it belongs to the code",),
     ),
     Tried(
         step=2,
@@ -122,6 +123,7 @@ FAILURES = [failed(1, "north", "Train to Oslo", "It is T1.", "T1-N", 'expected "
 FREE = failed(3, "north", "Write the reason for a taxi", "because", "", "the reason must name a place")
 PASSES = [solved(n, kind, f"Taxi number {n}", f"T2-{n}") for n, kind in enumerate("nnnnnsse", 10)]
 BATCH = [PASSES[0], FAILURES[0], *PASSES[1:5], FAILURES[1], *PASSES[5:], FREE]
+OPENED = [t.model_copy(update={"opened": ("references/hotels.md",)}) if t.id in {"t1", "t2"} else t for t in BATCH]
 EDITS = (
     (
         Edit(
@@ -178,7 +180,12 @@ def hostile() -> list[Message]:
     """Everything that comes from tasks, targets, models and people tries to end its block."""
     job = replace(JOB, task=f"Codes. {ATTACK}", scoring=ATTACK, known_patterns={"x": ATTACK})
     tried = Tried(
-        step=1, verdict="reject", before=0, edits=(TriedEdit(op="add", text=ATTACK, fate=ATTACK),), broke=(ATTACK,)
+        step=1,
+        verdict="reject",
+        before=0,
+        edits=(TriedEdit(op="add", text=ATTACK, fate=ATTACK),),
+        broke=(ATTACK,),
+        causes=(ATTACK,),
     )
     case = CaseFile(job=job, tried=(tried,), notes=ATTACK)
     batch = [failed(1, ATTACK, ATTACK, ATTACK, ATTACK, ATTACK), solved(2, "n", ATTACK, ATTACK)]
@@ -195,7 +202,7 @@ LETTERS: dict[str, Callable[[], list[Message]]] = {
     "rank": lambda: rank_letter("the prompt", GUIDED, CASE, EDITS),
     "slow_update": lambda: slow_update_letter("the prompt", CASE, BEFORE, GUIDED, PAIRS),
     "meta_skill": lambda: meta_skill_letter("the prompt", CASE, GUIDED, TRIED),
-    "reflect_package": lambda: reflect(skill=PACKAGE),
+    "reflect_package": lambda: reflect(skill=PACKAGE, batch=OPENED),
 }
 
 
@@ -300,7 +307,8 @@ def test_history_has_each_edit_with_its_fate_and_the_types_that_it_changed() -> 
         assert (first["step"], first["verdict"], first["validation"]) == (1, "accept", "0.25 → 0.50")
         assert first["task_types_helped"] == ["north", "south"]
         assert [edit["fate"] for edit in first["edits"]] == ["applied", "not tried: rank 4, clipped at 3"]
-        assert (second["verdict"], second["validation"]) == ("reject", "0.50 → at most 0.48")
+        assert (second["verdict"], second["validation"]) == ("reject", "0.50 → at most 0.48, not better")
+        assert first["causes"] == ["the region is left out: no rule says that it belongs to the code"]
         assert (second["task_types_helped"], second["task_types_broken"]) == (["south"], ["north"])
         assert second["edits"][0]["anchor"] == "- Train: T1"
         assert second["edits"][2]["fate"].startswith("dropped: ")
@@ -348,6 +356,9 @@ def test_a_package_is_shown_file_by_file_with_what_may_be_edited() -> None:
     assert list(rows) == ["SKILL.md", "assets/scan.png", "references/hotels.md", "scripts/check.py"]
     allowed = [path for path, row in rows.items() if row["edits"] == "allowed"]
     assert allowed == ["SKILL.md", "references/hotels.md"]
+    assert rows["references/hotels.md"]["opened_in"] == "2 of 11 tasks"
+    assert rows["scripts/check.py"]["opened_in"] == "0 of 11 tasks"
+    assert "opened_in" not in text_of(reflect(skill=PACKAGE)), "not every target lets it be seen"
     assert (rows["assets/scan.png"]["bytes"], "tokens" in rows["assets/scan.png"]) == (4, False)
     shown = golden("reflect_package")
     assert '<file name="references/hotels.md">\n# Hotels\n\n- Two nights: H2\n</file>' in shown
@@ -455,7 +466,7 @@ def test_a_case_file_without_one_part_gives_another_letter(part: str) -> None:
 @pytest.mark.parametrize("part", BLANK_PACKAGE_CASES)
 def test_a_case_file_without_one_part_gives_another_letter_of_a_package(part: str) -> None:
     case = without(part, BLANK_PACKAGE_CASES[part])
-    assert text_of(reflect(case, PACKAGE)) != golden("reflect_package")
+    assert text_of(reflect(case, PACKAGE, OPENED)) != golden("reflect_package")
     assert text_of(reflect(case)) == golden("reflect"), "one document has no such part"
 
 
@@ -469,9 +480,23 @@ BLANK_ROWS: dict[str, dict[str, Any]] = {
 }
 
 
+FILLED_ROWS: dict[str, dict[str, Any]] = {
+    "changes": {"changes": (FileChange(path="a.csv", kind="changed", shown="-1,2\n+1;2"),)},
+    "opened": {"opened": ("references/rules.md",)},
+    "ran": {"ran": ("scripts/tidy.py",)},
+}
+"""What only tasks with files have."""
+
+
+@pytest.mark.parametrize("part", FILLED_ROWS)
+def test_what_became_of_files_is_in_the_letter(part: str) -> None:
+    batch = [t.model_copy(update=FILLED_ROWS[part]) if t.id == "t2" else t for t in BATCH]
+    assert text_of(reflect(batch=batch)) != golden("reflect")
+
+
 @pytest.mark.parametrize("part", BLANK_ROWS)
 def test_a_trajectory_without_one_part_gives_another_letter(part: str) -> None:
-    assert set(Trajectory.model_fields) - {"id", "item_id", "skill_hash"} == set(BLANK_ROWS)
+    assert set(Trajectory.model_fields) - {"id", "item_id", "skill_hash"} == {*BLANK_ROWS, *FILLED_ROWS}
     batch = [t.model_copy(update=BLANK_ROWS[part]) if t.id == "t2" else t for t in BATCH]
     assert text_of(reflect(batch=batch)) != golden("reflect")
 

@@ -396,7 +396,7 @@ def test_lost_advice_leaves_things_as_they_were_and_is_counted(tmp_path: Path) -
     alone = train_sim(tmp_path / "alone", *local, models={"optimizer": Spy()})
     assert advised.best_skill == alone.best_skill
     lost = read_json(RunDirectory(advised.path).history)[0]["edits"]["lost_replies"]
-    assert lost == ["it is not valid JSON"] * 2
+    assert lost == ["it is not valid JSON: “no idea”"] * 2
 
 
 # The rulebook

@@ -113,7 +113,7 @@ def test_copies_are_left_out_and_copies_that_disagree_are_refused(tmp_path: Path
     split = load_split(write(tmp_path / "a.jsonl", [*ROWS, copy, nameless, nameless]))
     assert sum(len(items) for items in split.values()) == 36
     told = refusal(write(tmp_path / "b.jsonl", [*ROWS, {**copy, "answer": "no"}]))
-    assert "'q00' and 'copy' ask the same and want different answers" in told
+    assert "b.jsonl: lines 1 and 37 ask the same ('Question 0?') and want different answers ('yes'; 'no')" in told
 
 
 def test_items_of_one_group_stay_together(tmp_path: Path) -> None:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from skillopt.config import Config
-from skillopt.config.keywords import ConfigLike, configure
+from skillopt.config.keywords import ConfigLike
 from skillopt.errors import SkillOptError
+from skillopt.inputs import named_parts, read_inputs
 from skillopt.loop import trainer as loop
 from skillopt.run.directory import RunDirectory
 from skillopt.run.result import Result
 from skillopt.skill import Skill
+from skillopt.sync import run_sync
 
 if TYPE_CHECKING:  # what only some calls need is imported by them
     from skillopt.analysts.base import Analyst
     from skillopt.analysts.custom import Propose
     from skillopt.core.schedule import Shape
+    from skillopt.envs.agents import Function
     from skillopt.envs.base import Env
     from skillopt.envs.memory import Scorer, Tasks
     from skillopt.events import Event
@@ -32,11 +34,12 @@ if TYPE_CHECKING:  # what only some calls need is imported by them
     from skillopt.run.events import Listener
 
     AnyAnalyst = str | Analyst | Propose | type[Analyst]
+    EnvLike = Env | Mapping[str, Any] | str | None
+    ModelsLike = Mapping[str, ChatModel | Any] | None
 
 E = TypeVar("E", bound="Event")
-T = TypeVar("T")
 Callback = Callable[[Any], None]
-_PASSED_ON = ("skill", "models", "analysts", "gate", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
+_PASSED_ON = ("skill", "analysts", "gate", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
 SkillLike = Skill | str | Path
 """A skill; the path of its file; or `initial` or `best`, of the run that the config makes."""
 
@@ -45,10 +48,12 @@ class Trainer:
     """Trains one skill. The same arguments again continue the run.
 
     `config` is a Config, a YAML file, a dict, or nothing; keywords are config keys (`num_epochs=2`) or sections
-    (`budget={"max_usd": 5}`). In place of what the config names may be passed
+    (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`). In place of what the config names may be passed
 
-    - `tasks`: a list of dicts with question and answer, or {"train": […], "val": […], "test": […]};
+    - `tasks`: a list of dicts with question and answer, a file of them ("tasks.csv"), or {"train": […], "val": […],
+      "test": […]};
     - `scorer`: a function of (item, output) to a number from 0 to 1, a bool, (number, feedback) or a Score;
+    - `agent`: a function of (item, skill, model) that does a task and returns its answer;
     - `skill`: the initial skill, as text in a Skill or as a path;
     - `env`, `models`: an Env, and ChatModels by role (`target`, `optimizer`);
     - `analysts`: names, Analysts, or functions of (skill, trajectories) to edits;
@@ -66,16 +71,17 @@ class Trainer:
         config: ConfigLike = None,
         *,
         tasks: Tasks | None = None,
-        scorer: Scorer | None = None,
+        scorer: Scorer | str | None = None,
+        agent: Function | str | None = None,
         skill: Skill | str | Path | None = None,
-        env: Env | None = None,
-        models: dict[str, ChatModel] | None = None,
-        analysts: Sequence[AnyAnalyst] = (),
-        gate: Gate | None = None,
-        gates: Sequence[Veto] = (),
-        schedule: Shape | None = None,
+        env: EnvLike = None,
+        models: ModelsLike = None,
+        analysts: str | Sequence[AnyAnalyst] = (),
+        gate: Gate | str | None = None,
+        gates: str | Sequence[Veto | str] = (),
+        schedule: Shape | str | None = None,
         callbacks: Sequence[Callback] = (),
-        trackers: Sequence[Any] = (),
+        trackers: str | Mapping[str, Any] | Sequence[Any] = (),
         mode: Mode = "auto",
         progress: bool = False,
         **keys: Any,
@@ -88,26 +94,31 @@ class Trainer:
         if skill is not None:
             path = "" if isinstance(skill, Skill) else str(skill)
             keys["train"] = {**keys.get("train", {}), "init_skill": path}
-        if trackers and all(isinstance(tracker, str) for tracker in trackers):
-            keys["trackers"] = {"use": list(trackers)}
-            trackers = ()
-        self._trackers = tuple(trackers)
-        if analysts and all(isinstance(analyst, str) for analyst in analysts):
-            keys["gradient"] = {**keys.get("gradient", {}), "analysts": list(analysts)}
-            analysts = ()
-        chosen = [as_analyst(a) if not isinstance(a, str) else open_analysts([a])[0] for a in analysts]
-        self.config, self.env = _tasks_of(configure(config, keys), env, tasks, scorer)
-        parts = resolve(self.config, analysts=chosen, gate=gate, vetoes=gates, schedule=schedule)
+        named = {
+            "analysts": ("gradient.analysts", analysts),
+            "gate": ("evaluation.gate", gate),
+            "gates": ("evaluation.gates", gates),
+            "schedule": ("optimizer.lr_scheduler", schedule),
+            "trackers": ("trackers.use", trackers),
+        }
+        parts = named_parts(keys, named)
+        self._trackers = tuple(parts["trackers"] or ())
+        chosen = [as_analyst(a) if not isinstance(a, str) else open_analysts([a])[0] for a in parts["analysts"] or ()]
+        given = read_inputs(config, keys, tasks=tasks, scorer=scorer, agent=agent, env=env, models=models)
+        self.config, self.env, self.models = given.config, given.env, given.models
+        own = {"gate": parts["gate"], "vetoes": parts["gates"] or (), "schedule": parts["schedule"]}
+        resolved = resolve(self.config, analysts=chosen, **own)
         self._callbacks: list[tuple[type[Event], Callback]] = [(Event, callback) for callback in callbacks]
         self._progress = progress
         self._running: asyncio.AbstractEventLoop | None = None
+        self._trainer: loop.TrainingLoop | None = None
         self._make: Callable[[Sequence[Listener]], loop.TrainingLoop] = lambda listeners: loop.TrainingLoop(
             self.config,
             env=self.env,
-            models=models,
+            models=self.models,
             listeners=listeners,
             mode=mode,
-            parts=parts,
+            parts=resolved,
             initial_skill=skill if isinstance(skill, Skill) else None,
         )
 
@@ -124,7 +135,7 @@ class Trainer:
 
     def fit(self) -> Result:
         """Train to the end and write the report; also in a notebook, whose event loop is left alone."""
-        return run_sync(self.fit_async(), self.interrupt)
+        return run_sync(self.fit_async(), self._stop)
 
     async def fit_async(self) -> Result:
         """As `fit`, for code that is async."""
@@ -138,8 +149,14 @@ class Trainer:
 
     def interrupt(self) -> None:
         """Stop cleanly, as Ctrl-C does; from a callback or from another thread. `fit` then raises Stopped."""
-        if self._running is not None:
-            self._running.call_soon_threadsafe(self._trainer.interrupt)
+        self._stop()
+
+    def _stop(self) -> bool:
+        """False where nothing has begun that could be stopped cleanly."""
+        if self._running is None or self._trainer is None or not self._trainer.started:
+            return False
+        self._running.call_soon_threadsafe(self._trainer.interrupt)
+        return True
 
     @contextlib.contextmanager
     def _listeners(self) -> Iterator[list[Listener]]:
@@ -178,17 +195,18 @@ async def evaluate_async(
     *,
     split: str = "test",
     tasks: Tasks | None = None,
-    scorer: Scorer | None = None,
-    env: Env | None = None,
-    models: dict[str, ChatModel] | None = None,
+    scorer: Scorer | str | None = None,
+    agent: Function | str | None = None,
+    env: EnvLike = None,
+    models: ModelsLike = None,
     **keys: Any,
 ) -> dict[str, Any]:
     """As `evaluate`, for code that is async."""
     from skillopt.measure.evaluate import evaluate as run_evaluation
 
-    loaded, own = _tasks_of(configure(config, keys), env, tasks, scorer)
-    found, path = _skill_of(skill, loaded, own)
-    return await run_evaluation(loaded, found, split=split, skill_path=path, env=own, models=models)
+    given = read_inputs(config, keys, tasks=tasks, scorer=scorer, agent=agent, env=env, models=models)
+    found, path = _skill_of(skill, given.config, given.env)
+    return await run_evaluation(given.config, found, split=split, skill_path=path, env=given.env, models=given.models)
 
 
 def evaluate(config: ConfigLike, skill: SkillLike, **arguments: Any) -> dict[str, Any]:
@@ -207,17 +225,18 @@ async def compare_async(
     split: str = "val",
     repeats: int = 1,
     tasks: Tasks | None = None,
-    scorer: Scorer | None = None,
-    env: Env | None = None,
-    models: dict[str, ChatModel] | None = None,
+    scorer: Scorer | str | None = None,
+    agent: Function | str | None = None,
+    env: EnvLike = None,
+    models: ModelsLike = None,
     **keys: Any,
 ) -> dict[str, Any]:
     """As `compare`, for code that is async."""
     from skillopt.measure.compare import compare as run_comparison
 
-    loaded, own = _tasks_of(configure(config, keys), env, tasks, scorer)
-    sides = [_skill_of(side, loaded, own) for side in (a, b)]
-    return await run_comparison(loaded, *sides, split=split, repeats=repeats, env=own, models=models)
+    given = read_inputs(config, keys, tasks=tasks, scorer=scorer, agent=agent, env=env, models=models)
+    sides = [_skill_of(side, given.config, given.env) for side in (a, b)]
+    return await run_comparison(given.config, *sides, split=split, repeats=repeats, env=given.env, models=given.models)
 
 
 def compare(config: ConfigLike, a: SkillLike, b: SkillLike, **arguments: Any) -> dict[str, Any]:
@@ -232,7 +251,8 @@ async def replicate_async(config: ConfigLike = None, *, seeds: int = 5, **argume
     first = Trainer(config, **arguments)
     numbers = range(first.config.train.seed, first.config.train.seed + seeds)
     passed = {name: arguments[name] for name in _PASSED_ON if name in arguments}
-    return await run_seeds(first.config, numbers, lambda own: train_async(own, env=first.env, **passed))
+    objects = {"env": first.env, "models": first.models}
+    return await run_seeds(first.config, numbers, lambda own: train_async(own, **objects, **passed))
 
 
 def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Any) -> dict[str, Any]:
@@ -276,50 +296,6 @@ def _report(run: RunDirectory, tracker: Tracking) -> None:
 
     write_report(run)
     tracker.finish(run)
-
-
-def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], None] = lambda: None) -> T:
-    """Wait for async work from code that is not async: in a notebook, where a loop runs already, in another thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    done: dict[str, Any] = {}
-
-    def target() -> None:
-        try:
-            done["result"] = asyncio.run(work)
-        except BaseException as error:
-            done["error"] = error
-
-    thread = threading.Thread(target=target, name="skillopt", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        try:
-            thread.join(0.2)
-        except KeyboardInterrupt:  # the notebook's stop button: end cleanly, then report it
-            interrupt()
-    if "error" in done:
-        raise done["error"]
-    result: T = done["result"]
-    return result
-
-
-def _tasks_of(config: Config, env: Env | None, tasks: Tasks | None, scorer: Scorer | None) -> tuple[Config, Env | None]:
-    """The env that is meant, and the config that names its data."""
-    from skillopt.envs import open_env
-    from skillopt.envs.memory import MemoryEnv, ScoredEnv, read_tasks, save_tasks
-
-    if tasks is not None:
-        splits = read_tasks(tasks, answers=scorer is None)
-        name = config.env.benchmark or "tasks"
-        folder = save_tasks(splits, config.env.output_root, name)
-        own = config.env.model_copy(update={"name": "qa", "benchmark": name, "data": "", "split_dir": str(folder)})
-        config = config.model_copy(update={"env": own})
-        env = MemoryEnv(own, splits)
-    if scorer is not None:
-        env = ScoredEnv(env or open_env(config), scorer)
-    return config, env
 
 
 def _skill_of(skill: SkillLike, config: Config, env: Env | None) -> tuple[Skill, Path | None]:

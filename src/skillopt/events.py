@@ -110,6 +110,12 @@ class Selected(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Raced(Event):
+    candidates: Sequence[Mapping[str, Any]]
+    """Name, edits, items and score of each, the winner first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class GateDecided(Event):
     decision: str
     """accept, reject, indecisive or skipped."""
@@ -165,6 +171,7 @@ _TYPES = (
     ReflectStarted,
     Reflected,
     Selected,
+    Raced,
     GateDecided,
     StepFinished,
     SlowUpdateFinished,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.envs.base import SPLITS, Item, closed_set
-from skillopt.envs.data import item_from, read_rows
+from skillopt.envs.columns import read_task_file
 from skillopt.envs.load import is_reference
 from skillopt.envs.scoring import SCORERS
 from skillopt.envs.splits import RATIOS, describe, load_split
@@ -22,14 +22,6 @@ from skillopt.errors import UserError
 
 LOCAL = "local:qwen2.5-coder-0.5b"
 OPTIMIZER = "openai:gpt-4o"
-_NAMES = {
-    "id": ("id", "uid", "key"),
-    "question": ("question", "prompt", "input", "query", "text", "instruction", "task", "message", "problem"),
-    "answers": ("answers", "answer", "label", "target", "expected", "gold", "output", "completion", "solution"),
-    "context": ("context", "passage", "document", "background"),
-    "type": ("type", "topic", "category", "kind"),
-}
-"""What people call an item's fields; the first that a file has is taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,50 +165,12 @@ def _usual_scoring(items: Sequence[Item]) -> str:
 
 
 def _own_items(wish: Wish) -> tuple[list[Item], list[str]]:
-    """The user's rows as items, and which column became which field."""
+    """The user's rows as items, and how they were read."""
     assert wish.source is not None
-    rows = list(read_rows(wish.source, any_names=True))
-    if not rows:
-        raise UserError(f"{wish.source}: holds no items")
-    columns = list(dict.fromkeys(str(key) for _, row in rows[:50] if isinstance(row, dict) for key in row))
-    named = _columns(wish, columns)
-    items: dict[str, Item] = {}
-    for where, row in rows:
-        if not isinstance(row, dict):
-            raise UserError(f"{where}: must be an object; its fields are the columns")
-        fields = {field: row[column] for field, column in named.items() if column in row}
-        rest = {key: value for key, value in row.items() if key not in named.values() and key not in fields}
-        item = item_from(where, {**rest, **fields}, answers=_needs_answers(wish), ids=False)
-        if item.id in items and items[item.id].content() != item.content():
-            raise UserError(f"{where}: id '{item.id}' is used twice; ids must be unique: fix it, or drop the column")
-        items.setdefault(item.id, item)
-    pairs = ", ".join(f"{column} → {field}" for field, column in named.items() if field != column)
-    closed = closed_set(list(items.values()))
-    told = [f"{wish.source}: {pairs}"] * bool(pairs) + [
-        f"{len(closed)} possible answers: {', '.join(closed)[:200]}"
-    ] * bool(closed)
-    return list(items.values()), told
-
-
-def _columns(wish: Wish, columns: list[str]) -> dict[str, str]:
-    """Field → column."""
-    lower = {column.casefold().strip(): column for column in reversed(columns)}
-    found = {
-        field: next(lower[name] for name in names if name in lower)
-        for field, names in _NAMES.items()
-        if any(name in lower for name in names)
-    }
-    for field, column, option in (("question", wish.question, "--question"), ("answers", wish.answer, "--answer")):
-        if column and column not in columns:
-            raise UserError(f"{option}: '{wish.source}' has no column '{column}'; it has: {', '.join(columns)}")
-        if column:
-            found = {key: value for key, value in found.items() if value != column} | {field: column}
-        if field not in found and (field == "question" or _needs_answers(wish)):
-            raise UserError(
-                f"{wish.source}: no column looks like the {field}; name it with {option} COLUMN (there are: "
-                f"{', '.join(columns)})"
-            )
-    return found
+    read = read_task_file(wish.source, question=wish.question, answer=wish.answer, answers=_needs_answers(wish))
+    closed = closed_set(read.items)
+    labels = [f"{len(closed)} possible answers: {', '.join(closed)[:200]}"] * bool(closed)
+    return read.items, [*read.lines(), *labels]
 
 
 def _line(item: Item) -> str:

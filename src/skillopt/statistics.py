@@ -47,6 +47,23 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, draws: int = 20
     return means[round(tail * (draws - 1))], means[round((1 - tail) * (draws - 1))]
 
 
+def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Where the true mean difference of two skills on such items lies; None without items.
+
+    Never of no width: ten items that all changed say that most items change, and not that every one does. Differences
+    of 0/1 scores, and those that are all equal, count with one more item won and one more lost (Bonett and Price).
+    """
+    if not differences:
+        return None
+    if len(set(differences)) > 1 and not all(each in (-1, 0, 1) for each in differences):
+        return bootstrap(differences, confidence)
+    padded = [*differences, 1.0, -1.0]
+    mean = fmean(padded)
+    spread = math.sqrt(fmean((each - mean) ** 2 for each in padded) / len(padded))
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * spread
+    return max(-1.0, mean - half), min(1.0, mean + half)
+
+
 def seeds_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """95 % interval of a mean over a few runs (Student's t); None for a single one."""
     if len(values) < 2:

@@ -8,7 +8,7 @@ from typing import Any
 
 from skillopt.report.blame import blame_run
 from skillopt.report.costs import cost_rows, stage_seconds
-from skillopt.report.failures import GENERAL, FailureGroup, failure_groups
+from skillopt.report.failures import FailureGroup, failure_groups, lead
 from skillopt.report.funnel import dropped, funnel
 from skillopt.report.heatmap import heat_map
 from skillopt.run.directory import RunDirectory
@@ -84,9 +84,10 @@ def _in(folder: Path, gate: int, item: str) -> dict[str, Any] | None:
 
 def failures(run: RunDirectory) -> dict[str, Any]:
     """Items that no skill has solved, by pattern, with what they point to; and items that the endpoint refuses."""
-    groups = _cache.get("failures", run.history, lambda _: [_group(group) for group in failure_groups(run)])
+    groups = _cache.get("failures", run.history, lambda _: failure_groups(run)) or []
     summary = load(run.summary) if run.summary.exists() else {}
-    return {"general": GENERAL, "groups": groups or [], "set_aside": summary.get("set_aside", {})}
+    shown = [_group(group) for group in groups]
+    return {"general": lead(groups), "groups": shown, "set_aside": summary.get("set_aside", {})}
 
 
 def _group(group: FailureGroup) -> dict[str, Any]:

@@ -35,8 +35,9 @@ def evaluate(
             loaded, read_initial(str(skill)), split=split, skill_path=skill, listeners=[listener], out=out
         )
         summary = asyncio.run(work)
+    console.print()
+    console.print(printable(summary["verdict"]))
     console.print(f"hard {score(summary['hard'])}, soft {score(summary['soft'])} on {summary['items']} {split} items")
-    console.print(f"{summary['metric']} with its 95 % interval: {ranged(summary['score'], summary['interval'])}")
     if always := summary["majority"]:
         line = f"Always answering {always['answer']!r}: {ranged(always['score'], always['interval'])}"
         console.print(printable(line))
@@ -72,6 +73,8 @@ def compare(
     sides = [find_skill(name, loaded, run) for name in (a, b)]
     with watching(console) as listener:
         result = asyncio.run(run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[listener]))
+    console.print()
+    console.print(printable(result["verdict"]))
     console.print(comparison_table(result))
     for line in [*comparison_lines(result), f"Written: {result['path']}"]:
         console.print(printable(line))

@@ -117,6 +117,7 @@ def transfer(
         )
         result = asyncio.run(work)
     console.print()
+    console.print(printable(result["verdict"]))
     console.print(transfer_table(result))
     console.print(printable(f"Written: {result['path']}"))
 

@@ -56,6 +56,13 @@ def _asked(wish: Wish) -> Wish:
     if wish.source is None:
         file = typer.prompt("File with your tasks (.jsonl, .json, .csv; empty for the demo's)", "", show_default=False)
         wish = replace(wish, source=Path(file) if file else None)
+    if wish.source is not None:
+        from skillopt.envs.columns import read_task_file
+
+        read = read_task_file(wish.source, question=wish.question, answer=wish.answer, answers=False)
+        for line in read.lines():
+            print(printable(line))
+        typer.confirm("Is that right?", default=True, abort=True)
     if not wish.target:
         wish = replace(wish, target=typer.prompt("Model that does the tasks (provider:model)", LOCAL))
     if not wish.optimizer and not wish.target.startswith(("local:", "sim:")):

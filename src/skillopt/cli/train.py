@@ -37,7 +37,7 @@ def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) 
     import asyncio
 
     from skillopt.api import train_config
-    from skillopt.report.console import open_console, result_lines, result_table, watching
+    from skillopt.report.console import next_lines, open_console, result_lines, result_table, watching
 
     console = open_console()
     fetch_weights(config)
@@ -46,11 +46,10 @@ def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) 
     if as_json:
         return result
     console.print()
+    console.print(printable(result.verdict))
     console.print(result_table(result.summary))
-    for line in result_lines(result.summary):
+    for line in [*result_lines(result.summary), *next_lines(result)]:
         console.print(printable(line))
-    console.print(f"Best skill: {result.path / 'best_skill.md'}")
-    console.print(f"Report: {result.path / 'report.html'}")
     return result
 
 
@@ -78,6 +77,7 @@ def replicate(
         work = run_seeds(loaded, numbers, lambda own: train_config(own, listeners=[listener]))
         result = asyncio.run(work)
     console.print()
+    console.print(printable(result["verdict"]))
     console.print(replicate_table(result))
     for line in [*replicate_lines(result), f"Written: {result['path']}"]:
         console.print(printable(line))

@@ -20,7 +20,7 @@ def configure(
     """The config with keywords on top: a key (`num_epochs=2`) or a section of keys (`budget={"max_usd": 5}`)."""
     where = "config"
     if isinstance(config, Config):
-        tree: dict[str, Any] = config.model_dump(mode="json")
+        tree: dict[str, Any] = config.model_dump(mode="json", exclude_unset=True)
     elif isinstance(config, str | Path):
         tree, where = read_tree(Path(config), ()), str(config)
     else:

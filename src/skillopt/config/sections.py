@@ -128,7 +128,7 @@ class GradientConfig(Section):
     """Candidates that a step may build from the same proposals. 2: with and without examples read off the data; 3 and
     4: the examples alone, and all but the riskiest edit. They race on a part of the selection split, and the best one
     goes through the gate. 1: no race."""
-    analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
+    analysts: tuple[str, ...] = Field(default=("llm", "exemplar"), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
     group skillopt.analysts; several work side by side."""
     review_risky: bool = False
@@ -241,11 +241,13 @@ class EnvConfig(Section):
     split_seed: int = 0
     """Which of the possible divisions of env.data is taken."""
     scoring: str = "exact"
-    """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`."""
+    """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`; for tasks with files,
+    files (expected files), command (a check), or a function with a third parameter, the workspace."""
     scoring_options: dict[str, Any] = {}
     """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
     agent: str = ""
-    """Your agent as the target, `module:fn` or `file.py:fn`; empty: one question, one reply."""
+    """Your agent as the target, `module:fn` or `file.py:fn`; shell: the target model with a sandboxed shell, for tasks
+    with files; empty: one question, one reply."""
     command: str | list[str] = ""
     """A command line as the target (task on stdin, answer on stdout), or claude-code or codex."""
     agent_options: dict[str, Any] = {}

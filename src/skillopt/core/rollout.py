@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from skillopt.core.context import Context
-from skillopt.envs.base import Item, RolloutError, ScorerError, Trajectory
+from skillopt.envs.base import FileChange, Item, RolloutError, ScorerError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.models.base import Message, RefusedError, Schema, TransientError
 from skillopt.models.bound import BoundChat
@@ -122,6 +122,9 @@ async def roll_out_one(
         messages=[_by_reference(message, skill) for message in ctx.target.clean(episode.messages)],
         output=ctx.target.clean(episode.output),
         score=score if feedback == score.feedback else score.model_copy(update={"feedback": feedback}),
+        changes=tuple(FileChange(**ctx.target.clean(change.model_dump())) for change in episode.changes),
+        opened=episode.opened,
+        ran=episode.ran,
     )
 
 

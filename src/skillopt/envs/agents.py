@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skillopt import plugins
 from skillopt.config import EnvConfig
-from skillopt.envs.base import Chat, Episode, Item, Score
+from skillopt.envs.base import Chat, Episode, FileChange, Item, Score
 from skillopt.envs.load import load_object, source_hash
+from skillopt.envs.place import opened_place, read_since
 from skillopt.envs.scorers import checked
+from skillopt.envs.workspace import WorkedEpisode, Workspaces
 from skillopt.errors import UserError
 from skillopt.models.base import ChatReply, Message, ModelError, TransientError
 from skillopt.skill import Skill
+
+Function = Callable[..., Any]
+"""Of item, skill and model: the answer as text, (text, messages) or an Episode. It may be async."""
 
 
 class Agent(Protocol):
@@ -27,16 +34,20 @@ class Agent(Protocol):
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode: ...
 
 
-def open_agent(config: EnvConfig) -> Agent:
+def open_agent(config: EnvConfig, workspaces: Workspaces) -> Agent:
     """The agent that the config names."""
     if config.agent and config.command:
         raise UserError("env.agent and env.command exclude each other; remove one")
+    if config.agent == "shell":
+        from skillopt.envs.shell import ShellAgent
+
+        return ShellAgent(config, workspaces)
     if config.agent:
-        return OwnAgent(config)
+        return OwnAgent(config.agent, config.agent_options, workspaces)
     if config.command:
         from skillopt.envs.command import CommandAgent
 
-        return CommandAgent(config)
+        return CommandAgent(config, workspaces)
     if config.agent_options:
         raise UserError("env.agent_options: there is no env.agent or env.command that they could be for; remove them")
     return OneReply()
@@ -73,32 +84,50 @@ class AgentOptions(BaseModel):
 
 
 class OwnAgent:
-    """`file.py:fn`, an async function of item, skill and model that returns its answer.
+    """`file.py:fn` or a function: of item, skill and model to its answer, async or not.
 
+    Parameters named `workspace` and `skill_dir` get the folder of the task and the folder of the skill's package.
     Its rollouts are journalled whole: what is in the journal is not done again, whether or not the agent's calls went
     through `model`.
     """
 
-    def __init__(self, config: EnvConfig) -> None:
-        self._options = checked(AgentOptions, config.agent_options, "env.agent_options")
-        self._function = load_object(config.agent, "env.agent")
-        self._name = config.agent.rpartition(":")[2]
-        self.fingerprint = source_hash(config.agent)
+    def __init__(self, agent: str | Function, options: Mapping[str, Any], workspaces: Workspaces) -> None:
+        self._options = checked(AgentOptions, options, "env.agent_options")
+        if isinstance(agent, str):
+            self._function: Function = load_object(agent, "env.agent")
+            self._name = agent.rpartition(":")[2]
+            self.fingerprint = source_hash(agent)
+        else:
+            self._function, self._name = agent, plugins.named(agent)
+            self.fingerprint = plugins.fingerprint(agent)
+        self._wants = _wanted_places(self._function)
+        self._workspaces = workspaces
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         identity = ["agent", self.fingerprint, self._name, item.model_dump(mode="json"), skill.hash]
+        if not self._wants and not self._workspaces.used:
 
-        async def work() -> dict[str, Any]:
-            return await self._once(item, skill, Recorder(chat))
+            async def work() -> dict[str, Any]:
+                return await self._once(item, skill, Recorder(chat), {})
 
-        return episode_from(await chat.whole(identity, work))
+            return episode_from(await chat.whole(identity, work))
+        start = self._workspaces.start(item)
 
-    async def _once(self, item: Item, skill: Skill, model: Recorder) -> dict[str, Any]:
+        async def work_in_place() -> dict[str, Any]:
+            with opened_place(item, skill, start) as place:
+                places = {name: getattr(place, name) for name in self._wants}
+                found = await self._once(item, skill, Recorder(chat), places)
+                opened = {"opened": read_since(place.skill_dir, skill)} if "skill_dir" in self._wants else {}
+                return found | opened | place.left(start, self._workspaces.most)
+
+        return episode_from(await chat.whole([*identity, start.digest], work_in_place))
+
+    async def _once(self, item: Item, skill: Skill, model: Recorder, places: Mapping[str, Path]) -> dict[str, Any]:
         seconds = self._options.timeout
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                found = await self._call(item, skill, model)
+                found = await self._call(item, skill, model, places)
         except ModelError:
             raise
         except TimeoutError as error:
@@ -111,10 +140,10 @@ class OwnAgent:
             raise TransientError(f"env.agent: {type(error).__name__}: {error}") from error
         return self._result(found, model.talk or first_messages(item, skill))
 
-    async def _call(self, item: Item, skill: Skill, model: Recorder) -> Any:
+    async def _call(self, item: Item, skill: Skill, model: Recorder, places: Mapping[str, Path]) -> Any:
         if inspect.iscoroutinefunction(self._function):
-            return await self._function(item, skill, model)
-        found = await asyncio.to_thread(self._function, item, skill, model)
+            return await self._function(item, skill, model, **places)
+        found = await asyncio.to_thread(self._function, item, skill, model, **places)
         return await found if inspect.isawaitable(found) else found
 
     def _result(self, found: Any, talk: Sequence[Message]) -> dict[str, Any]:
@@ -130,6 +159,15 @@ class OwnAgent:
         if not messages or messages[-1].get("role") != "assistant":
             messages = [*messages, {"role": "assistant", "content": found}]
         return _plain({"output": found, "messages": list(messages)})
+
+
+def _wanted_places(function: Any) -> tuple[str, ...]:
+    """Which of the two folders a function takes."""
+    try:
+        names = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return ()
+    return tuple(name for name in ("workspace", "skill_dir") if name in names)
 
 
 class Recorder:
@@ -155,8 +193,19 @@ def timed_out(messages: Sequence[Message], seconds: float) -> dict[str, Any]:
 
 
 def episode_from(result: Mapping[str, Any]) -> Episode:
+    """From the journal, or just done."""
     score = Score(**result["score"]) if result.get("score") else None
-    return Episode(messages=result["messages"], output=result["output"], score=score)
+    left = result.get("left") or {}
+    return WorkedEpisode(
+        messages=result["messages"],
+        output=result["output"],
+        score=score,
+        changes=tuple(FileChange(**each) for each in left.get("changes", ())),
+        opened=tuple(result.get("opened") or ()),
+        ran=tuple(result.get("ran") or ()),
+        packed=left.get("packed", ""),
+        problem=left.get("problem", ""),
+    )
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:

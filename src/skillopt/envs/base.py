@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import refuse_secrets, secrets
@@ -46,7 +46,7 @@ class ScorerError(SkillOptError):
 
 
 class Item(BaseModel):
-    """One task."""
+    """One task. `item["field"]` is `item.field`, for agents and scorers alike; `item.answer` is the first answer."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -56,6 +56,22 @@ class Item(BaseModel):
     answers: tuple[str, ...] = ()
     type: str = ""
     """The task's type, for reports by type."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "answer":
+            return self.answer
+        fields = {**vars(self), **(self.model_extra or {})}
+        if name not in fields:
+            raise KeyError(f"the item '{self.id}' has no field '{name}'; it has: {', '.join(fields)}")
+        return fields[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name == "answer" or name in vars(self) or name in (self.model_extra or {}) else default
+
+    @property
+    def answer(self) -> str:
+        """The first right answer; empty where there is none."""
+        return self.answers[0] if self.answers else ""
 
     def content(self) -> str:
         """What the task asks, for finding the same task under two ids."""
@@ -79,6 +95,17 @@ class Score(BaseModel):
         return self.hard if metric == "hard" else self.soft
 
 
+class FileChange(BaseModel):
+    """What became of one file of a workspace."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    kind: Literal["added", "changed", "removed"]
+    shown: str = ""
+    """The difference as text, cut where it is long; of a file that is no text, its size."""
+
+
 class Episode(BaseModel):
     """What the target did: every message, and the answer that is scored."""
 
@@ -86,6 +113,12 @@ class Episode(BaseModel):
     output: str
     score: Score | None = None
     """Where only the world knows how it went (a game that is won); `Env.score` is not asked then."""
+    changes: tuple[FileChange, ...] = ()
+    """What it did to the files of its workspace."""
+    opened: tuple[str, ...] = ()
+    """Files of the skill's package that it opened or ran."""
+    ran: tuple[str, ...] = ()
+    """Scripts of the skill's package that it ran."""
 
 
 class Trajectory(BaseModel):
@@ -103,6 +136,18 @@ class Trajectory(BaseModel):
     messages: list[dict[str, Any]]
     output: str
     score: Score
+    changes: tuple[FileChange, ...] = ()
+    """What the target did to the files of its workspace."""
+    opened: tuple[str, ...] = ()
+    """Files of the skill's package that the target opened or ran."""
+    ran: tuple[str, ...] = ()
+    """Scripts of the skill's package that the target ran."""
+
+    @model_serializer(mode="wrap")
+    def _only_what_is_there(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A task without files is stored as it always was."""
+        fields: dict[str, Any] = plain(self)
+        return {key: value for key, value in fields.items() if value or key not in {"changes", "opened", "ran"}}
 
 
 class RolloutError(BaseModel):
@@ -132,6 +177,7 @@ class Env(Protocol):
     - `turns`: the most model calls that one task may take, for `skillopt plan`;
     - `noisy = True`: the same output may get another score (a judge); the strict gate is refused then;
     - `judge(item, output, ask) -> Score` (async) in place of `score`: `ask` is the optimizer model, journalled;
+    - `problem`, a text: why nothing could do its tasks as it is set up; nothing is begun then;
     - `fingerprint`: what besides items and config changes results (the text of a scorer's file);
     - `close()`: called at the end.
     """
@@ -180,7 +226,10 @@ def close_env(env: Env) -> None:
 
 
 def check_splits(env: Env) -> None:
-    """Refuse empty splits, items that are in two splits (by id or by content), and items that contain a secret."""
+    """Refuse empty splits, items that are in two splits (by id or by content), items that contain a secret, and tasks
+    that nothing could do."""
+    if problem := getattr(env, "problem", ""):
+        raise UserError(f"env '{env.name}': {problem}")
     known = secrets()
     seen_ids: dict[str, str] = {}
     seen_content: dict[bytes, tuple[str, str]] = {}

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +21,9 @@ from skillopt.cli_agents.process import Finished, few_variables, run_command
 from skillopt.config import EnvConfig
 from skillopt.envs.agents import episode_from, task_text, timed_out
 from skillopt.envs.base import Chat, Episode, Item
+from skillopt.envs.place import Place, opened_place, read_since, unread
 from skillopt.envs.scorers import checked
+from skillopt.envs.workspace import Workspaces
 from skillopt.errors import UserError
 from skillopt.keys import redact
 from skillopt.models.base import FatalError, Message, TransientError
@@ -49,20 +49,10 @@ class CommandOptions(BaseModel):
     description: str = "House rules for the tasks of this workspace. Use for every task here."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """One rollout's own folders and files."""
-
-    root: Path
-    workspace: Path
-    home: Path
-    skill: Path
-    item: Path
-
-
 class CommandAgent:
-    def __init__(self, config: EnvConfig) -> None:
+    def __init__(self, config: EnvConfig, workspaces: Workspaces) -> None:
         self._options = checked(CommandOptions, config.agent_options, "env.agent_options")
+        self._workspaces = workspaces
         self._preset, self._doing = _known(config.command)
         named = [self._preset.program, *self._doing.argv] if self._preset and self._doing else []
         self._argv = named or words_of(config.command, "env.command", "write it as a list: [python, agent.py]")
@@ -77,30 +67,45 @@ class CommandAgent:
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
         identity = ["command", self._argv_name(), options, self.fingerprint, item.model_dump(mode="json"), skill.hash]
+        start = self._workspaces.start(item)
+        identity += [start.digest] if self._workspaces.used else []
 
         async def work() -> dict[str, Any]:
-            return await self._once(item, skill)
+            with opened_place(item, skill, start, self._options.workspace) as place:
+                result = await self._once(item, skill, place)
+                return result | (place.left(start, self._workspaces.most) if self._workspaces.used else {})
 
         return episode_from(await chat.whole(identity, work))
 
     def _argv_name(self) -> list[str]:
         return [Path(word).name if Path(word).is_absolute() else word for word in self._argv]
 
-    async def _once(self, item: Item, skill: Skill) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory(prefix="skillopt-agent-", ignore_cleanup_errors=True) as root:
-            place = _prepare(Path(root), item, skill, self._options.workspace)
-            argv, env, stdin = self._given(item, skill, place)
-            try:
-                done = await run_command(argv, cwd=place.workspace, env=env, stdin=stdin, timeout=self._options.timeout)
-            except OSError as error:
-                raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
-            return self._result(done, skill, stdin)
+    async def _once(self, item: Item, skill: Skill, place: Place) -> dict[str, Any]:
+        argv, env, stdin = self._given(item, skill, place)
+        try:
+            done = await run_command(argv, cwd=place.workspace, env=env, stdin=stdin, timeout=self._options.timeout)
+        except OSError as error:
+            raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
+        return self._result(done, skill, stdin) | self._used(skill, place)
+
+    def _used(self, skill: Skill, place: Place) -> dict[str, Any]:
+        """Which of the package's files it read."""
+        if not skill.others:
+            return {}
+        folders = self._skill_folders(place) or [place.skill_dir]
+        return {"opened": sorted({name for folder in folders for name in read_since(folder, skill)})}
+
+    def _skill_folders(self, place: Place) -> list[Path]:
+        """Where a coding agent finds the skill; empty for any other command."""
+        folders = self._doing.skill_folders(place.home) if self._doing else []
+        return [folder / self._options.skill_name for folder in folders]
 
     def _given(self, item: Item, skill: Skill, place: Place) -> tuple[list[str], dict[str, str], str]:
         """The command line, the environment and the standard input of one rollout."""
         options, preset, doing, task = self._options, self._preset, self._doing, task_text(item)
         env = few_variables([*options.pass_env, *(preset.pass_env if preset else ())])
         env |= {"HOME": str(place.home), "SKILLOPT_SKILL": str(place.skill), "SKILLOPT_ITEM": str(place.item)}
+        env["SKILLOPT_SKILL_DIR"] = str(place.skill_dir)
         if preset is None or doing is None:
             values = {"{skill}": place.skill, "{item}": place.item, "{workspace}": place.workspace}
             values |= {"{model}": options.model, "{task}": task}  # type: ignore[dict-item]
@@ -108,14 +113,14 @@ class CommandAgent:
             return argv, env | ({"SKILLOPT_MODEL": options.model} if options.model else {}), task
         argv = [*self._argv, *preset.model_argv(options.model), *options.args, *preset.last]
         env |= doing.env(place.home)
-        for folder in doing.skill_folders(place.home):  # also without a skill: an agent's own folder must be there
-            folder.mkdir(parents=True)
-        if not skill.text.strip():
+        folders = self._skill_folders(place)
+        for folder in folders:  # also without a skill: an agent's own folder must be there
+            folder.parent.mkdir(parents=True)
+        if not skill.text.strip() and not skill.is_package:
             return argv, env, task
-        for folder in doing.skill_folders(place.home):
-            file = folder / options.skill_name / "SKILL.md"
-            file.parent.mkdir()
-            file.write_text(skill_file(skill, options.skill_name, options.description), encoding="utf-8")
+        for folder in folders:
+            skill.write_to(folder, front_matter(options.skill_name, options.description))
+            unread(folder)
         return argv, env, f"{doing.use(options.skill_name)}\n\n{task}"
 
     def _result(self, done: Finished, skill: Skill, stdin: str) -> dict[str, Any]:
@@ -137,37 +142,9 @@ class CommandAgent:
         return {"output": heard.output, "messages": messages, "usage": usage}
 
 
-def _prepare(root: Path, item: Item, skill: Skill, template: str) -> Place:
-    place = Place(
-        root=root, workspace=root / "workspace", home=root / "home", skill=root / "skill.md", item=root / "item.json"
-    )
-    if template:
-        shutil.copytree(template, place.workspace, symlinks=True)
-    else:
-        place.workspace.mkdir()
-    place.home.mkdir()
-    place.skill.write_text(skill.text, encoding="utf-8")
-    hidden = {"answers"}  # an agent that could read the answer would learn nothing
-    place.item.write_text(
-        json.dumps(item.model_dump(mode="json", exclude=hidden), ensure_ascii=False), encoding="utf-8"
-    )
-    given = (item.model_extra or {}).get("files") or {}
-    if not isinstance(given, dict):
-        raise FatalError(f"item '{item.id}': files: must be an object, path → text")
-    for name, text in given.items():
-        file = place.workspace / name
-        if not file.resolve().is_relative_to(place.workspace.resolve()):
-            raise FatalError(f"item '{item.id}': files: '{name}' leads out of the workspace; use a relative path")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(str(text), encoding="utf-8")
-    return place
-
-
-def skill_file(skill: Skill, name: str, description: str) -> str:
-    """The skill as a SKILL.md of the Agent Skills format; a skill that already has a header keeps it."""
-    if skill.text.startswith("---\n"):
-        return skill.text
-    return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{skill.text}"
+def front_matter(name: str, description: str) -> str:
+    """The header of a SKILL.md, for a skill that has none."""
+    return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n"
 
 
 def _known(command: str | Sequence[str]) -> tuple[Preset | None, Doing | None]:

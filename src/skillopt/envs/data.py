@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,7 +24,9 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 _NEEDED = "an item has id, question and answers"
 
 Row = tuple[str, Any]
-"""Where it is, and its content."""
+"""Where it is, and its content; a UserError where it could not be read."""
+Placed = tuple[str, Item]
+"""Where an item is (`tasks.csv:3`), and the item."""
 
 
 def content_hash(item: Item) -> str:
@@ -58,19 +60,52 @@ def _read_split(folder: Path, answers: bool) -> list[Item]:
 
 def read_items(file: Path, *, answers: bool = True, ids: bool = False) -> list[Item]:
     """All items of one file. Without `ids`, an item that has none is named by its content."""
-    items: list[Item] = []
+    return [item for _, item in placed_items(file, answers=answers, ids=ids)]
+
+
+def placed_items(file: Path, *, answers: bool = True, ids: bool = False) -> list[Placed]:
+    """All items of one file, with their places."""
+    found = items_from(read_rows(file), answers=answers, ids=ids)
+    if not found:
+        raise UserError(f"{file}: holds no items; every split needs some")
+    return found
+
+
+def items_from(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> list[Placed]:
+    """Rows as items. Every row that cannot be one is named, not only the first."""
+    items: list[Placed] = []
     seen: dict[str, str] = {}
-    for where, row in read_rows(file):
-        item = item_from(where, row, answers=answers, ids=ids)
+    wrong: dict[str, list[str]] = {}
+    for where, row in rows:
+        try:
+            item = item_from(where, row, answers=answers, ids=ids)
+        except UserError as error:
+            wrong.setdefault(str(error).removeprefix(f"{where}: "), []).append(where)
+            continue
         if item.id in seen and not ids and item.id == content_hash(item):
             item = item.model_copy(update={"id": f"{item.id}-{len(items)}"})  # a copy, which the split will leave out
         if item.id in seen:
-            raise UserError(f"{where}: id '{item.id}' was already used at {seen[item.id]}; ids must be unique")
+            used = f"id '{item.id}' was already used at {seen[item.id]}; ids must be unique"
+            wrong.setdefault(used, []).append(where)
+            continue
         seen[item.id] = where
-        items.append(item)
-    if not items:
-        raise UserError(f"{file}: holds no items; every split needs some")
+        items.append((where, item))
+    if wrong:
+        raise UserError("\n".join(f"{places(wheres)}: {what}" for what, wheres in wrong.items()))
     return items
+
+
+def places(wheres: Sequence[str]) -> str:
+    """Several places in one text: `tasks.csv: lines 3, 7 and 9`."""
+    files = {where.rpartition(":")[0] for where in wheres}
+    numbers = [where.rpartition(":")[2] for where in wheres]
+    if len(wheres) > 1 and len(files) == 1 and all(number.isdecimal() for number in numbers):
+        return f"{files.pop()}: lines {listed(numbers)}"
+    return listed(wheres)
+
+
+def listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
 def read_rows(file: Path, *, any_names: bool = False) -> Iterator[Row]:
@@ -83,7 +118,7 @@ def read_rows(file: Path, *, any_names: bool = False) -> Iterator[Row]:
     elif suffix in {".jsonl", ".ndjson"}:
         yield from _json_lines(file)
     elif suffix in {".csv", ".tsv"}:
-        yield from _table(file, "\t" if suffix == ".tsv" else ",", any_names)
+        yield from _table(file, separator(file), any_names)
     else:
         raise UserError(f"{file}: items are read from {', '.join(SUFFIXES)}; save it as one of these")
 
@@ -139,6 +174,15 @@ def _json_array(file: Path) -> list[Any]:
     return rows
 
 
+def separator(file: Path) -> str:
+    """What is between a table's cells: of comma, semicolon, tab and bar, the one that its header has most of."""
+    usual = "\t" if file.suffix.lower() == ".tsv" else ","
+    header = next((line for _, line in _lines(file)), "")
+    bare = re.sub(r'"[^"]*"', "", header)
+    found: str = max([usual, *",;\t|"], key=bare.count)
+    return found
+
+
 def _table(file: Path, delimiter: str, any_names: bool) -> Iterator[Row]:
     """CSV with a header. Cells are text; an empty cell is a field that is not there."""
     csv.field_size_limit(LONGEST_LINE)
@@ -152,10 +196,9 @@ def _table(file: Path, delimiter: str, any_names: bool) -> Iterator[Row]:
                 header = _header(file, cells, any_names)
             elif any(cell.strip() for cell in cells):
                 if len(cells) != len(header):
-                    raise UserError(
-                        f"{file}:{here}: has {len(cells)} cells where the header has {len(header)}; put cells that "
-                        f"hold a {delimiter!r} into double quotes"
-                    )
+                    what = f"has {len(cells)} cells where the header has {len(header)}; put cells that "
+                    yield f"{file}:{here}", UserError(f"{what}hold a {delimiter!r} into double quotes")
+                    continue
                 yield f"{file}:{here}", _row_of(dict(zip(header, cells, strict=True)))
     except csv.Error as error:
         raise UserError(f"{file}:{at}: not readable as CSV: {error}; is a double quote left open?") from None
@@ -187,6 +230,8 @@ def _row_of(cells: Mapping[str, str]) -> dict[str, Any]:
 
 def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -> Item:
     """A row as an item. `answers`: it needs some; `ids`: it needs an id."""
+    if isinstance(row, UserError):
+        raise row
     if not isinstance(row, dict):
         raise UserError(f"{where}: must be an object with id, question and answers")
     for name, value in row.items():

@@ -43,17 +43,27 @@ def load_object(reference: str, where: str) -> Any:
 
 def described_in_source(reference: str) -> str:
     """The first paragraph of the docstring of what a reference names, read without running it; empty if none."""
+    node = _definition(reference)
+    return " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split()) if node else ""
+
+
+def parameters_in_source(reference: str) -> list[str]:
+    """The names of a function's positional parameters, read without running it; empty if it is not found."""
+    node = _definition(reference)
+    if node is None or isinstance(node, ast.ClassDef):
+        return []
+    return [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+
+
+def _definition(reference: str) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
     file, name = _source(reference), reference.rpartition(":")[2]
     try:
         tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
     except (SyntaxError, ValueError):
-        return ""
-    found = [
-        ast.get_docstring(node)
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name
-    ]
-    return " ".join((found[-1] or "").split("\n\n")[0].split()) if found else ""
+        return None
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    found = [node for node in tree.body if isinstance(node, kinds) and node.name == name]
+    return found[-1] if found else None
 
 
 def source_hash(reference: str) -> str:

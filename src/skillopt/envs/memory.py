@@ -1,4 +1,4 @@
-"""Tasks that a program holds as a list of dicts, and a plain function as their scorer."""
+"""What a program passes in: tasks as a list of dicts or a file, plain functions as their scorer and their agent."""
 
 from __future__ import annotations
 
@@ -10,51 +10,99 @@ from pathlib import Path
 from typing import Any
 
 from skillopt import plugins
-from skillopt.config import EnvConfig
-from skillopt.envs.base import SPLITS, Env, Item, Score, ScorerError
-from skillopt.envs.data import content_hash, item_from
+from skillopt.config import Config, EnvConfig
+from skillopt.envs import open_env
+from skillopt.envs.agents import Function, OwnAgent
+from skillopt.envs.base import SPLITS, Chat, Env, Episode, Item, Score, ScorerError
+from skillopt.envs.columns import read_task_file
+from skillopt.envs.data import Placed, content_hash, items_from, read_splits
 from skillopt.envs.qa import QAEnv
 from skillopt.envs.scorer_worker import Item as Fields
+from skillopt.envs.scoring import SCORERS
 from skillopt.envs.splits import RATIOS, divide, without_copies
+from skillopt.envs.workspace import Workspaces
 from skillopt.errors import UserError
 from skillopt.run.directory import safe_name
 from skillopt.run.files import write_json
+from skillopt.skill import Skill
 
 Row = Mapping[str, Any]
-Tasks = Sequence[Row] | Mapping[str, Sequence[Row]]
-"""A list of tasks, which is split here, or the three splits by name."""
-Scorer = Callable[[Any, str], Any]
+Tasks = Sequence[Row] | Mapping[str, Sequence[Row]] | str | Path
+"""A list of tasks or a file with them, which is split here; or the three splits by name, or as folders."""
+Scorer = Callable[..., Any]
 """Of a task (its fields as keys and as attributes) and the target's output: a number from 0 to 1, a bool,
-(number, feedback) or a Score. It may be async."""
+(number, feedback) or a Score. A third parameter gets the workspace that was left, a Path. It may be async."""
 
 _FEWEST = 8
 
 
+def own_env(
+    config: Config, env: Env | None, tasks: Tasks | None, scorer: Scorer | None, agent: Function | None
+) -> tuple[Config, Env | None]:
+    """The env that is meant, and the config that names its data; None where the config alone makes the env."""
+    if tasks is not None and env is not None:
+        raise UserError("tasks and env: an env has its own tasks; give one of the two")
+    if agent is not None and config.env.command:
+        raise UserError("agent and env.command: both would do the tasks; give one of the two")
+    options = config.env.agent_options
+    inside = config.env.model_copy(update={"agent": "", "agent_options": {}}) if agent is not None else config.env
+    if tasks is not None:
+        splits = read_tasks(tasks, answers=scorer is None and config.env.scoring in SCORERS)
+        name = config.env.benchmark or "tasks"
+        data = {"benchmark": name, "data": "", "split_dir": str(save_tasks(splits, config.env.output_root, name))}
+        config = config.model_copy(update={"env": config.env.model_copy(update={"name": "qa", **data})})
+        env = MemoryEnv(inside.model_copy(update={"name": "qa", **data}), splits)
+    elif env is None and (scorer or agent):
+        env = open_env(config.model_copy(update={"env": inside}))
+    if agent is not None:
+        assert env is not None
+        env = AgentEnv(env, OwnAgent(agent, options, getattr(env, "workspaces", Workspaces(Path()))))
+        config = config.model_copy(update={"env": config.env.model_copy(update={"agent": ""})})
+    if scorer is not None:
+        assert env is not None
+        env = ScoredEnv(env, scorer)
+    return config, env
+
+
 def read_tasks(tasks: Tasks, *, answers: bool) -> dict[str, list[Item]]:
     """The tasks by split. A list is split by content, the same way in every run: no test task is trained on later."""
+    if isinstance(tasks, str | Path):
+        if Path(tasks).is_dir():
+            return read_splits(str(tasks), answers=answers)
+        return _divided(read_task_file(Path(tasks), answers=answers).items, str(tasks))
     if isinstance(tasks, Mapping):
         if set(tasks) != set(SPLITS):
             raise UserError(f"tasks: has the splits {', '.join(map(str, tasks)) or 'none'}; give train, val and test")
-        return {split: _items(tasks[split], f"tasks[{split!r}]", answers) for split in SPLITS}
-    items = without_copies(_items(tasks, "tasks", answers))
+        return {split: _unique(_placed(tasks[split], f"tasks[{split!r}]", answers)) for split in SPLITS}
+    return _divided(without_copies(_placed(tasks, "tasks", answers))[0], "tasks")
+
+
+def _divided(items: list[Item], where: str) -> dict[str, list[Item]]:
     if len(items) < _FEWEST:
         raise UserError(
-            f"tasks: {len(items)} different tasks are too few to be split into train, val and test; give {_FEWEST} or "
-            "more, or the three splits by name"
+            f"{where}: {len(items)} different tasks are too few to be split into train, val and test; give {_FEWEST} "
+            "or more, or the three splits by name"
         )
     split = divide(items, RATIOS, 0)
     return {name: [item for item in items if split[content_hash(item)] == name] for name in SPLITS}
 
 
-def _items(rows: Sequence[Row], where: str, answers: bool) -> list[Item]:
-    items: dict[str, Item] = {}
-    for number, row in enumerate(rows):
-        place = f"{where}[{number}]"
-        item = item_from(place, dict(row) if isinstance(row, Mapping) else row, answers=answers, ids=False)
-        known = items.setdefault(item.id, item)
-        if known.content() != item.content():
-            raise UserError(f"{place}: id '{item.id}' is used twice; every task needs a unique id")
-    return list(items.values())
+def _placed(rows: Sequence[Row], where: str, answers: bool) -> list[Placed]:
+    plain = ((f"{where}[{n}]", dict(row) if isinstance(row, Mapping) else row) for n, row in enumerate(rows))
+    return items_from(plain, answers=answers)
+
+
+def _takes_workspace(scorer: Scorer) -> bool:
+    try:
+        return len(inspect.signature(scorer).parameters) > 2
+    except (TypeError, ValueError):
+        return False
+
+
+def _unique(placed: Sequence[Placed]) -> list[Item]:
+    """Without copies that have no id; those that have one are there on purpose."""
+    without_copies(placed)
+    return [item for _, item in placed if not item.id.startswith(f"{content_hash(item)}-")]
 
 
 def save_tasks(splits: Mapping[str, list[Item]], output_root: str, name: str) -> Path:
@@ -74,6 +122,24 @@ class MemoryEnv(QAEnv):
         super().__init__(config, dict(splits))
 
 
+class AgentEnv:
+    """Any env with the user's function in place of what does its tasks."""
+
+    def __init__(self, env: Env, agent: OwnAgent) -> None:
+        self._env = env
+        self._agent = agent
+        self.name, self.problem = env.name, ""
+        self.fingerprint = f"{getattr(env, 'fingerprint', '')}{agent.fingerprint}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        episode = await self._agent.run(item, skill, chat)
+        finished = getattr(self._env, "finished", None)
+        return await finished(item, episode) if finished else episode
+
+
 class ScoredEnv:
     """Any env with the user's function in place of its scorer."""
 
@@ -82,6 +148,9 @@ class ScoredEnv:
     def __init__(self, env: Env, scorer: Scorer) -> None:
         self._env = env
         self._scorer = scorer
+        self._files: Workspaces | None = getattr(env, "workspaces", None) if _takes_workspace(scorer) else None
+        if self._files:
+            self._files.used = True
         self.name = env.name
         said = (inspect.getdoc(scorer) or "").split("\n\n")[0]
         self.scoring = " ".join(said.split()) or "A function scores the reply; its rule is not described."
@@ -92,9 +161,28 @@ class ScoredEnv:
             raise AttributeError(name)
         return getattr(self._env, name)
 
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        episode = await self._env.run(item, skill, chat)
+        if self._files is None or episode.score is not None:
+            return episode
+        with self._files.left(item, getattr(episode, "packed", "")) as folder:
+            found = self._asked(item, episode.output, folder)
+            score = found if isinstance(found, Score) else await found
+        return episode.model_copy(update={"score": score, "packed": ""})
+
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
+        if self._files is None:
+            return self._asked(item, output)
+        return self._untouched(self._files, item, output)
+
+    async def _untouched(self, files: Workspaces, item: Item, output: str) -> Score:
+        with files.left(item, "") as folder:
+            found = self._asked(item, output, folder)
+            return found if isinstance(found, Score) else await found
+
+    def _asked(self, item: Item, output: str, *workspace: Path) -> Score | Awaitable[Score]:
         try:
-            said = self._scorer(Fields(item.model_dump(mode="json")), output)
+            said = self._scorer(Fields(item.model_dump(mode="json")), output, *workspace)
         except Exception as error:
             raise self._failed(item, error) from error
         return self._later(item, said) if inspect.isawaitable(said) else self._read(item, said)

@@ -10,13 +10,19 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt.config import EnvConfig
-from skillopt.envs.agents import open_agent
+from skillopt.envs.agents import OneReply, open_agent
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
 from skillopt.envs.data import read_splits
-from skillopt.envs.scorers import JudgeScorer, checked, open_scorer
+from skillopt.envs.scorers import JudgeScorer, WorkspaceCheck, checked, open_scorer, workspace_check
 from skillopt.envs.splits import load_split, parse_ratios
+from skillopt.envs.workspace import WorkedEpisode, Workspaces
 from skillopt.errors import UserError
 from skillopt.skill import Skill
+
+CANNOT = (
+    "the tasks have workspaces, and a model that gives one reply cannot change files; set env.agent: shell, or name "
+    "your agent or command"
+)
 
 
 class QAOptions(BaseModel):
@@ -26,6 +32,8 @@ class QAOptions(BaseModel):
 
     limit: dict[str, Annotated[int, Field(ge=1)]] = {}
     """The most items to use of a split, for a first try on a part: {train: 40, val: 20}."""
+    workspace_mb: int = Field(default=64, ge=1, le=1024)
+    """The largest workspace, at the start of a task and at its end."""
 
 
 def take(items: list[Item], most: int | None) -> list[Item]:
@@ -53,25 +61,51 @@ class QAEnv:
         if unknown := options.limit.keys() - set(SPLITS):
             raise UserError(f"env.options.limit: unknown split '{min(unknown)}'; known are: {', '.join(SPLITS)}")
         self.name = config.benchmark or config.name
-        self._agent = open_agent(config)
-        self._scorer = open_scorer(config.scoring, config.scoring_options)
-        self.noisy = self.noisy or self._scorer.noisy
-        self.scoring = self.scoring or self._scorer.description
-        self.fingerprint = self._agent.fingerprint + self._scorer.fingerprint
-        if isinstance(self._scorer, JudgeScorer):
-            self.judge = self._scorer.judge
+        root = Path(config.split_dir) if config.split_dir else Path(config.data).parent
+        self._scorer = open_scorer(config.scoring, config.scoring_options, root)
         loaded = splits or load_items(config, answers=self._scorer.needs_answers)
         self._splits = {split: take(items, options.limit.get(split)) for split, items in loaded.items()}
+        self._check = workspace_check(self._scorer)
+        self.looks_at_files = self._check is not None
+        everything = [item for items in self._splits.values() for item in items]
+        self.workspaces = Workspaces(root, everything, most_mb=options.workspace_mb, needed=self._check is not None)
+        self._agent = open_agent(config, self.workspaces)
+        self.problem = CANNOT if self.workspaces.used and isinstance(self._agent, OneReply) else ""
+        self.turns = getattr(self._agent, "turns", 1)
         self._scorer.check(self._splits)
+        self.noisy = self.noisy or self._scorer.noisy
+        self.scoring = self.scoring or self._scorer.description
+        self.fingerprint = self._agent.fingerprint + self._scorer.fingerprint + self.workspaces.fingerprint
+        if isinstance(self._scorer, JudgeScorer):
+            self.judge = self._scorer.judge
 
     def items(self, split: str) -> Sequence[Item]:
         return self._splits[split]
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
-        return await self._agent.run(item, skill, chat)
+        return await self.finished(item, await self._agent.run(item, skill, chat))
+
+    async def finished(self, item: Item, episode: Episode) -> Episode:
+        """With the score of the files that it left, where those are looked at."""
+        if self._check is None or episode.score is not None:
+            return episode
+        if isinstance(episode, WorkedEpisode) and episode.problem:
+            score = Score(hard=0, soft=0, feedback=episode.problem)
+        else:
+            packed = episode.packed if isinstance(episode, WorkedEpisode) else ""
+            score = await self._looked_at(self._check, item, episode.output, packed)
+        return episode.model_copy(update={"score": score, "packed": ""})
 
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
+        """Where files are looked at, of a workspace that nobody touched."""
+        if self._check is not None:
+            return self._looked_at(self._check, item, output, "")
         return self._scorer(item, output)
+
+    async def _looked_at(self, check: WorkspaceCheck, item: Item, output: str, packed: str) -> Score:
+        """The files as the rollout left them, in a fresh folder, with the check's own next to it."""
+        with self.workspaces.left(item, packed) as folder:
+            return await check.look(item, output, folder)
 
     def close(self) -> None:
         self._scorer.close()

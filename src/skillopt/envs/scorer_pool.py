@@ -48,10 +48,10 @@ class ScorerPool:
         except ScorerError as error:
             raise UserError(f"{where}: {error}; a scorer is a function of item and output") from None
 
-    async def score(self, item: Mapping[str, Any], output: str) -> dict[str, Any]:
+    async def score(self, item: Mapping[str, Any], output: str, workspace: Path | None = None) -> dict[str, Any]:
         """What the function returned, as fields; raises ScorerError where it returned nothing."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._score, {"item": dict(item), "output": output})
+        request = {"item": dict(item), "output": output} | ({"workspace": str(workspace)} if workspace else {})
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._score, request)
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)

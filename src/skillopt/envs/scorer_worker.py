@@ -17,7 +17,12 @@ from skillopt import child
 
 
 class Item(dict):  # type: ignore[type-arg]
-    """An item's fields, as keys and as attributes."""
+    """An item's fields, as keys and as attributes; `answer` is the first of its answers."""
+
+    def __missing__(self, name: str) -> Any:
+        if name == "answer":
+            return next(iter(self.get("answers") or ()), "")
+        raise KeyError(f"the item '{self.get('id')}' has no field '{name}'")
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -58,8 +63,8 @@ def limit_memory(megabytes: int) -> None:
             resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
 
-def score(function: Any, item: dict[str, Any], output: str) -> dict[str, Any]:
-    found = function(Item(item), output)
+def score(function: Any, item: dict[str, Any], output: str, workspace: str = "") -> dict[str, Any]:
+    found = function(Item(item), output, Path(workspace)) if workspace else function(Item(item), output)
     if inspect.isawaitable(found):
         found = asyncio.run(_awaited(found))
     return as_score(found)
@@ -91,7 +96,7 @@ def _number(found: Any) -> float:
 def begin(setup: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     function = load(setup)
     limit_memory(setup["memory_mb"])
-    return lambda request: score(function, request["item"], request["output"])
+    return lambda request: score(function, **request)
 
 
 def explain(error: BaseException) -> dict[str, Any]:

@@ -7,14 +7,15 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt import plugins
 from skillopt.envs import judge as judging
 from skillopt.envs.base import Item, Judge, Score, ScorerError, closed_set
-from skillopt.envs.load import described_in_source, is_reference, source_hash
+from skillopt.envs.load import described_in_source, is_reference, parameters_in_source, source_hash
 from skillopt.envs.scorer_pool import ScorerPool
 from skillopt.envs.scoring import DESCRIPTIONS, SCORERS
 from skillopt.errors import UserError
@@ -38,17 +39,38 @@ class Scorer(Protocol):
     def close(self) -> None: ...
 
 
-def open_scorer(scoring: str, options: Mapping[str, Any]) -> Scorer:
+@runtime_checkable
+class WorkspaceCheck(Protocol):
+    """A scorer that may look at files."""
+
+    needs_workspace: bool
+
+    async def look(self, item: Item, output: str, workspace: Path) -> Score: ...
+
+
+def open_scorer(scoring: str, options: Mapping[str, Any], root: Path = Path()) -> Scorer:
+    """`root` is the folder of the tasks, below which checks find their files."""
     if scoring in SCORERS:
         return NamedScorer(scoring, options)
     if scoring == "judge":
         return JudgeScorer(options)
+    if scoring in {"files", "command"}:
+        from skillopt.envs import checks
+
+        if scoring == "files":
+            return checks.FilesCheck(checked(checks.FilesOptions, options, "env.scoring_options"), root)
+        return checks.CommandCheck(checked(checks.CommandCheckOptions, options, "env.scoring_options"), root)
     if is_reference(scoring):
         return OwnScorer(scoring, options)
     if registered := plugins.reference("scorers", scoring):
         return OwnScorer(registered, options)
-    known = ", ".join([*sorted(SCORERS), "judge", *plugins.names("scorers")])
+    known = ", ".join([*sorted(SCORERS), "judge", "files", "command", *plugins.names("scorers")])
     raise UserError(f"env.scoring: unknown '{scoring}'; known are: {known}, or your function as scorer.py:fn")
+
+
+def workspace_check(scorer: Scorer) -> WorkspaceCheck | None:
+    """The scorer, where it looks at the files that a rollout left and not at its words alone."""
+    return scorer if isinstance(scorer, WorkspaceCheck) and scorer.needs_workspace else None
 
 
 class NamedScorer:
@@ -141,7 +163,10 @@ class OwnOptions(BaseModel):
 
 
 class OwnScorer:
-    """`scorer.py:fn`: item and output give a score from 0 to 1, or (score, feedback), or a Score; sync or async."""
+    """`scorer.py:fn`: item and output give a score from 0 to 1, or (score, feedback), or a Score; sync or async.
+
+    A third parameter gets the workspace that the rollout left, a Path.
+    """
 
     needs_answers = False
 
@@ -156,9 +181,13 @@ class OwnScorer:
             reference, timeout=own.timeout, memory_mb=own.memory_mb, workers=own.workers, pass_env=own.pass_env
         )
         self._pool.check("env.scoring")
+        self.needs_workspace = len(parameters_in_source(reference)) > 2
 
     async def __call__(self, item: Item, output: str) -> Score:
         return self._read(await self._pool.score(item.model_dump(mode="json"), output))
+
+    async def look(self, item: Item, output: str, workspace: Path) -> Score:
+        return self._read(await self._pool.score(item.model_dump(mode="json"), output, workspace))
 
     def _read(self, found: Mapping[str, Any]) -> Score:
         value = found.get("value")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skillopt.envs.base import SPLITS, Item, closed_set
-from skillopt.envs.data import content_hash, read_items
+from skillopt.envs.data import Placed, content_hash, placed_items, places
 from skillopt.errors import UserError
 from skillopt.run.files import read_json, write_json
 
@@ -40,7 +40,7 @@ def load_split(
     """The items of a file by split, as the split next to it says; if there is none, it is made and written."""
     if file.is_dir():
         raise UserError(f"env.data: '{file}' is a folder; one with train/, val/ and test/ belongs in env.split_dir")
-    items = without_copies(read_items(file, answers=answers))
+    items = without_copies(placed_items(file, answers=answers))[0]
     written = split_path(file)
     known = _read(written) if change != "renew" else {}
     if known and change == "refuse":
@@ -53,17 +53,33 @@ def load_split(
     return {name: [item for item in items if split[content_hash(item)] == name] for name in SPLITS}
 
 
-def without_copies(items: Sequence[Item]) -> list[Item]:
-    """Each task once. Two that ask the same and want different answers are a mistake that only a person can settle."""
-    first: dict[str, Item] = {}
-    for item in items:
-        same = first.setdefault(item.content(), item)
+def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str, str]]]:
+    """Each task once, and the places of copies, each with that of the first. Tasks that ask the same and want different
+    answers are a mistake that only a person can correct: all of them are named."""
+    first: dict[str, Placed] = {}
+    copies: list[tuple[str, str]] = []
+    at_odds: dict[str, list[Placed]] = {}
+    for where, item in placed:
+        content = item.content()
+        known, same = first.setdefault(content, (where, item))
+        if same is item:
+            continue
         if set(same.answers) != set(item.answers):
-            raise UserError(
-                f"'{same.id}' and '{item.id}' ask the same and want different answers ({_some(same.answers)}; "
-                f"{_some(item.answers)}); correct one, or remove it"
-            )
-    return list(first.values())
+            at_odds.setdefault(content, [(known, same)]).append((where, item))
+        copies.append((where, known))
+    if at_odds:
+        raise UserError("\n".join(_contradiction(group) for group in at_odds.values()))
+    return [item for _, item in first.values()], copies
+
+
+def _contradiction(group: Sequence[Placed]) -> str:
+    answers = "; ".join(dict.fromkeys(_some(item.answers) for _, item in group))
+    question = " ".join(group[0][1].question.split())
+    asked = question if len(question) <= 60 else f"{question[:59]}…"
+    return (
+        f"{places([where for where, _ in group])} ask the same ({asked!r}) and want different answers ({answers}); "
+        "keep one, or give each of them all right answers"
+    )
 
 
 def _some(answers: Sequence[str]) -> str:

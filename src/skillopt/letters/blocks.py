@@ -48,6 +48,8 @@ def _texts(trajectory: Trajectory) -> dict[str, str]:
     texts = {"task": trajectory.input}
     if len(turns) > 2:
         texts["transcript"] = "\n".join(f"{m.get('role')}: {_said(m)}" for m in turns[1:])
+    if trajectory.changes:
+        texts["files"] = "\n".join(f"{each.kind} {each.path}\n{each.shown}".strip() for each in trajectory.changes)
     texts["output"] = trajectory.output
     if trajectory.answers:
         texts["expected"] = " | ".join(trajectory.answers[:MOST_ANSWERS])
@@ -69,7 +71,9 @@ def _line(trajectory: Trajectory, texts: dict[str, str], share: int) -> str:
     feedback = shown.pop("feedback")
     score = round(trajectory.score.soft, 3) if trajectory.score.hard < 1 else 1
     kind = {"type": trajectory.type} if trajectory.type else {}
-    return data_line({"id": trajectory.id, **kind, **shown, "score": score, "feedback": feedback})
+    used = {"opened": list(trajectory.opened), "ran": list(trajectory.ran)}
+    used = {name: files for name, files in used.items() if files}
+    return data_line({"id": trajectory.id, **kind, **shown, **used, "score": score, "feedback": feedback})
 
 
 def fair_shares(sizes: Sequence[int], total: int) -> list[int]:

@@ -47,7 +47,8 @@ def reflect_letter(
 
 def merge_letter(prompt: str, skill: Skill, case: CaseFile, edits: Sequence[tuple[Edit, int]]) -> list[Message]:
     """The proposed edits, each with the number of trajectories that support it."""
-    room = f"This step takes at most {case.room.edits} edits. An edit may have at most {case.room.edit_tokens} tokens."
+    most, tokens = case.room.edits, case.room.edit_tokens
+    room = f"This step takes at most {most} edits. The text of an edit may have at most {tokens} tokens."
     return _letter(
         prompt,
         *_job(case.job),
@@ -134,8 +135,8 @@ def _limits(skill: Skill, case: CaseFile) -> str:
     room = case.room
     left = max(0, room.skill_tokens - skill.tokens)
     return (
-        f"This step takes at most {room.edits} edits; they are applied together. An edit may have at most "
-        f"{room.edit_tokens} tokens. The skill has {skill.tokens} tokens and may grow by {left}."
+        f"This step takes at most {room.edits} edits; they are applied together. The text of an edit may have at "
+        f"most {room.edit_tokens} tokens. The skill has {skill.tokens} tokens and may grow by {left}."
         f"{_package_limits(skill, case)}"
     )
 
@@ -176,9 +177,10 @@ def _tried_line(tried: Tried) -> str:
     if tried.after is not None:
         known["validation"] = f"{tried.before:.2f} → {tried.after:.2f}"
     elif tried.verdict == "reject":
-        known["validation"] = f"{tried.before:.2f} → at most {tried.at_most:.2f}"
+        known["validation"] = f"{tried.before:.2f} → at most {tried.at_most:.2f}, not better"
     types = {"task_types_helped": list(tried.helped), "task_types_broken": list(tried.broke)}
-    return data_line({**known, **{name: of for name, of in types.items() if of}, "edits": rows})
+    lists = {**types, "causes": list(tried.causes)}
+    return data_line({**known, **{name: of for name, of in lists.items() if of}, "edits": rows})
 
 
 def _edit_line(edit: Edit, support: int) -> str:

@@ -69,9 +69,10 @@ def _row(skill: Skill, path: str, may_edit: bool, opened: Counter[str] | None) -
 
 
 def _opened(trajectories: Sequence[Trajectory]) -> Counter[str] | None:
-    """In how many tasks each file was opened, and under the empty name how many tasks tell; None where none does."""
-    told = [set(opened) for t in trajectories if (opened := getattr(t, "opened", None)) is not None]
-    return Counter([path for paths in told for path in paths] + [""] * len(told)) if told else None
+    """In how many tasks each file was opened, and under the empty name how many tasks there are; None where no file was
+    opened in any, since not every target lets it be seen."""
+    found = Counter(path for trajectory in trajectories for path in set(trajectory.opened))
+    return found + Counter({"": len(trajectories)}) if found else None
 
 
 def _contents(skill: Skill, paths: Sequence[str]) -> Iterable[str]:

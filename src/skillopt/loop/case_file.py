@@ -20,6 +20,8 @@ MOST_EDITS = 12
 LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
 LONGEST = 2000
 """Characters of an edit that are remembered."""
+LONGEST_CAUSE = 200
+"""Characters of a cause that are remembered."""
 
 
 def job_of(ctx: Context) -> Job:
@@ -62,6 +64,7 @@ def remember(state: State, work: StepWork, ctx: Context) -> None:
     """Add a step to what the next letters show."""
     verdict = work.verdict
     helped, broke = changed_types(verdict, ctx)
+    patterns = [pattern for patch in work.patches for pattern in patch.patterns]
     tried = Tried(
         step=ctx.step,
         epoch=ctx.epoch,
@@ -72,6 +75,7 @@ def remember(state: State, work: StepWork, ctx: Context) -> None:
         edits=tuple(_fates(work))[:MOST_EDITS],
         helped=helped,
         broke=broke,
+        causes=tuple(dict.fromkeys(f"{p.name}: {p.cause}"[:LONGEST_CAUSE] for p in patterns))[:MOST_EDITS],
     )
     state.tried = [*state.tried, tried][-MOST_STEPS:]
 
@@ -107,4 +111,8 @@ def _fate(edit: Edit, fate: str) -> TriedEdit:
 
 
 def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:
-    return TriedEdit(**{name: text[:LONGEST] for name, text in fields.items()}, fate=fate[:300])
+    return TriedEdit(**{name: _ends(text) for name, text in fields.items()}, fate=fate[:300])
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"

@@ -13,10 +13,11 @@ from skillopt.config import Config
 from skillopt.envs.base import Env, Trajectory
 from skillopt.measure.meter import Reading
 from skillopt.measure.sequential import EPSILON, Trial, Word
+from skillopt.measure.verdict import counted
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.run.source import Source
-from skillopt.statistics import bootstrap, interval
+from skillopt.statistics import gain_interval, interval
 
 SIDES = ("base", "skill")
 MARGIN = 0.05
@@ -84,7 +85,7 @@ def checked(
         "rollouts": {"asked": len(samples), "full_pass": 2 * len(trial.order)},
         "p": trial.p,
         "difference": fmean(differences) if differences else 0.0,
-        "difference_interval": bootstrap(differences) if differences else None,
+        "difference_interval": gain_interval(differences),
         "scores": {side: _score(list(means[side].values())) for side in SIDES},
         "takes": {side: _takes(own, side, config) | {"refused": len(refused[side])} for side in SIDES},
         "by_type": _by_type(own, config),
@@ -101,8 +102,12 @@ def says(result: Mapping[str, Any]) -> str:
     if result["same_text"]:
         return f"No worse: the text is the same as that of {against}, so that nothing was measured."
     scores = result["scores"]
-    on = f"on {result['measured']} of {result['items']} {result['split']} items"
-    figures = f"{scores['skill']['score']:.2f} against {scores['base']['score']:.2f} {on} ({result['difference']:+.2f})"
+    low, high = result["difference_interval"]
+    on = f"on {result['measured']} of {counted(result['items'], result['split'])}"
+    figures = (
+        f"{scores['skill']['score']:.2f} {on} against {scores['base']['score']:.2f} "
+        f"(95 % interval of the gain: {low:+.2f} to {high:+.2f})"
+    )
     margin = f"the margin of {result['margin']:g}"
     if result["verdict"] == "better":
         return f"Better than {against}: {figures}."

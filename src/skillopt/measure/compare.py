@@ -20,12 +20,13 @@ from skillopt.envs.base import SPLITS, Env, Item, Trajectory, data_hash
 from skillopt.errors import UserError
 from skillopt.measure.evaluate import note_read
 from skillopt.measure.session import measuring_session
+from skillopt.measure.verdict import Gain, Spent, compared, spent_on
 from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.events import Listener
 from skillopt.run.files import write_json, write_jsonl
 from skillopt.skill import FILE, Skill
-from skillopt.statistics import bootstrap, interval, permutation_p
+from skillopt.statistics import gain_interval, interval, permutation_p
 
 WORDS = ("initial", "best")
 """Names for a run's own skills, in place of a file."""
@@ -76,17 +77,19 @@ async def compare(
         ctx = session.ctx
         items = ctx.env.items(split)
         trajectories, refused = await _measure(skills, items, repeats, ctx)
+        names = names_of(a[1], b[1])
         result = {
             "benchmark": ctx.env.name,
             "split": split,
             **report(trajectories, config.evaluation.metric),
-            "a": _about(*a, trajectories["a"], config),
-            "b": _about(*b, trajectories["b"], config),
+            "a": {"name": names[0], **_about(*a, trajectories["a"], config)},
+            "b": {"name": names[1], **_about(*b, trajectories["b"], config)},
             "same_skill": a[0].hash == b[0].hash,
             "repeats": repeats,
             "set_aside": refused,
             "paid": session.paid()["target"],
         }
+        result = _with_verdict(result, spent_on(session.paid()))
         if split == "test":
             paths = {"a": a[1], "b": b[1]}
             result["test_reads"] = max(
@@ -95,6 +98,42 @@ async def compare(
         write_jsonl(session.folder / "trajectories.jsonl", [t for side in skills for t in trajectories[side]])
         write_json(session.folder / "comparison.json", result)
     return result | {"path": str(session.folder / "comparison.json")}
+
+
+def names_of(a: Path | None, b: Path | None) -> tuple[str, str]:
+    """What people call the two: `initial`, `best`, or the file; with its folder where two files have one name."""
+    plain = [_plain_name(path) for path in (a, b)]
+    if a == b and plain[0]:
+        return plain[0], f"{plain[0]} again"
+    if plain[0] == plain[1]:
+        longer = [f"{_place(path)}/{name}" if path else name for path, name in zip((a, b), plain, strict=True)]
+        plain = longer if longer[0] != longer[1] else [str(a or plain[0]), str(b or plain[1])]
+    return plain[0] or "the first skill", plain[1] or "the second skill"
+
+
+def _plain_name(path: Path | None) -> str:
+    if path is None:
+        return ""
+    return {"skill_v0000": "initial", "best_skill": "best"}.get(path.stem, path.name)
+
+
+def _place(path: Path) -> str:
+    """The folder that distinguishes a file; a run's own folders do not."""
+    folder = path.resolve().parent
+    return folder.parent.name if folder.name == "skills" else folder.name
+
+
+def _with_verdict(result: dict[str, Any], spent: Spent) -> dict[str, Any]:
+    gain = Gain(
+        before=result["a"]["score"],
+        after=result["b"]["score"],
+        tasks=result["items"],
+        split=result["split"],
+        interval=result["difference_interval"],
+    )
+    names = (result["a"]["name"], result["b"]["name"])
+    verdict = compared(gain, names=names, same=result["same_skill"], differing=result["differing"], spent=spent)
+    return {"verdict": verdict.text, "outcome": verdict.word, **result}
 
 
 async def _measure(
@@ -137,7 +176,7 @@ def report(trajectories: dict[str, list[Trajectory]], metric: str) -> dict[str, 
         "metric": metric,
         "items": len(pairs),
         "difference": fmean(differences),
-        "difference_interval": bootstrap(differences),
+        "difference_interval": gain_interval(differences),
         "p": min(1.0, 2 * min(better, worse)),
         "differing": sum(abs(difference) > 1e-9 for difference in differences),
         "lists": lists,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from skillopt.envs.base import SPLITS, Env, Trajectory, data_hash
 from skillopt.errors import UserError
 from skillopt.measure.baselines import do_nothing, majority
 from skillopt.measure.session import measuring_session
+from skillopt.measure.verdict import Spent, Verdict, measured_once, spent_on
 from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.events import Listener
@@ -44,12 +46,18 @@ async def evaluate(
     async with measuring_session(config, where, env=env, models=models, listeners=listeners) as session:
         ctx = session.ctx
         items = ctx.env.items(split)
-        ctx.emit("evaluation_started", split=split, name="skill", items=len(items))
+        ctx.emit("evaluation_started", split=split, name="", items=len(items))
         measured = await measure(skill, items, ctx, tag=f"eval-{split}", stage="evaluate")
-        ctx.emit("evaluation_finished", split=split, name="skill", score=measured.score)
+        ctx.emit("evaluation_finished", split=split, name="", score=measured.score)
+        found = await _summary(config, ctx.env, skill, split, measured, skill_path)
+        spent = spent_on(session.paid())
+        verdict = _verdict(found, spent)
         summary = {
-            **await _summary(config, ctx.env, skill, split, measured, skill_path),
+            "verdict": verdict.text,
+            "outcome": verdict.word,
+            **found,
             "paid": session.paid()["target"],
+            "spent": asdict(spent),
             "seconds": round(time.monotonic() - started, 2),
         }
         if split == "test":
@@ -75,10 +83,24 @@ async def _summary(
         "hard": mean_score(trajectories, "hard"),
         "soft": mean_score(trajectories, "soft"),
         "items": len(trajectories),
+        "scores": measured.values,
         "failed": sorted(t.item_id for t in trajectories if t.score.hard < 1),
         "set_aside": measured.set_aside,
         "by_type": _by_type(trajectories, config.evaluation.metric),
     }
+
+
+def _verdict(found: Mapping[str, Any], spent: Spent) -> Verdict:
+    """Against always giving the most frequent answer, or doing nothing, where that scores anything."""
+    always, idle = found["majority"], found["do_nothing"]
+    than, other = "", 0.0
+    if always:
+        than, other = f"always answering {always['answer']!r}", always["score"]
+    elif idle and idle["score"]:
+        than, other = "doing nothing", idle["score"]
+    return measured_once(
+        found["score"], found["interval"], found["items"], found["split"], than=than, other=other, spent=spent
+    )
 
 
 def _folder(config: Config, env: Env, skill: Skill, split: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from skillopt.core.context import Context
@@ -12,6 +12,8 @@ from skillopt.core.rollout import require_few
 from skillopt.core.split import Measured
 from skillopt.envs.base import Score
 from skillopt.measure.baselines import do_nothing, majority
+from skillopt.measure.course import training_verdict
+from skillopt.measure.verdict import Gain, paired
 from skillopt.models.call import gather_all
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
@@ -48,7 +50,8 @@ class Finals:
         initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
         metric, kind = ctx.config.evaluation.metric, initial_kind(ctx.config.train.init_skill, initial)
         chosen = {"step": state.best.step, "version": state.best.version, "tokens": best.tokens}
-        return summarise(
+        gains = self.gains(state, ctx.run, metric)
+        summary = summarise(
             ctx.run,
             state,
             benchmark=ctx.env.name,
@@ -58,10 +61,24 @@ class Finals:
             best={**self.best(state, metric), **chosen},
             baselines=self.baselines(),
         )
+        history = read_json(ctx.run.history) if state.status != "running" else []
+        verdict = training_verdict(summary, history, gains)
+        gain = {split: asdict(own) for split, own in gains.items()}
+        return {"verdict": verdict.text, "outcome": verdict.word, **summary, "gain": gain}
+
+    def gains(self, state: State, run: RunDirectory, metric: str) -> dict[str, Gain]:
+        """The best skill against the initial one on the same tasks, by split; validation by fresh samples if any."""
+        before = _initial_values(run, metric)
+        again = self.measured.get("val_remeasured")
+        found = {"val": paired(before, again.values if again else state.val, "val")}
+        if found["val"] and not again:
+            found["val"] = replace(found["val"], before=state.initial_val, after=state.best.val)
+        if "test_best" in self.measured:
+            found["test"] = paired(self.measured["test_initial"].values, self.measured["test_best"].values)
+        return {split: gain for split, gain in found.items() if gain}
 
     def initial(self, state: State, run: RunDirectory, metric: str) -> dict[str, Any]:
-        rows = read_json(run.evaluations / "val_initial.json")["items"].values()
-        values = [Score(**row).value(metric) for row in rows]
+        values = list(_initial_values(run, metric).values())
         return {
             "val": state.initial_val,
             "val_interval": interval(values),
@@ -100,6 +117,11 @@ class Finals:
         for split, row in self.do_nothing.items():
             found.setdefault("do_nothing", {}).update({split: row["score"], f"{split}_interval": row["interval"]})
         return found
+
+
+def _initial_values(run: RunDirectory, metric: str) -> dict[str, float]:
+    rows = read_json(run.evaluations / "val_initial.json")["items"]
+    return {item: Score(**row).value(metric) for item, row in rows.items()}
 
 
 def _best_interval(state: State, metric: str) -> tuple[float, float] | None:

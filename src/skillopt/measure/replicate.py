@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from skillopt.config import BudgetConfig, Config
 from skillopt.errors import Stopped
-from skillopt.run.directory import safe_name
+from skillopt.measure.course import gains_of
+from skillopt.measure.verdict import Gain, Spent, Verdict, say, spent_in, too_few
+from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.files import write_json
 from skillopt.run.result import Result
 from skillopt.run.summary import ROLES
@@ -29,6 +32,7 @@ async def replicate(config: Config, seeds: Sequence[int], train: Train) -> dict[
     started = time.monotonic()
     summaries: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
+    found: dict[str, Any] = {}
     path = _folder(config, seeds) / "replicate.json"
     for seed in seeds:
         left = left_of(config.budget, summaries, (time.monotonic() - started) / 60)
@@ -36,13 +40,17 @@ async def replicate(config: Config, seeds: Sequence[int], train: Train) -> dict[
         result = await train(own)
         summaries.append(result.summary)
         rows.append(_row(seed, result))
-        write_json(path, {"seeds": list(seeds), **report(rows)})
-    return {"seeds": list(seeds), **report(rows), "path": str(path)}
+        report_so_far = {"seeds": list(seeds), **report(rows)}
+        verdict = replicate_verdict(report_so_far, spent_in(summaries))
+        found = {"verdict": verdict.text, "outcome": verdict.word, **report_so_far}
+        write_json(path, found)
+    return found | {"path": str(path)}
 
 
 def _row(seed: int, result: Result) -> dict[str, Any]:
     initial, best = result.summary["initial"], result.summary["best"]
     again = best["val_remeasured"]
+    gains = gains_of(RunDirectory(result.path), result.summary)
     return {
         "seed": seed,
         "run": str(result.path),
@@ -50,23 +58,62 @@ def _row(seed: int, result: Result) -> dict[str, Any]:
         "best_val": best["val"] if again is None else again,
         "initial_test": initial["test"],
         "best_test": best["test"],
+        "tasks": {split: gain.tasks for split, gain in gains.items()},
+        "interval": {
+            "initial_val": initial["val_interval"],
+            "best_val": best["val_interval"] if again is None else best["val_remeasured_interval"],
+            "initial_test": initial["test_interval"],
+            "best_test": best["test_interval"],
+            **{f"gain_{split}": gain.interval for split, gain in gains.items()},
+        },
         "accepted": result.summary["steps"]["accepted"],
         "target_calls": result.summary["calls"]["target"],
     }
 
 
 def report(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The seeds' table, means with 95 % intervals (Student's t), the share that improved, the best by validation."""
+    """The seeds' table, means with 95 % intervals, the share that improved, the best by validation.
+
+    An interval has two parts: the seeds differ (Student's t), and all of them were measured on the same few tasks.
+    """
     gains = {split: [row[f"best_{split}"] - row[f"initial_{split}"] for row in rows] for split in ("val", "test")}
     columns = {name: [row[name] for row in rows] for name in ("initial_val", "best_val", "initial_test", "best_test")}
     columns |= {f"gain_{split}": values for split, values in gains.items()}
     return {
         "rows": list(rows),
         "mean": {name: fmean(values) for name, values in columns.items()},
-        "interval": {name: _possible(seeds_interval(values), name) for name, values in columns.items()},
+        "interval": {name: _interval(name, values, rows) for name, values in columns.items()},
         "improved": {split: sum(gain > 0 for gain in values) / len(rows) for split, values in gains.items()},
         "best_seed_by_validation": max(rows, key=lambda row: (row["best_val"], -row["seed"]))["seed"],
     }
+
+
+def _interval(name: str, values: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
+    """Seeds that agree say nothing of other tasks: the interval is never narrower than that of a single run."""
+    mean, over_seeds = fmean(values), seeds_interval(values)
+    half = over_seeds[1] - mean if over_seeds else 0.0
+    own = [row.get("interval", {}).get(name) for row in rows]
+    if None in own:  # a run of an earlier version that kept no scores of items
+        return over_seeds and _possible(over_seeds, name)
+    below, above = (fmean(abs(bounds[side] - v) for bounds, v in zip(own, values, strict=True)) for side in (0, 1))
+    return _possible((mean - math.hypot(half, below), mean + math.hypot(half, above)), name)
+
+
+def replicate_verdict(found: Mapping[str, Any], spent: Spent) -> Verdict:
+    """Over all seeds, on the held-out tasks."""
+    rows, mean = found["rows"], found["mean"]
+    gain = Gain(
+        before=mean["initial_test"],
+        after=mean["best_test"],
+        tasks=max(row["tasks"].get("test", 0) for row in rows),
+        interval=found["interval"]["gain_test"],
+    )
+    seeds = len(rows)
+    improved = round(found["improved"]["test"] * seeds)
+    figures = f"{gain}, the mean of {seeds} seed{'' if seeds == 1 else 's'}, of which {improved} improved"
+    if gain.word == "cannot tell":
+        return say("cannot tell", figures, because=too_few(gain), advice="more held-out tasks or seeds", spent=spent)
+    return say(gain.word, figures, spent=spent)
 
 
 def left_of(budget: BudgetConfig, spent: Sequence[dict[str, Any]], minutes: float) -> BudgetConfig:
@@ -95,9 +142,7 @@ def _folder(config: Config, seeds: Sequence[int]) -> Path:
     return Path(config.env.output_root) / "replicates" / name / digest[:8]
 
 
-def _possible(interval: tuple[float, float] | None, name: str) -> tuple[float, float] | None:
+def _possible(interval: tuple[float, float], name: str) -> tuple[float, float]:
     """Student's t does not know that no score is below 0 or above 1."""
-    if interval is None:
-        return None
     low = -1.0 if "gain" in name else 0.0
     return max(low, interval[0]), min(1.0, interval[1])

@@ -20,6 +20,8 @@ from skillopt.models.call import Caller
 T = TypeVar("T")
 LONGEST_BAD_REPLY = 4000
 """Characters of a reply that could not be used which are shown when it is asked for again."""
+QUOTED = 160
+"""Characters of such a reply that people are shown."""
 NEXT_FORM: dict[Form, Form] = {"schema": "json", "json": "text"}
 _THOUGHT_TAG = re.compile(r"<(/?)(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT_OPEN = re.compile(r"\A\s*<(think|thinking|reasoning)>", re.IGNORECASE)
@@ -45,6 +47,7 @@ async def ask(
 ) -> CheckedReply[T]:
     """Ask once, and once more with the error where the reply does not fit. `check` raises ValueError where it must."""
     problems: list[str] = []
+    quoted: list[str] = []
     said = ""
     for attempt in (1, 2):
         sent = messages
@@ -55,13 +58,20 @@ async def ask(
             reply = await _call(optimizer, sent, schema, label=label, attempt=attempt)
         except (TransientError, RefusedError) as error:
             unreachable = isinstance(error, TransientError)
-            return CheckedReply(lost=str(error), unreachable=unreachable, unusable=tuple(problems))
+            return CheckedReply(lost=str(error), unreachable=unreachable, unusable=tuple(quoted))
         try:
-            return CheckedReply(value=check(parse(reply)), unusable=tuple(problems))
+            return CheckedReply(value=check(parse(reply)), unusable=tuple(quoted))
         except (ValueError, RecursionError) as error:
             problems.append(str(error)[:200] or type(error).__name__)
+            quoted.append(_with_reply(problems[-1], reply.text))
             said = _shortened(reply.text)
-    return CheckedReply(lost=problems[-1], unusable=tuple(problems))
+    return CheckedReply(lost=quoted[-1], unusable=tuple(quoted))
+
+
+def _with_reply(problem: str, text: str) -> str:
+    """The problem with the beginning of the reply, for people."""
+    flat = " ".join(text.split())
+    return f"{problem}: “{flat[:QUOTED]}{'…' if len(flat) > QUOTED else ''}”" if flat else problem
 
 
 def _shortened(text: str) -> str:

@@ -9,10 +9,11 @@ from rich.table import Table
 
 from skillopt.measure.checked import SIDES
 from skillopt.measure.suite import Outcome
+from skillopt.measure.verdict import Spent
 from skillopt.preflight.lint import Finding, Linted
 from skillopt.report.markdown import fenced, plain, table
 from skillopt.report.markup import text
-from skillopt.report.text import clipped, counted, dollars, duration, printable, ranged
+from skillopt.report.text import clipped, counted, duration, printable, ranged
 
 _SHOWN, _MOST = 600, 12
 """Characters of an output, and items, that a page shows; `check.json` has all."""
@@ -68,14 +69,11 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     if result is None or result["same_text"]:
         return [f"{outcome.status.upper()}  {outcome.name}: {outcome.says}"]
     asked, full = result["rollouts"]["asked"], result["rollouts"]["full_pass"]
-    paid = result["telemetry"]["paid"]
     repeats = f", up to {counted(result['repeats'], 'repeat')} of an item" if result["repeats"] else ""
-    interval = result["difference_interval"]
+    spent = Spent(**result["telemetry"]["paid"])
     return [
-        f"{outcome.status.upper()}  {outcome.name}: {outcome.says}",
-        f"On other tasks like these the difference is likely between {interval[0]:+.2f} and {interval[1]:+.2f}.",
-        f"{asked} rollouts{repeats}; a full pass of both has {full}. Paid now: {counted(paid['calls'], 'call')}, "
-        f"{paid['tokens']:,} tokens, {dollars(paid['usd'])}.",
+        f"{outcome.status.upper()}  {outcome.name}: {outcome.says} {spent}",
+        f"{asked} rollouts{repeats}; a full pass of both has {full}.",
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from skillopt.report.text import ranged, score
+from skillopt.report.text import chance, counted, printable, ranged, score
 
 _LISTED = 8
 """Items of a list that are shown; comparison.json has them all."""
@@ -14,9 +14,9 @@ _LISTED = 8
 
 def comparison_table(result: dict[str, Any]) -> Table:
     table = Table(show_header=True, box=None, pad_edge=False)
-    for name in ("", "A", "B"):
-        table.add_column(name, justify="right" if name else "left")
     sides = (result["a"], result["b"])
+    for name in ("", *(printable(side["name"]) for side in sides)):
+        table.add_column(name, justify="right" if name else "left", overflow="fold")
     table.add_row(f"{result['split']} score ({result['metric']})", *(ranged(s["score"], s["interval"]) for s in sides))
     table.add_row("skill length (tokens)", *(str(s["tokens"]) for s in sides))
     return table
@@ -24,18 +24,21 @@ def comparison_table(result: dict[str, Any]) -> Table:
 
 def comparison_lines(result: dict[str, Any]) -> list[str]:
     """The paired test in words, then the items."""
-    low, high = result["difference_interval"]
+    a, b = result["a"]["name"], result["b"]["name"]
+    samples = counted(result["repeats"], "sample")
     lines = [
-        f"B minus A: {result['difference']:+.3f} [{low:+.3f} to {high:+.3f}] on {result['items']} items, "
-        f"{result['repeats']} sample(s) each; paired exact test, two-sided: p = {result['p']:.4f}"
+        f"{b} minus {a}: {result['difference']:+.3f}; {samples} of each of {result['items']} items; paired exact test, "
+        f"two-sided: {chance(result['p'])}"
     ]
-    if result["same_skill"]:
-        lines.append(
-            f"Both are the same skill (A/A probe): {result['differing']} of {result['items']} items differ by chance"
-        )
-    for name, items in result["lists"].items():
+    for name, title in (
+        ("improved", f"only {b} solves"),
+        ("regressed", f"only {a} solves"),
+        ("both_pass", "both solve"),
+        ("both_fail", "neither solves"),
+    ):
+        items = result["lists"][name]
         shown = ", ".join(items[:_LISTED]) + (" …" if len(items) > _LISTED else "")
-        lines.append(f"{name.replace('_', ' ')}: {len(items)}" + (f" ({shown})" if items else ""))
+        lines.append(f"{title}: {len(items)}" + (f" ({shown})" if items else ""))
     if "test_reads" in result:
         lines.append(f"The test split has been read {result['test_reads']} times for this skill's run.")
     return lines

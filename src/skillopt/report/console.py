@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from skillopt.report.plan_lines import beside_lines
-from skillopt.report.text import dollars, printable, ranged, score
+from skillopt.report.text import chance, dollars, printable, ranged, score
 from skillopt.run.events import FLEETING, Event, Listener
+from skillopt.run.result import Result
 
 
 def open_console() -> Console:
@@ -101,10 +103,10 @@ class Lines:
         return "\n".join(check_line(check) for check in data["checks"]) or None
 
     def _evaluation_started(self, data: dict[str, Any], event: Event) -> str:
-        return f"Evaluate: {data['name']} skill on {data['items']} {data['split']} items..."
+        return f"Evaluate: {_named(data['name'])} on {data['items']} {data['split']} items..."
 
     def _evaluation_finished(self, data: dict[str, Any], event: Event) -> str:
-        return f"Evaluate: {data['name']} skill, {data['split']} score {score(data['score'])}"
+        return f"Evaluate: {_named(data['name'])}, {data['split']} score {score(data['score'])}"
 
     def _rollout_started(self, data: dict[str, Any], event: Event) -> str:
         return f"Rollout: {data['items']} items, {data['workers']} workers..."
@@ -163,6 +165,18 @@ class Lines:
 _IN_STEP = {"rollout_started", "reflect_started", "reflected", "selected", "gate_decided"}
 
 
+_NAMES = {
+    "": "the skill",
+    "no_skill": "no skill",
+    "remeasured": "best skill again",
+    "checked and base": "the skill and its base",
+}
+
+
+def _named(name: str) -> str:
+    return _NAMES.get(name, f"{name} skill")
+
+
 def check_line(check: Mapping[str, Any]) -> str:
     """`warn  budget: no limit is set → set budget.max_usd …`."""
     fix = f" → {check['fix']}" if check["fix"] else ""
@@ -180,7 +194,7 @@ def gate_line(data: dict[str, Any]) -> str:
         return f"val score at most {score(data['at_most'])}, not {needed} {score(before)} ✗ REJECT ({seen})"
     sign = ">" if after > before else "=" if after == before else "<"
     mark = {"accept": "✓ ACCEPT", "reject": "✗ REJECT", "indecisive": "? INDECISIVE"}[data["decision"]]
-    fresh = f"{data['repeats']} fresh samples where they differ, p = {data['p']:.3f}" if data["repeats"] else ""
+    fresh = f"{data['repeats']} fresh samples where they differ, {chance(data['p'])}" if data["repeats"] else ""
     notes = "; ".join(note for note in (fresh, data["reason"]) if note)
     return f"val score {score(after)} {sign} {score(before)} {mark}" + (f" ({notes})" if notes else "")
 
@@ -225,6 +239,18 @@ def result_lines(summary: dict[str, Any]) -> list[str]:
         f"cost: {dollars(costs['target'])} target, {dollars(costs['optimizer'])} optimizer; {summary['seconds']:.1f} s",
         *beside_lines(summary["plan"]),
         f"Persistent failures: {len(stuck)}" + (f" ({shown})" if stuck else ""),
+    ]
+
+
+def next_lines(result: Result) -> list[str]:
+    """Where the result is, and what most people want to see next."""
+    run = shlex.quote(str(result.path))
+    return [
+        f"Best skill: {result.path / 'best_skill.md'}",
+        "Next:",
+        f"  skillopt report {run} --open    what was learned, and why",
+        f"  skillopt diff {run}    what changed in the skill",
+        f"  skillopt ablate {run}    what each rule of it is worth",
     ]
 
 

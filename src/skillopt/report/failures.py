@@ -13,11 +13,15 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.summary import outcomes, persistent_failures
 
-Sign = Literal["empty", "contained", "constant", "varied", "unknown"]
+Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
 
 GENERAL = (
     "No version of the skill solved these items. That points to the task (its wording, its expected answer, its "
     "scorer) or to the target's limits, and not to the skill."
+)
+ONE_SKILL = (
+    "The initial skill does not solve these items, and no other skill was tried on them. That says nothing about the "
+    "tasks: the run had nothing to try."
 )
 ADVICE: dict[Sign, str] = {
     "empty": "The target gives no answer: look at models.target_max_tokens, and at what the task asks for.",
@@ -27,6 +31,7 @@ ADVICE: dict[Sign, str] = {
     "whether the task holds all that it takes to find it.",
     "varied": "Each version fails in another way: the task may be ambiguous, or beyond this target.",
     "unknown": "Look at the items themselves.",
+    "untried": "A skill that says how to solve them was never tried.",
 }
 _PARTICULARS = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\d+")
 
@@ -69,6 +74,11 @@ def failure_groups(run: RunDirectory) -> list[FailureGroup]:
     return [FailureGroup(pattern=name, items=tuple(own), advice=_advice(own)) for name, own in ordered]
 
 
+def lead(groups: Sequence[FailureGroup]) -> str:
+    """What these failures mean: nothing at all where only one skill was tried."""
+    return GENERAL if any(item.skills > 1 for group in groups for item in group.items) else ONE_SKILL
+
+
 def _stuck(item: str, skills: int, traces: list[Trace], named: str | None) -> StuckItem:
     last = traces[-1] if traces else None
     return StuckItem(
@@ -76,7 +86,7 @@ def _stuck(item: str, skills: int, traces: list[Trace], named: str | None) -> St
         type=str(last["type"]) if last else "",
         skills=skills,
         pattern=named or _from_feedback(last),
-        sign=_sign(traces),
+        sign=_sign(traces) if skills > 1 else "untried",
         last=last,
     )
 

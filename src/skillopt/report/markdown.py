@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from skillopt.report.blame import by_file
 from skillopt.report.costs import cost_rows, stage_seconds, total_usd
-from skillopt.report.failures import GENERAL
+from skillopt.report.failures import lead
 from skillopt.report.funnel import funnel
 from skillopt.report.plan_lines import planned_rows
-from skillopt.report.run_facts import Change, Facts, verdict
+from skillopt.report.run_facts import Change, Facts
 from skillopt.report.text import clipped, dollars, duration, printable, ranged, score
 from skillopt.skill import FILE
 
@@ -43,7 +43,7 @@ def _parts(facts: Facts) -> Iterator[str]:
     summary = facts.summary
     initial, best, rate = summary["initial"], summary["best"], summary["edit_acceptance_rate"]
     yield f"# {plain(summary['benchmark'])}, seed {summary['seed']}: {plain(summary['status'])}"
-    yield plain(verdict(summary))
+    yield plain(facts.verdict)
     yield table(
         ("", "initial", "best"),
         [
@@ -62,7 +62,7 @@ def _parts(facts: Facts) -> Iterator[str]:
     for change in facts.changes:
         yield _change(change)
     yield "## Persistent failures" if facts.failures else ""
-    yield GENERAL if facts.failures else ""
+    yield lead(facts.failures) if facts.failures else ""
     for group in facts.failures:
         items = ", ".join(plain(item.item_id) for item in group.items)
         yield f"- **{plain(group.pattern)}** ({len(group.items)}): {items}. {plain(group.advice)}"

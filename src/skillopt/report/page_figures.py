@@ -10,7 +10,7 @@ from skillopt.report.funnel import dropped, funnel
 from skillopt.report.markup import bullets, fold, table, tag, text
 from skillopt.report.plan_lines import planned_rows
 from skillopt.report.plots import heat_plot, progress_plot, rate_plot
-from skillopt.report.run_facts import Facts, verdict
+from skillopt.report.run_facts import Facts
 from skillopt.report.text import counted, dollars, duration, ranged, score
 from skillopt.run.summary import ROLES
 from skillopt.version import __version__
@@ -67,7 +67,7 @@ def verdict_part(facts: Facts) -> str:
         _card("Cost", dollars(total_usd(summary)), f"{sum(summary['calls'][role] for role in ROLES):,} calls"),
         _card("Time", duration(summary["seconds"]), f"gate saved {summary['gate']['calls_saved']:,} calls"),
     ]
-    told = tag("p", text(verdict(summary)), cls="verdict")
+    told = tag("p", text(facts.verdict), cls="verdict")
     return tag("section", told, tag("div", *cards, cls="cards"), _measured(summary), id="verdict")
 
 

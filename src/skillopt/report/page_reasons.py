@@ -8,7 +8,7 @@ from typing import Any
 from skillopt.report.ablation_table import VERDICTS
 from skillopt.report.blame import by_file, spread
 from skillopt.report.console import gate_line
-from skillopt.report.failures import GENERAL, StuckItem
+from skillopt.report.failures import StuckItem, lead
 from skillopt.report.funnel import step_funnel
 from skillopt.report.markup import bullets, fold, table, tag, text
 from skillopt.report.run_facts import Change, Facts, cited_ids
@@ -142,7 +142,7 @@ def failures(facts: Facts) -> str:
     if not facts.failures:
         ended = facts.summary["status"] != "running"
         return tag("p", "None." if ended else "Counted when the run has ended.", cls="soft")
-    parts = [tag("p", text(GENERAL))]
+    parts = [tag("p", text(lead(facts.failures)))]
     for group in facts.failures:
         title = f"<b>{text(group.pattern)}</b> · {counted(len(group.items), 'item')}"
         rows = [_stuck(item, facts) for item in group.items]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skillopt.errors import UserError
+from skillopt.measure.course import verdict_of
 from skillopt.report.blame import BlamedLine, best_version, blame, initial_skill
 from skillopt.report.failures import FailureGroup, failure_groups
 from skillopt.report.heatmap import HeatMap, heat_map
@@ -39,6 +40,8 @@ class Change:
 class Facts:
     run: RunDirectory
     summary: dict[str, Any]
+    verdict: str
+    """The result of the run in plain words."""
     history: list[dict[str, Any]]
     config: dict[str, Any]
     versions: dict[int, Skill]
@@ -71,11 +74,13 @@ def read_facts(run: RunDirectory) -> Facts:
     entries, trouble = _entries(run)
     versions, lines, shown = _provenance(run, entries)
     summary = read_json(run.summary)
+    history = read_json(run.history) if run.history.exists() else []
     done = summary["status"] != "running"
     return Facts(
         run=run,
         summary=summary,
-        history=read_json(run.history) if run.history.exists() else [],
+        verdict=verdict_of(run, summary, history),
+        history=history,
         config=read_json(run.config_json),
         versions=versions,
         changes=tuple(_changes(run, entries, versions)),
@@ -137,26 +142,3 @@ def cited_ids(entry: Entry) -> tuple[str, ...]:
 def _cited(run: RunDirectory, entries: Iterable[Entry]) -> dict[str, Trace]:
     wanted = {trace_id for entry in entries for trace_id in cited_ids(entry)}
     return {trace["id"]: trace for trace in read_traces(run) if trace["id"] in wanted} if wanted else {}
-
-
-def verdict(summary: Mapping[str, Any]) -> str:
-    """The result of the run, in a sentence."""
-    initial, best = summary["initial"], summary["best"]
-    if summary["status"] != "finished" or best["test"] is None:
-        gain = best["val"] - initial["val"]
-        why = f" ({summary['stop_reason']})" if summary["stop_reason"] else ""
-        return f"Not finished{why}: validation {gain:+.2f} so far; the test split has not been read yet."
-    gain = best["test"] - initial["test"]
-    if best["version"] == 0:
-        return "Nothing was accepted: the best skill is the initial one."
-    if gain < 0:
-        return (
-            f"The trained skill is worse on the test split ({gain:+.2f}): what helped in validation does not help here."
-        )
-    apart = best["test_interval"][0] > initial["test_interval"][1]
-    sure = "the intervals are apart" if apart else "but the intervals overlap: more test items are needed"
-    return (
-        f"On tasks that training never saw the score rises by {gain:.2f}; {sure}."
-        if gain
-        else ("The test score did not change: what was learned does not show on tasks that training never saw.")
-    )

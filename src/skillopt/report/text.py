@@ -20,6 +20,11 @@ def ranged(value: float | None, interval: Sequence[float] | None) -> str:
     return score(value) + (f" [{interval[0]:.2f}–{interval[1]:.2f}]" if value is not None and interval else "")
 
 
+def chance(p: float) -> str:
+    """A probability that is never shown as zero: `p = 0.034`, `p < 0.001`."""
+    return "p < 0.001" if p < 0.0005 else f"p = {p:.3f}"
+
+
 def dollars(value: float | None) -> str:
     return "unknown" if value is None else f"${value:.2f}" if value >= 0.01 or value == 0 else f"${value:.4f}"
 

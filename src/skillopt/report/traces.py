@@ -56,8 +56,12 @@ def trace_lines(trace: Trace) -> list[str]:
     lines.append(f"skill: {trace['skill_hash'][:12]}")
     if score.get("feedback"):
         lines.append(f"feedback: {score['feedback']}")
+    if trace.get("opened"):
+        lines.append(f"opened of the package: {', '.join(trace['opened'])}")
     for message in trace["messages"]:
         content = message.get("content", f"(the skill, {str(message.get('skill', ''))[:12]})")
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
         lines += ["", f"--- {message['role']} ---", text]
+    for change in trace.get("changes", ()):
+        lines += ["", f"--- {change['kind']} {change['path']} ---", *([change["shown"]] if change["shown"] else [])]
     return [*lines, "", "--- scored output ---", trace["output"]]

@@ -29,6 +29,11 @@ class Result:
         return {f"{skill}_{split}": self.summary[skill][split] for split in ("val", "test") for skill in _SKILLS}
 
     @property
+    def verdict(self) -> str:
+        """The result in plain words: better or not, by how much, why not, and what it cost."""
+        return str(self.summary["verdict"])
+
+    @property
     def history(self) -> list[dict[str, Any]]:
         """One record a step, as `history.json` has it."""
         rows: list[dict[str, Any]] = read_json(RunDirectory(self.path).history)

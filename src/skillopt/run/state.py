@@ -71,6 +71,8 @@ class Tried(BaseModel):
     """Task types whose validation score rose."""
     broke: tuple[str, ...] = ()
     """Task types whose validation score fell."""
+    causes: tuple[str, ...] = ()
+    """Why tasks of the batch failed before the step, as the analysts saw it."""
 
 
 class Counts(BaseModel):

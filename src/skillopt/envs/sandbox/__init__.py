@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +18,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -62,6 +63,10 @@ class Outcome:
     stderr: str
     files: Mapping[str, bytes]
     """Those of the wanted files that the program left as plain files."""
+    code: int = 0
+    """The exit code; of a program that a signal ended, 128 and the signal's number."""
+    whole: bool = True
+    """False where a workspace came to more than the limit, and is not brought back."""
 
 
 class Sandbox:
@@ -83,15 +88,48 @@ class Sandbox:
         self, program: str, *, files: Mapping[str, bytes] | None = None, wanted: Sequence[str] = ()
     ) -> Outcome:
         """Run a program with `files` in a fresh folder; return the `wanted` files."""
+        async with self._turn():
+            with tempfile.TemporaryDirectory(prefix="skillopt-sandbox-") as folder:
+                given = {**(files or {}), "program.py": program.encode("utf-8", "replace")}
+                spec = _spec(self.limits, self.mode, office=self._office) | {"wanted": list(wanted)}
+                return await _run(Path(folder), _prepared(Path(folder), given, spec), self.limits)
+
+    async def shell(
+        self,
+        command: str | Sequence[str],
+        workspace: Path,
+        *,
+        others: Mapping[str, Path] | None = None,
+        variables: Mapping[str, str] | None = None,
+        keep: bool = True,
+    ) -> Outcome:
+        """Run a shell command, or words, in a copy of a folder; `keep`: what it leaves there becomes the folder.
+
+        `others` are further folders by name: copies next to the workspace, which are never brought back. `variables`
+        name such a folder each; the program finds its path in them. Only plain files come back, no links; and nothing
+        does where they are more than `limits.disk_mb`.
+        """
+        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else ["/usr/bin/env", *command]
+        places = {"workspace": workspace, **(others or {})}
+        async with self._turn():
+            with tempfile.TemporaryDirectory(prefix="skillopt-sandbox-") as name:
+                folder = Path(name)
+                inside = jail.WORK if self.mode == "namespaces" else str(folder / "in")
+                spec = _spec(self.limits, self.mode, office=self._office) | {"argv": argv, "cwd": "workspace"}
+                spec["trees"] = {name: str(path) for name, path in places.items()}
+                paths = {name: f"{inside}/{place}" for name, place in (variables or {}).items()}
+                spec |= {"environment": _shell_environment(inside) | paths, "keep": "workspace" if keep else ""}
+                outcome = await _run(folder, _prepared(folder, {}, spec), self.limits)
+                if keep and outcome.whole:
+                    shutil.rmtree(workspace, ignore_errors=True)
+                    shutil.move(folder / "out" / "workspace", workspace)
+                return outcome
+
+    def _turn(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
         if loop not in self._turns:  # a semaphore belongs to one loop
             self._turns = {loop: asyncio.Semaphore(os.cpu_count() or 1)}
-        async with self._turns[loop]:
-            with tempfile.TemporaryDirectory(prefix="skillopt-sandbox-") as folder:
-                command = _prepared(
-                    Path(folder), program, files or {}, wanted, self.limits, self.mode, office=self._office
-                )
-                return await _run(Path(folder), command, self.limits)
+        return self._turns[loop]
 
 
 def require(mode: Mode) -> None:
@@ -116,7 +154,7 @@ def _tried(mode: Mode) -> str:
     if mode not in _TRIED:
         with tempfile.TemporaryDirectory(prefix="skillopt-sandbox-") as name:
             folder = Path(name)
-            command = _prepared(folder, "print('here')", {}, (), Limits(), mode)
+            command = _prepared(folder, {"program.py": b"print('here')"}, _spec(Limits(), mode))
             pipe = subprocess.PIPE
             # The supervisor takes the end of its standard input as a sign that nobody waits any more: keep it open.
             with subprocess.Popen(  # noqa: S603
@@ -128,35 +166,33 @@ def _tried(mode: Mode) -> str:
     return _TRIED[mode]
 
 
-def _prepared(
-    folder: Path,
-    program: str,
-    files: Mapping[str, bytes],
-    wanted: Sequence[str],
-    limits: Limits,
-    mode: Mode,
-    *,
-    office: bool = False,
-) -> list[str]:
+def _spec(limits: Limits, mode: Mode, *, office: bool = False) -> dict[str, Any]:
+    """What the supervisor is asked to do: a Python program, unless the caller changes it."""
+    return {
+        "mode": mode,
+        "office": office,
+        "argv": [sys.executable, "-I", "-B", "program.py"],
+        "environment": _environment(),
+        "cwd": "",
+        "trees": {},
+        "keep": "",
+        "wanted": [],
+        "read_only": [*_SYSTEM, *(_OFFICE if office else ()), *_python_folders()],
+        "limits": limits.model_dump(),
+    }
+
+
+def _prepared(folder: Path, files: Mapping[str, bytes], spec: Mapping[str, Any]) -> list[str]:
     """Lay out the folder; gives the supervisor's command line."""
     for name in ("in", "out"):
         (folder / name).mkdir()
     folder.chmod(0o711)  # in `limits` mode the program may be another user's
-    for name, content in {**files, "program.py": program.encode("utf-8", "replace")}.items():
+    for name, content in files.items():
         if not name or Path(name).name != name:
             raise ValueError(f"'{name}' is not the name of a file")
         (folder / "in" / name).write_bytes(content)
-    spec = {
-        "mode": mode,
-        "office": office,
-        "folder": str(folder),
-        "argv": [sys.executable, "-I", "-B", "program.py"],
-        "environment": _environment(),
-        "wanted": list(wanted),
-        "read_only": [*_SYSTEM, *(_OFFICE if office else ()), *_python_folders()],
-        "limits": limits.model_dump(),
-    }
-    return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), json.dumps(spec)]
+    told = json.dumps({**spec, "folder": str(folder)})
+    return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), told]
 
 
 def _environment() -> dict[str, str]:
@@ -165,6 +201,13 @@ def _environment() -> dict[str, str]:
     home = jail.WORK
     places = {"PATH": "/usr/bin:/bin", "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
     return {**places, "LANG": "C.UTF-8", "TZ": "UTC", **threads}
+
+
+def _shell_environment(home: str) -> dict[str, str]:
+    """For commands: this Python is on the path, and the home folder is not the workspace."""
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    places = {"PATH": path, "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
+    return {**_environment(), **places, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _python_folders() -> list[str]:
@@ -218,5 +261,9 @@ def _outcome(folder: Path, stdout: str, stderr: str, limits: Limits) -> Outcome:
     if not reason and status:
         last = stderr.strip().splitlines()[-1:] or [""]
         reason = f"killed by signal {status - 128}" if status > 128 else f"exit code {status}: {last[0]}".rstrip(": ")
+    if not reason and not result["whole"]:
+        reason = f"left more than {limits.disk_mb} MB of files"
     files = {name: (folder / "out" / name).read_bytes() for name in result["files"]}
-    return Outcome(ok=not reason, reason=reason, stdout=stdout, stderr=stderr, files=files)
+    return Outcome(
+        ok=not reason, reason=reason, stdout=stdout, stderr=stderr, files=files, code=status, whole=result["whole"]
+    )

@@ -11,9 +11,7 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
-import stat
 import struct
 import sys
 import time
@@ -22,8 +20,10 @@ from typing import Any
 
 try:
     from skillopt.envs.sandbox.calls import SetupError, check_machine, forbid, libc, number_of
+    from skillopt.envs.sandbox.trees import copy_in, copy_out, copy_tree_out
 except ImportError:  # as a script, without the package
     from calls import SetupError, check_machine, forbid, libc, number_of  # type: ignore[import-not-found, no-redef]
+    from trees import copy_in, copy_out, copy_tree_out  # type: ignore[import-not-found, no-redef]
 
 SETUP_FAILED = 99
 NOBODY = 65534
@@ -48,8 +48,7 @@ def main() -> None:
             leader = start_init(spec)
         else:
             work = os.open("in", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
-            if os.getuid() == 0:
-                os.chown("in", NOBODY, NOBODY, dir_fd=folder)
+            copy_in("", os.path.join(spec["folder"], "in"), spec["trees"], NOBODY)
             spec["limits"]["processes"] += threads_of_user(proc)  # the kernel counts them all
             libc("prctl", _PR_SUBREAPER, 1, 0, 0, 0, needed=False)
             leader = start_program(spec, os.path.join(spec["folder"], "in"))
@@ -60,7 +59,8 @@ def main() -> None:
     if spec["mode"] != "namespaces":
         kill_rest(proc)
     kept = [name for name in spec["wanted"] if copy_out(work, folder, name, spec["limits"]["file_mb"] << 20)]
-    result = {"ended": ended, "status": status, "files": kept}
+    whole = copy_tree_out(work, folder, spec["keep"], spec["limits"]["disk_mb"] << 20) if spec["keep"] else True
+    result = {"ended": ended, "status": status, "files": kept, "whole": whole}
     with open(os.open("result.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), "w") as file:
         json.dump(result, file)
 
@@ -88,7 +88,7 @@ def build(spec: dict[str, Any], folder: int) -> int:
         if not os.path.lexists(f"{root}{place}"):  # this Python may lie below one; programs then look at the other
             os.symlink(f"{WORK}/tmp", f"{root}{place}")
     inside = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
-    _copy_in(os.path.join(spec["folder"], "in"), work)
+    copy_in(os.path.join(spec["folder"], "in"), work, spec["trees"], NOBODY)
     os.chdir(root)
     return inside
 
@@ -166,15 +166,6 @@ def _set_read_only(path: str, *, recursive: bool) -> None:
     libc("syscall", _MOUNT_SETATTR, -100, path.encode(), flags, attributes, len(attributes))
 
 
-def _copy_in(source: str, work: str) -> None:
-    shutil.copytree(source, work, dirs_exist_ok=True)
-    os.makedirs(f"{work}/tmp", exist_ok=True)
-    if os.getuid() == 0:
-        for folder, _, files in os.walk(work):
-            for path in [folder, *(os.path.join(folder, name) for name in files)]:
-                os.chown(path, NOBODY, NOBODY)
-
-
 # Starting the program
 
 
@@ -202,7 +193,7 @@ def start_program(spec: dict[str, Any], work: str) -> int:
         return pid
     try:
         os.setsid()
-        os.chdir(work)
+        os.chdir(os.path.join(work, spec["cwd"]))
         silence = os.open("/dev/null", os.O_RDONLY)
         os.dup2(silence, 0)
         _limit(spec["limits"])
@@ -337,25 +328,6 @@ def kill_rest(proc: int) -> None:
 def _exit_code(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
-
-
-def copy_out(work: int, folder: int, name: str, most: int) -> bool:
-    """Only a plain file: the program may have put a link or a pipe there."""
-    try:
-        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=work)
-    except OSError:
-        return False
-    try:
-        found = os.fstat(source)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
-            return False
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with open(os.open(f"out/{name}", flags, 0o600, dir_fd=folder), "wb") as target:
-            while chunk := os.read(source, 1 << 20):
-                target.write(chunk)
-        return True
-    finally:
-        os.close(source)
 
 
 if __name__ == "__main__":

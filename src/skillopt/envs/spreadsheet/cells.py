@@ -53,10 +53,11 @@ def ranges(position: str, sheets: list[str]) -> list[tuple[str, str]]:
 
 
 def compare(got: str, want: str, position: str) -> str:
-    """What differs first, in words; empty when nothing does."""
+    """What differs first, in words; empty when nothing does. Without a position, all cells of the answer count."""
     expected = openpyxl.load_workbook(want, data_only=True)
     actual = openpyxl.load_workbook(got, data_only=True)
-    for sheet, cells in ranges(position, expected.sheetnames):
+    whole = [(sheet.title, sheet.dimensions) for sheet in expected.worksheets]
+    for sheet, cells in ranges(position, expected.sheetnames) if position else whole:
         if sheet not in expected.sheetnames:
             return f"the answer's workbook has no sheet '{sheet}'"
         if sheet not in actual.sheetnames:

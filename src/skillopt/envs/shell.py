@@ -1,0 +1,165 @@
+"""The shell agent: any chat model does workspace tasks with one tool, a command in the sandboxed workspace.
+
+The skill's package is at `$SKILLOPT_SKILL_DIR`. A model that has no tools may write a ```sh block in its reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skillopt.config import EnvConfig
+from skillopt.envs.agents import episode_from, first_messages, timed_out
+from skillopt.envs.base import Chat, Episode, Item
+from skillopt.envs.place import opened_place
+from skillopt.envs.sandbox import Limits, Mode, Outcome, Sandbox
+from skillopt.envs.scorers import checked
+from skillopt.envs.workspace import Workspaces
+from skillopt.models.base import ChatReply, Message
+from skillopt.skill import Skill
+
+_HOW = (
+    "\n\nYou work in a folder of files. The tool `run` runs a shell command there and shows what it prints. Do the "
+    "task with it, then reply with one short sentence and no command. If you cannot call tools, write the command in a "
+    "```sh block."
+)
+_PACKAGE = " Your instructions come with further files, at $SKILLOPT_SKILL_DIR."
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "run",
+        "description": "Run a shell command in the task's folder: no network, Python and the usual tools.",
+        "parameters": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+    },
+}
+_BLOCK = re.compile(r"```(?:sh|bash|shell)[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_CALL = re.compile(r'\{\s*"name"\s*:\s*"run"\s*,\s*"arguments"\s*:\s*(\{.*?\})\s*\}', re.DOTALL)
+_LONGEST_RESULT = 8000
+
+
+class ShellOptions(BaseModel):
+    """`env.agent_options` of the shell agent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    turns: int = Field(default=30, ge=1, le=1000)
+    """Replies of the model."""
+    timeout: float = Field(default=600, gt=0)
+    """Seconds for the whole task."""
+    sandbox: Mode = "namespaces"
+    limits: Limits = Limits()
+    """What one command may use up."""
+
+
+class ShellAgent:
+    def __init__(self, config: EnvConfig, workspaces: Workspaces) -> None:
+        self._options = checked(ShellOptions, config.agent_options, "env.agent_options")
+        self._sandbox = Sandbox(self._options.limits, mode=self._options.sandbox)
+        self._workspaces = workspaces
+        self.turns = self._options.turns
+        self.fingerprint = ""
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        start = self._workspaces.start(item)
+        options = self._options.model_dump(mode="json", exclude={"timeout"})
+        identity = ["shell agent", options, item.model_dump(mode="json"), start.digest, skill.hash]
+
+        async def work() -> dict[str, Any]:
+            with opened_place(item, skill, start) as place:
+                session = _Session(self._sandbox, place.workspace, place.skill_dir, skill)
+                result = await self._held(item, skill, chat, session)
+                return result | session.used() | place.left(start, self._workspaces.most)
+
+        return episode_from(await chat.whole(identity, work))
+
+    async def _held(self, item: Item, skill: Skill, chat: Chat, session: _Session) -> dict[str, Any]:
+        """The conversation, up to the first reply without a command, or to a limit."""
+        talk = first_messages(item, skill)
+        talk[-1] = {"role": "user", "content": f"{talk[-1]['content']}{_HOW}{_PACKAGE if skill.others else ''}"}
+        seconds, text = self._options.timeout, ""
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                for _ in range(self._options.turns):
+                    reply = await chat(talk, tools=[_TOOL])
+                    talk.append(reply.message())
+                    text = reply.text
+                    answers = await session.answers(reply)
+                    if not answers:
+                        break
+                    talk += answers
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return timed_out(talk, seconds)
+        return {"output": text, "messages": talk}
+
+
+class _Session:
+    """One task's commands, and what they used of the skill's package."""
+
+    def __init__(self, sandbox: Sandbox, workspace: Path, skill_dir: Path, skill: Skill) -> None:
+        self._sandbox, self._workspace, self._skill_dir = sandbox, workspace, skill_dir
+        self._skill = skill
+        self._commands: list[str] = []
+
+    async def answers(self, reply: ChatReply) -> list[Message]:
+        """The results of all commands of a reply; none where it has none."""
+        found: list[Message] = []
+        for call in reply.tool_calls:
+            result = await self._called(call["function"])
+            found.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+        if not reply.tool_calls and (command := written_command(reply.text)):
+            found.append({"role": "user", "content": await self._run(command)})
+        return found
+
+    async def _called(self, function: Mapping[str, Any]) -> str:
+        try:
+            command = json.loads(function["arguments"] or "{}")["command"]
+        except (ValueError, KeyError, TypeError):
+            command = None
+        if function["name"] != "run" or not isinstance(command, str):
+            return 'error: there is one tool, run, with one argument: {"command": "ls"}'
+        return await self._run(command)
+
+    async def _run(self, command: str) -> str:
+        self._commands.append(command)
+        places = {"others": {"skill": self._skill_dir}, "variables": {"SKILLOPT_SKILL_DIR": "skill"}}
+        return shown(await self._sandbox.shell(command.replace("\0", ""), self._workspace, **places))  # type: ignore[arg-type]
+
+    def used(self) -> dict[str, Any]:
+        """The package's files that the commands name, and the scripts among them."""
+        text = "\n".join(self._commands)
+        opened = [name for name in sorted(self._skill.others) if name in text]
+        ran = [name for name in opened if name.startswith("scripts/") or name in self._skill.executable]
+        return {"opened": opened, "ran": ran} if opened else {}
+
+
+def written_command(text: str) -> str:
+    """The command that a reply holds as text: of a model that has no tools, or writes its calls down."""
+    if block := _BLOCK.search(text):
+        return block[1].strip()
+    if call := _CALL.search(text):
+        try:
+            command = json.loads(call[1]).get("command")
+        except (ValueError, AttributeError):
+            return ""
+        return command if isinstance(command, str) else ""
+    return ""
+
+
+def shown(outcome: Outcome) -> str:
+    """What the model is shown of a command's end."""
+    parts = [outcome.stdout.strip("\n"), outcome.stderr.strip("\n")]
+    text = "\n".join(part for part in parts if part)
+    if len(text) > _LONGEST_RESULT:
+        half = _LONGEST_RESULT // 2
+        text = f"{text[:half]}\n[… {len(text) - _LONGEST_RESULT} characters left out …]\n{text[-half:]}"
+    ended = f"[{outcome.reason}]" if outcome.reason else ""
+    return "\n".join(part for part in (text, ended) if part) or "[done, nothing printed]"

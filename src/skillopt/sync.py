@@ -1,0 +1,62 @@
+"""Async work from code that is not async, also where a loop runs already: in a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambda: False) -> T:
+    """Wait for async work from code that is not async: in a notebook, where a loop runs already, in another thread.
+
+    A notebook's stop button does what Ctrl-C does: `interrupt` ends the work cleanly; where it cannot (it gives False),
+    and when the button is pressed again, the work is cancelled.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    thread = _Elsewhere(work)
+    pressed = False
+    while True:
+        try:
+            return thread.done.result(timeout=0.2)
+        except TimeoutError:
+            if thread.done.done():
+                raise
+        except KeyboardInterrupt:
+            if thread.done.done():
+                raise
+            if pressed or not interrupt():
+                thread.cancel()
+            pressed = True
+
+
+class _Elsewhere(Generic[T]):
+    """Async work on a loop and a thread of its own."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self.done: Future[T] = Future()
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(work)
+        threading.Thread(target=self._run, name="skillopt", daemon=True).start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            try:
+                self.done.set_result(runner.run(self._awaited()))
+            except asyncio.CancelledError:
+                self.done.set_exception(KeyboardInterrupt())
+            except BaseException as error:  # raised where it is waited for
+                self.done.set_exception(error)
+
+    async def _awaited(self) -> T:
+        return await self._task
+
+    def cancel(self) -> None:
+        self._loop.call_soon_threadsafe(self._task.cancel)
