@@ -58,7 +58,7 @@ JOB = Job(
     reply_tokens=256,
     known_patterns={"wrong region": "the code is that of another region"},
 )
-ROOM = Room(edits=3, edit_tokens=800, skill_tokens=4000)
+ROOM = Room(edits=3, edit_tokens=800, skill_tokens=4000, examples=True)
 TRIED = (
     Tried(
         step=1,
@@ -443,6 +443,7 @@ BLANK_CASES = {
     "room.edits": 9,
     "room.edit_tokens": 9,
     "room.skill_tokens": 9,
+    "room.examples": False,
     "case.validation": None,
     "case.tried": (),
     "case.notes": "",

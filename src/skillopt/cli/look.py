@@ -16,14 +16,26 @@ RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 
 @app.command()
 def report(
-    run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False
+    run: RunArgument,
+    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    prices: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prices",
+            metavar="MODEL=IN,OUT[,CACHED]",
+            help="Dollars for a million tokens: the run's bill is made again, and kept in summary.json.",
+        ),
+    ] = None,
 ) -> None:
     """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
+    from skillopt.measure.bill import reprice
     from skillopt.report.html import write_report
     from skillopt.report.png import write_pngs
     from skillopt.run.directory import RunDirectory
 
     directory = RunDirectory(run)
+    if prices:
+        print(printable(reprice(run, prices)["verdict"]))
     write_report(directory)
     write_pngs(directory)
     print(directory.report)

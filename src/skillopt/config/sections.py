@@ -109,7 +109,7 @@ class GradientConfig(Section):
     """The most edits that one reply may hold. Where the whole batch is one letter (minibatch_size 0), never more than
     the step's learning rate."""
     analyst_workers: int = Field(default=16, ge=1)
-    """Optimizer calls in flight."""
+    """Optimizer calls in flight; a local: model has at most one a core."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
     """When more than this share of a step's failures has one cause and no edit answers it, it gets a reflection."""
     prompt_tokens: int = Field(default=24_000, ge=500)
@@ -183,6 +183,17 @@ class EvaluationConfig(Section):
 Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
 
 
+class ModelSettings(Section):
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Longest reply."""
+    workers: int | None = Field(default=None, ge=1)
+    """Calls in flight."""
+    call_timeout: float | None = Field(default=None, gt=0)
+    """Seconds until a call without an answer is ended and retried."""
+    deterministic: bool | None = None
+    """Does the same request always give the same reply?"""
+
+
 class ModelsConfig(Section):
     target_model: str = "openai:gpt-4o-mini"
     """provider:model that does the tasks."""
@@ -202,6 +213,10 @@ class ModelsConfig(Section):
     """Requests a minute that the endpoint allows; null: what its headers say."""
     target_tpm: int | None = Field(default=None, ge=1)
     """Tokens a minute that the endpoint allows; null: what its headers say."""
+    targets: dict[str, ModelSettings] = {}
+    """What belongs to a target and not to the tasks, by `provider:model` or by provider, such as {local: {max_tokens:
+    20}}: max_tokens, workers, call_timeout, deterministic. Counts before keys that hold for every target, unless these
+    are given on the command line."""
     optimizer_model: str = "openai:gpt-4o"
     """provider:model that reads trajectories and proposes edits."""
     optimizer_url: str = ""
@@ -218,6 +233,8 @@ class ModelsConfig(Section):
     """As target_key_name."""
     optimizer_options: dict[str, Any] = {}
     """What a command as the optimizer takes, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once: 4}."""
+    optimizers: dict[str, ModelSettings] = {}
+    """As targets."""
     optimizer_rpm: int | None = Field(default=None, ge=1)
     """As target_rpm."""
     optimizer_tpm: int | None = Field(default=None, ge=1)
@@ -263,14 +280,14 @@ class EnvConfig(Section):
 
 class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
-    """Target calls in flight."""
+    """Target calls in flight; a local: model has at most one a core."""
     executor: Literal["local", "ray"] = "local"
     """Where tasks are done and scored: in this process, or on the CPUs of a Ray cluster; model calls are always made by
     this process."""
     ray_address: str = ""
     """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
-    call_timeout: float = Field(default=120, gt=0)
-    """Seconds until a call without an answer is ended and retried."""
+    call_timeout: float | None = Field(default=None, gt=0)
+    """Seconds until a call without an answer is ended and retried; null: 120, and 300 for local: models."""
     max_retries: int = Field(default=5, ge=0)
     """Retries of a call that failed for a reason that may go away (429, 5xx, timeouts, resets)."""
     max_retry_seconds: float = Field(default=300, gt=0)

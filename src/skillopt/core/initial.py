@@ -32,18 +32,18 @@ def initial_of(config: Config) -> Skill:
     return Skill(open_package(file).description)
 
 
-def read_initial(path: str) -> Skill:
-    """The skill to start from; an empty path or an empty file is an empty skill."""
+def read_initial(path: str, where: str = "train.init_skill") -> Skill:
+    """The skill to start from; an empty path or an empty file is an empty skill. `where` is named in errors."""
     if not path:
         return Skill("")
     file = shipped(path)
     if not file.is_file() and package_file(file) is None:
-        raise UserError(f"train.init_skill: '{path}' does not exist; give an existing file, or leave it empty")
+        raise UserError(f"{where}: '{path}' does not exist; give an existing file, or leave it empty")
     try:
         skill = read_skill(file)
     except UnicodeDecodeError:
-        raise UserError(f"train.init_skill: '{path}' is not UTF-8 text") from None
-    refuse_secrets(skill.text, f"train.init_skill: '{path}'")
+        raise UserError(f"{where}: '{path}' is not UTF-8 text") from None
+    refuse_secrets(skill.text, f"{where}: '{path}'")
     return skill
 
 

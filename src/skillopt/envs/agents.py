@@ -174,7 +174,9 @@ class OwnAgent:
         messages: Sequence[Message] = talk
         if isinstance(found, Episode):
             score = found.score.model_dump() if found.score else None
-            return _plain({"output": found.output, "messages": found.messages, "score": score})
+            said = found.messages or [*talk, {"role": "assistant", "content": found.output}]
+            used = {"usage": vars(found.usage)} if found.usage else {}
+            return _plain({"output": found.output, "messages": said, "score": score, **used})
         if isinstance(found, tuple) and len(found) == 2:
             found, messages = found
         if not isinstance(found, str):

@@ -138,7 +138,7 @@ class CommandAgent:
             said = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)
             raise TransientError(f"env.command: ended with exit code {done.code}: {redact(said)[:500]}")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
-        usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens}
+        usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens, "usd": heard.usd}
         return {"output": heard.output, "messages": messages, "usage": usage}
 
 

@@ -44,13 +44,13 @@ class RayExecutor:
         self._hiring = {asyncio.create_task(self._hire()) for _ in range(workers)}
 
     @classmethod
-    async def open(cls, hardware: HardwareConfig, make: Callable[[], Env]) -> RayExecutor:
+    async def open(cls, hardware: HardwareConfig, workers: int, make: Callable[[], Env]) -> RayExecutor:
         ray = _import_ray()
         started = not ray.is_initialized()
         if started:
             _connect(ray, hardware.ray_address)
         cpus = int(ray.cluster_resources().get("CPU", 1))
-        executor = cls(ray, make, max(1, min(cpus, hardware.workers)), started=started)
+        executor = cls(ray, make, max(1, min(cpus, workers)), started=started)
         try:
             await executor._first()
         except BaseException:

@@ -104,7 +104,7 @@ async def run_race(
     metric = ctx.config.evaluation.metric
     results: dict[str, Trajectory] = {}
     waiting = deque(enumerate(race.order))
-    workers = ctx.config.hardware.workers
+    workers = ctx.config.role("target").workers
     running: dict[asyncio.Task[Trajectory | RolloutError], str] = {}
     unmeasured: list[RolloutError] = []
     trouble: list[BaseException] = []

@@ -36,6 +36,8 @@ class Room:
     total_tokens: int = 40_000
     train: tuple[str, ...] = ("body", "references")
     """The parts of a package that edits may touch."""
+    examples: bool = False
+    """Another analyst adds worked examples from the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,10 +134,14 @@ def _skill(skill: Skill, case: CaseFile, trajectories: Sequence[Trajectory] = ()
 def _limits(skill: Skill, case: CaseFile) -> str:
     room = case.room
     left = max(0, room.skill_tokens - skill.tokens)
+    others = (
+        " Besides, the section Examples may get failed tasks of this batch as they are (Task: …, then Reply: and the "
+        "expected answer), if the agent does better with them. Write other examples than those."
+    )
     return (
         f"This step takes at most {room.edits} edits; they are applied together. The text of an edit may have at "
         f"most {room.edit_tokens} tokens. The skill has {skill.tokens} tokens and may grow by {left}."
-        f"{_package_limits(skill, case)}"
+        f"{_package_limits(skill, case)}{others if room.examples else ''}"
     )
 
 

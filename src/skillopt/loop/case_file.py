@@ -31,7 +31,7 @@ def job_of(ctx: Context) -> Job:
         task=ctx.config.env.task or getattr(env, "task", ""),
         scoring=getattr(env, "scoring", ""),
         target=ctx.target.model.name,
-        reply_tokens=ctx.config.models.target_max_tokens,
+        reply_tokens=ctx.config.role("target").max_tokens,
         known_patterns=getattr(env, "patterns", {}),
     )
 
@@ -39,8 +39,9 @@ def job_of(ctx: Context) -> Job:
 def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
     """The case file of a step. In step 1 the validation score is still being measured, so that no letter has it."""
     optimizer, package = ctx.config.optimizer, ctx.config.package
+    examples = "exemplar" in ctx.config.gradient.analysts
     edits = edits_for(rate)
-    if edits > 2 and "exemplar" in ctx.config.gradient.analysts:
+    if edits > 2 and examples:
         edits -= 1  # one place is for examples that are read off the data
     known = ctx.step > 1 and state.val
     return CaseFile(
@@ -52,6 +53,7 @@ def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
             file_tokens=package.max_file_tokens,
             total_tokens=package.max_total_tokens,
             train=package.train,
+            examples=examples,
         ),
         validation=math.fsum(state.val.values()) / len(state.val) if known else None,
         tried=tuple(state.tried),

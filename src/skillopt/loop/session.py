@@ -12,7 +12,6 @@ from typing import Any, Literal
 import yaml
 
 from skillopt import prompts
-from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
 from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
@@ -22,7 +21,7 @@ from skillopt.errors import UserError
 from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget, Switch
-from skillopt.models.prices import price_of
+from skillopt.models.prices import is_priced
 from skillopt.preflight.components import Parts, needs_optimizer, resolve
 from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
@@ -171,9 +170,7 @@ def check_prices(config: Config) -> None:
     """A limit in money needs every price."""
     budget = config.budget
     for name in (config.models.target_model, config.models.optimizer_model):
-        preset = PRESETS.get(name.partition(":")[0])
-        reported = preset is not None and preset.reports_cost
-        if budget.max_usd is not None and not reported and price_of(name, budget.prices) is None:
+        if budget.max_usd is not None and not is_priced(name, budget.prices):
             raise UserError(
                 f"budget.max_usd: the price of '{name}' is unknown, so the limit cannot be kept; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'

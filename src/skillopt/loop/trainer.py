@@ -185,7 +185,7 @@ class TrainingLoop:
             splits=sizes,
             target=self.base.target.model.name,
             optimizer=self.base.optimizer.model.name,
-            workers=config.hardware.workers,
+            workers=config.role("target").workers,
             epochs=config.train.num_epochs,
             learning_rate=config.optimizer.learning_rate,
             scheduler=self._parts.scheduler,
@@ -200,6 +200,7 @@ class TrainingLoop:
         run.conflicts.parent.mkdir(exist_ok=True)
         write_atomic(run.conflicts, "")
         self.history.begin()
+        self._write_summary(Finals())  # a run that is cut short in its first step has a bill, too
         self._baseline = self.base.underway.start(self._evaluate("val", "initial", self.skill, later=True))
 
     async def _val(self) -> dict[str, float]:
@@ -223,12 +224,12 @@ class TrainingLoop:
     def _stop(self, error: SkillOptError) -> None:
         """Keep the state of the last finished step; only record why the run ended."""
         self._keep_baseline()
-        if self.run.state.exists() and self.state.status != "finished":
-            state = State.read(self.run.state)
-            state.status, state.stop_reason = "stopped", str(error)
-            self.state = state
+        if self.state.status != "finished":
+            begun = self.run.state.exists()  # if not, there is a bill, and no state to continue from
+            self.state = State.read(self.run.state) if begun else self.state
+            self.state.status, self.state.stop_reason = "stopped", str(error)
             with suppress(*DiskError):  # the disk may be what stopped it; the state before it is kept
-                self._write_state(Finals())
+                (self._write_state if begun else self._write_summary)(Finals())
         self.base.emit("run_stopped", reason=str(error))
 
     # The parts of a step
@@ -248,7 +249,7 @@ class TrainingLoop:
     def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
         """The step's batch, under way."""
         items = self._batch(step)
-        ctx.emit("rollout_started", items=len(items), workers=self.config.hardware.workers)
+        ctx.emit("rollout_started", items=len(items), workers=self.config.role("target").workers)
         rollouts = begin(skill, items, ctx)
         if self._ends_epoch(step):
             look_ahead(self.state, skill, ctx)
@@ -310,7 +311,8 @@ class TrainingLoop:
         self.skill = work.candidate.skill if work.verdict.accepted else work.skill
         if not self._ends_epoch(work.step):  # where it does, the slow update may change the skill
             self._go_ahead(ctx.step, self.skill)
-        record = step_record(work, state, self.config.evaluation.metric, self._telemetry(ctx))
+        telemetry = {"seconds": self._counted(ctx), "paid_so_far": self._paid()}
+        record = step_record(work, state, self.config.evaluation.metric, telemetry)
         await asyncio.to_thread(write_step, self.run, work, record)
         file_conflicts(self.run, ctx.step, work.pool.conflicts)
         self.history.append(record)
@@ -326,9 +328,8 @@ class TrainingLoop:
         self._save()
         ctx.emit("epoch_finished", outcome=outcome)
 
-    def _telemetry(self, ctx: Context) -> dict[str, Any]:
-        paid = usage(self.session.journal.totals(), self.session.budget.cost)
-        return {"seconds": self._counted(ctx), "paid_so_far": paid}
+    def _paid(self) -> dict[str, Any]:
+        return usage(self.session.journal.totals(), self.session.budget.cost)
 
     def _counted(self, ctx: Context) -> dict[str, float]:
         """Seconds by stage since the last count, which go into the run's sum."""
@@ -384,13 +385,16 @@ class TrainingLoop:
     def _write_state(self, finals: Finals) -> None:
         """The summary, then the state, which makes it all count."""
         self.run.check_held()
-        state, telemetry = self.state, self.state.telemetry
-        telemetry.seconds = self._earlier.seconds + time.monotonic() - self.session.started
-        hits = self.base.target.from_journal + self.base.optimizer.from_journal
-        telemetry.from_journal = self._earlier.from_journal + hits
-        paid = usage(self.session.journal.totals(), self.session.budget.cost)
-        summary = finals.summary(state, self.base, paid)
-        write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})
+        state = self.state
+        self._write_summary(finals)
         if state.status != "stopped":  # a stop declares nothing finished
             self._seals.seal(state, self.session.journal.sync())
         state.write(self.run.state)
+
+    def _write_summary(self, finals: Finals) -> None:
+        telemetry = self.state.telemetry
+        telemetry.seconds = self._earlier.seconds + time.monotonic() - self.session.started
+        hits = self.base.target.from_journal + self.base.optimizer.from_journal
+        telemetry.from_journal = self._earlier.from_journal + hits
+        summary = finals.summary(self.state, self.base, self._paid())
+        write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})

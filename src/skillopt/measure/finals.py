@@ -10,9 +10,8 @@ from skillopt.core.context import Context
 from skillopt.core.initial import initial_kind
 from skillopt.core.rollout import require_few
 from skillopt.core.split import Measured
-from skillopt.envs.base import Score
 from skillopt.measure.baselines import do_nothing, majority
-from skillopt.measure.course import training_verdict
+from skillopt.measure.course import scores_of, training_verdict
 from skillopt.measure.verdict import Gain, paired
 from skillopt.models.call import gather_all
 from skillopt.run.directory import RunDirectory
@@ -61,7 +60,7 @@ class Finals:
             best={**self.best(state, metric), **chosen},
             baselines=self.baselines(),
         )
-        history = read_json(ctx.run.history) if state.status != "running" else []
+        history = read_json(ctx.run.history) if state.status != "running" else []  # the reasons need the run's end
         verdict = training_verdict(summary, history, gains)
         gain = {split: asdict(own) for split, own in gains.items()}
         return {"verdict": verdict.text, "outcome": verdict.word, **summary, "gain": gain}
@@ -80,7 +79,7 @@ class Finals:
     def initial(self, state: State, run: RunDirectory, metric: str) -> dict[str, Any]:
         values = list(_initial_values(run, metric).values())
         return {
-            "val": state.initial_val,
+            "val": state.initial_val if values else None,
             "val_interval": interval(values),
             "test": self.score("test_initial"),
             "test_interval": self.interval("test_initial"),
@@ -90,7 +89,7 @@ class Finals:
         """The score that the gate saw, and the score of fresh samples: the difference is the winner's curse."""
         again = self.score("val_remeasured")
         return {
-            "val": state.best.val,
+            "val": state.best.val if state.val else None,
             "val_interval": _best_interval(state, metric),
             "val_remeasured": again,
             "val_remeasured_interval": self.interval("val_remeasured"),
@@ -120,8 +119,8 @@ class Finals:
 
 
 def _initial_values(run: RunDirectory, metric: str) -> dict[str, float]:
-    rows = read_json(run.evaluations / "val_initial.json")["items"]
-    return {item: Score(**row).value(metric) for item, row in rows.items()}
+    """Empty while it is not measured yet."""
+    return scores_of(run, "val_initial", metric)
 
 
 def _best_interval(state: State, metric: str) -> tuple[float, float] | None:

@@ -45,6 +45,8 @@ class ChatRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
+    """What a call, or an agent's whole rollout, took: tokens, and dollars if known."""
+
     prompt: int = 0
     completion: int = 0
     cached: int = 0

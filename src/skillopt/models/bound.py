@@ -95,9 +95,12 @@ class BoundChat:
 
     async def _counted(self, work: Work) -> dict[str, Any]:
         """Where the agent's calls are its own, the rollout counts as one call of the budget."""
-        if not self._unseen:
-            return await work()
         budget = self._caller.budget
+        if not self._unseen:
+            result = await work()
+            if self._reported(result):
+                budget.add(self._caller.model.name, _usage(result))
+            return result
         reserved = budget.reserve(self._caller.model.name, Usage())
         try:
             result = await work()
@@ -108,7 +111,8 @@ class BoundChat:
         return result
 
     def _store(self, key: str, result: dict[str, Any]) -> None:
-        caller, usage = self._caller, _usage(result) if self._unseen else Usage()
+        caller, unseen = self._caller, self._unseen or self._reported(result)
+        usage = _usage(result) if unseen else Usage()
         caller.journal.put(
             Record(
                 key=key,
@@ -120,9 +124,15 @@ class BoundChat:
                 reply=result,
                 prompt_tokens=usage.prompt,
                 completion_tokens=usage.completion,
-                calls=int(self._unseen),
+                cached_tokens=usage.cached,
+                usd=usage.usd,
+                calls=int(unseen),
             )
         )
+
+    def _reported(self, result: Mapping[str, Any]) -> bool:
+        """Did the agent leave out the model that it was given, and say what its own calls took?"""
+        return self._turn == 0 and bool(result.get("usage"))
 
     @property
     def _unseen(self) -> bool:
@@ -131,4 +141,5 @@ class BoundChat:
 
 def _usage(result: Mapping[str, Any]) -> Usage:
     used = result.get("usage") or {}
-    return Usage(prompt=int(used.get("prompt", 0)), completion=int(used.get("completion", 0)))
+    tokens = {kind: int(used.get(kind) or 0) for kind in ("prompt", "completion", "cached")}
+    return Usage(**tokens, usd=used.get("usd"))

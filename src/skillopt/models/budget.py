@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skillopt.config import BudgetConfig, Price
@@ -55,10 +56,7 @@ class Budget:
 
     def cost(self, total: Total) -> float | None:
         """Dollars, or None where the model's price is unknown. What runs on this machine costs nothing."""
-        if total.usd is not None:
-            return total.usd
-        usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
-        return cost_of(usage, price_of(total.model, self._config.prices))
+        return total_cost(total, self._config.prices)
 
     def reserve(self, model: str, estimate: Usage) -> Reserved:
         """Count a call before it is sent; raises Stopped where a limit is reached."""
@@ -86,6 +84,10 @@ class Budget:
         self._used -= reserved.amount
         self._used += self._amount(reserved.model, usage)
 
+    def add(self, model: str, usage: Usage) -> None:
+        """Count a call that somebody else made."""
+        self._used += self._amount(model, usage)
+
     def standing(self) -> dict[str, tuple[float, float | None]]:
         """What is used and in flight, with its limit: minutes, calls, tokens and usd."""
         config, used = self._config, self._used
@@ -101,6 +103,14 @@ class Budget:
             self._prices[model] = price_of(model, self._config.prices)
         usd = (cost_of(usage, self._prices[model]) or 0.0) if usage.usd is None else usage.usd
         return Amount(1, usage.prompt + usage.completion, usd)
+
+
+def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
+    """What the model itself said that it cost, else by its price; a price that the user gives comes first."""
+    if total.usd is not None and total.model not in prices:
+        return total.usd
+    usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
+    return cost_of(usage, price_of(total.model, prices))
 
 
 def _reached(name: str, limit: float) -> Stopped:

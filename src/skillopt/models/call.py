@@ -65,6 +65,10 @@ class Caller:
     switch: Switch
     hardware: HardwareConfig
     deterministic: bool
+    workers: int = 0
+    """Whole rollouts at once; 0: as the hardware's."""
+    timeout: float = 0.0
+    """Seconds until a call without an answer is ended and retried; 0: as the hardware's."""
     temperature: float | None = None
     max_tokens: int | None = None
     effort: str = ""
@@ -82,7 +86,8 @@ class Caller:
     _whole_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
-        self.whole_slots = asyncio.Semaphore(self.hardware.workers)
+        self.timeout = self.timeout or self.hardware.call_timeout or 120.0
+        self.whole_slots = asyncio.Semaphore(self.workers or self.hardware.workers)
         self._secrets = secrets()
 
     def clean(self, value: T) -> T:
@@ -180,6 +185,7 @@ class Caller:
                 prompt_tokens=reply.usage.prompt,
                 completion_tokens=reply.usage.completion,
                 cached_tokens=reply.usage.cached,
+                usd=reply.usage.usd,
             )
         )
 
@@ -218,7 +224,7 @@ class Caller:
         except TimeoutError:
             self.budget.give_back(reserved)
             slot.turned_down(None)
-            raise TransientError(f"no answer within {self.hardware.call_timeout:g} s") from None
+            raise TransientError(f"no answer within {self.timeout:g} s") from None
         except (TransientError, FatalError, RefusedError, Stopped) as error:
             self.budget.give_back(reserved)
             if isinstance(error, TransientError) and error.overloaded:
@@ -235,7 +241,7 @@ class Caller:
     async def _answer(self, request: ChatRequest) -> ChatReply:
         """A reader's reply may take hours: only the end of the run, or of its time, ends that wait."""
         if not self._patient:
-            async with asyncio.timeout(getattr(self.model, "timeout", self.hardware.call_timeout)):
+            async with asyncio.timeout(getattr(self.model, "timeout", self.timeout)):
                 return await self.model.chat(request)
         try:
             return await self.switch.until(self.model.chat(request), self.budget.time_left())

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from skillopt.config.roles import local_processes
 from skillopt.errors import UserError
 from skillopt.keys import no_secrets
 from skillopt.models import weights
@@ -64,7 +65,7 @@ class LocalModel:
         elif weights.find(self._weights) is None:
             raise UserError(weights.missing(self._weights))
         self._deterministic = deterministic
-        self._pool = _Pool(self, workers or default_workers(), context, prefix_cache)
+        self._pool = _Pool(self, workers or local_processes(), context, prefix_cache)
 
     @property
     def name(self) -> str:
@@ -124,12 +125,6 @@ class LocalModel:
             schema = {"name": request.schema.name, "schema": request.schema.body, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
-
-
-def default_workers() -> int:
-    """One for each core that this process may use, up to four: each has a separate context in memory."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, 4))
 
 
 class _Pool:

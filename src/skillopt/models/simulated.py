@@ -24,6 +24,7 @@ from skillopt.models.simulated_optimizer import (
     SEALED,
     SEALED_RULE,
     chance,
+    grade,
     optimizer_reply,
     rules_in,
     spelled_out_schema,
@@ -186,7 +187,8 @@ class SimulatedModel:
         return _target(request, self.options, sample)
 
     def optimizer_json(self, request: ChatRequest, key: str) -> dict[str, Any]:
-        return optimizer_reply(request, self.options, key)
+        judging = request.schema is not None and request.schema.name == "judge"
+        return grade(request) if judging else optimizer_reply(request, self.options, key)
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Any]:

@@ -67,6 +67,16 @@ def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> dict
     return _reflect(prompt, request.schema.body, options, key)
 
 
+def grade(request: ChatRequest) -> dict[str, Any]:
+    """As a judge: full marks where the answer has a reference answer in it, else none."""
+    prompt = str(request.messages[-1]["content"])
+    shown = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in prompt.splitlines())}
+    wanted, answer = shown.get("reference_answers", []), str(shown.get("answer", ""))
+    right = any(each.casefold() in answer.casefold() for each in wanted)
+    missing = f"the answer should have {' or '.join(map(repr, wanted))}" if wanted else "there is no reference answer"
+    return {"reason": "good" if right else missing, "score": 4 if right else 0}
+
+
 def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str) -> dict[str, Any]:
     """One edit for each topic whose rule is missing or wrong, most cited first. Of a package, rules go to a reference:
     what every task needs, here the line that names the reference, is in SKILL.md."""

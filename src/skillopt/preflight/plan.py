@@ -98,7 +98,7 @@ def plan_run(
         *_optimizer_lines(config, parts, batches, task, skill_tokens),
     )
     lines = (*lines, *_judge_lines(config, lines, task))
-    widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
+    widths = {role: config.role(role).workers for role in ROLES}
     lasts = {role: (call_seconds or {}).get(role) or _call_seconds(config, role) for role in ROLES}
     usage = {role: _usage(config, role, [line for line in lines if line.role == role]) for role in ROLES}
     return Plan(
@@ -176,7 +176,7 @@ def _optimizer_lines(
     gradient, optimizer, epochs = config.gradient, config.optimizer, config.train.num_epochs
     analysts = sum(analyst.needs_optimizer for analyst in parts.analysts)
     steps = len(batches)
-    output = min(config.models.target_max_tokens, REPLY_TOKENS["target"])
+    output = min(config.role("target").max_tokens, REPLY_TOKENS["target"])
     each = task + output + 60
     letters = [_letters(config, size, each) for size in batches]
     causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
@@ -220,7 +220,7 @@ def _judge_lines(config: Config, lines: Sequence[Line], task: float) -> Iterable
     if config.env.scoring == "judge":
         rollouts = [line for line in lines if line.role == "target"]
         low, high = (sum(line.calls[end] for line in rollouts) for end in (0, 1))
-        prompt = (task + 200, task + 300 + min(config.models.target_max_tokens, REPLY_TOKENS["target"]))
+        prompt = (task + 200, task + 300 + min(config.role("target").max_tokens, REPLY_TOKENS["target"]))
         phases = sum(line.phases for line in rollouts)
         yield Line(role="optimizer", stage="judge", calls=(low, 2 * high), phases=phases, prompt=prompt)
 
@@ -247,7 +247,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def is_deterministic(config: Config, role: str) -> bool:
     """What the config says, else what the provider is known for."""
-    declared: bool | None = getattr(config.models, f"{role}_deterministic")
+    declared = config.role(role).deterministic
     name: str = getattr(config.models, f"{role}_model")
     if declared is not None:
         return declared
@@ -268,7 +268,7 @@ def _call_seconds(config: Config, role: str) -> Range:
 
 
 def _usage(config: Config, role: str, lines: Sequence[Line]) -> tuple[Usage, Usage]:
-    longest: int = getattr(config.models, f"{role}_max_tokens")
+    longest = config.role(role).max_tokens
     if getattr(config.models, f"{role}_reasoning_effort") in {"", "none"}:
         longest = min(longest, REPLY_TOKENS[role])
     low = sum(line.calls[0] * line.prompt[0] for line in lines)

@@ -54,7 +54,7 @@ def course(
     history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], tokens: Mapping[int, int]
 ) -> tuple[list[Point], list[Point], list[tuple[str, float, float, str]]]:
     """The current score, the current length, and the marks `(kind, step, score, what happened)`."""
-    scores = [(0.0, float(summary["initial"]["val"]))]
+    scores = [(0.0, float(summary["initial"]["val"] or 0.0))]
     lengths = [(0.0, float(summary["initial"]["tokens"]))]
     marks = []
     for record in history:

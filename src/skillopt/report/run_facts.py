@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skillopt.errors import UserError
+from skillopt.measure.bill import billed
 from skillopt.measure.course import verdict_of
 from skillopt.report.blame import BlamedLine, best_version, blame, initial_skill
 from skillopt.report.failures import FailureGroup, failure_groups
@@ -74,6 +75,8 @@ def read_facts(run: RunDirectory) -> Facts:
     entries, trouble = _entries(run)
     versions, lines, shown = _provenance(run, entries)
     summary = read_json(run.summary)
+    if summary["status"] != "finished":
+        summary = billed(run, summary)
     history = read_json(run.history) if run.history.exists() else []
     done = summary["status"] != "running"
     return Facts(
