@@ -94,6 +94,14 @@ class Lines:
             "skillopt answer)"
         )
 
+    def _throttled(self, data: dict[str, Any], event: Event) -> str:
+        waits = f"{data['waiting']} calls wait, the next try is in {data['seconds']:.0f} s; " if data["waiting"] else ""
+        return f"Throttled: {data['model']} turns calls away ({data['why']}); {waits}{data['turned_away']} so far"
+
+    def _set_aside(self, data: dict[str, Any], event: Event) -> str:
+        why = next(iter(data["items"].values()))
+        return f"Set aside, for every skill alike: {', '.join(data['items'])} ({why})"
+
     def _stopping(self, data: dict[str, Any], event: Event) -> str:
         letters = f"; {data['letters']} letters stay open" if data.get("letters") else ""
         kept = f"{data['in_flight']} calls are in flight and will be kept{letters}"
