@@ -69,11 +69,11 @@ class DocVQAEnv(QAEnv):
         asked = {"type": "text", "text": item.question}
         reply = await chat([*system, {"role": "user", "content": [image, asked]}])
         named = {"type": "text", "text": f"[image: {field(item, 'image')}]"}
-        told: list[dict[str, Any]] = [
+        talk: list[dict[str, Any]] = [
             {"role": "user", "content": [named, asked]},
             {"role": "assistant", "content": reply.text},
         ]
-        return Episode(messages=[*system, *told], output=reply.text)
+        return Episode(messages=[*system, *talk], output=reply.text)
 
     def score(self, item: Item, output: str) -> Score:
         return anls(output, item.answers)
