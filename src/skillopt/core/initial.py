@@ -89,6 +89,14 @@ def _earlier_run(config: Config, folder: Path, identity: Mapping[str, Any]) -> R
     return max(found, key=lambda run: run.state.stat().st_mtime, default=None)
 
 
+def recorded_settings(run: RunDirectory) -> dict[str, Any]:
+    """The flat config of a run, however early it stopped; empty where none is readable."""
+    try:
+        return dict(read_json(run.config_json))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
 def recorded_config(run: RunDirectory) -> tuple[dict[str, Any], str]:
     """The flat config that a run was trained under, and the version that began it; empty where none is readable."""
     try:

@@ -10,6 +10,7 @@ from skillopt.core.context import Context
 from skillopt.core.initial import initial_kind
 from skillopt.core.rollout import require_few
 from skillopt.core.split import Measured
+from skillopt.envs.data import shown_names
 from skillopt.measure.baselines import do_nothing, majority
 from skillopt.measure.course import scores_of, training_verdict
 from skillopt.measure.verdict import Gain, paired
@@ -63,7 +64,10 @@ class Finals:
         history = read_json(ctx.run.history) if state.status != "running" else []  # the reasons need the run's end
         verdict = training_verdict(summary, history, gains)
         gain = {split: asdict(own) for split, own in gains.items()}
-        return {"verdict": verdict.text, "outcome": verdict.word, **summary, "gain": gain}
+        stuck = set(summary["persistent_failures"])
+        names = shown_names(item for split in ("train", "val") if stuck for item in ctx.env.items(split))
+        known = {item: name for item, name in names.items() if item in stuck}
+        return {"verdict": verdict.text, "outcome": verdict.word, **summary, "gain": gain, "item_names": known}
 
     def gains(self, state: State, run: RunDirectory, metric: str) -> dict[str, Gain]:
         """The best skill against the initial one on the same tasks, by split; validation by fresh samples if any."""
@@ -138,9 +142,10 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     """
     finals = Finals()
     initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
-    wanted = [("val", "remeasured", best)] if ctx.noisy else []
+    won = best.hash != initial.hash
+    wanted = [("val", "remeasured", best)] if ctx.noisy and won else []
     wanted += [("test", "initial", initial)]
-    wanted += [("test", "best", best)] if best.hash != initial.hash else []
+    wanted += [("test", "best", best)] if won else []
     if ctx.config.evaluation.baselines:
         wanted += [(split, "no_skill", Skill("")) for split in ("val", "test")]
         for split in ("val", "test"):

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt.config import EnvConfig
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
 from skillopt.envs.games.pool import GamePool
+from skillopt.envs.package_tools import opened_by, target_with
 from skillopt.envs.rows import field, read_rows, safe_file
 from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
@@ -135,16 +136,18 @@ class GameEnv:
             turns: list[dict[str, Any]] = [{"role": "user", "content": f"{item.question}\n\n{state['observation']}"}]
             system = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
             impossible = 0
-            while not (state["won"] or state["done"]) and len(turns) < 2 * self.options.steps:
-                reply = await chat([*system, *shown(turns, state["commands"], self.options.history)])
-                action = read_action(reply.text, state["commands"])
-                impossible += action not in state["commands"]
-                state = await game.step(action)
-                turns.append({"role": "assistant", "content": reply.text})
-                turns.append({"role": "user", "content": state["observation"]})
+            with target_with(skill, chat) as target:
+                while not (state["won"] or state["done"]) and len(turns) < 2 * self.options.steps:
+                    reply = await target([*system, *shown(turns, state["commands"], self.options.history)])
+                    action = read_action(reply.text, state["commands"])
+                    impossible += action not in state["commands"]
+                    state = await game.step(action)
+                    turns.append({"role": "assistant", "content": reply.text})
+                    turns.append({"role": "user", "content": state["observation"]})
         count = len(turns) // 2
         output = f"{'won' if state['won'] else 'not won'} after {count} actions"
-        return Episode(messages=[*system, *turns], output=output, score=_score(item, state["won"], count, impossible))
+        score = _score(item, state["won"], count, impossible)
+        return Episode(messages=[*system, *turns], output=output, score=score, **opened_by(target))
 
     def score(self, item: Item, output: str) -> Score:
         """Only the game knows how it went; a player who does nothing has not won."""
