@@ -17,6 +17,7 @@ from skillopt.core.callers import make_callers
 from skillopt.envs.base import Episode, Item
 from skillopt.envs.qa import QAEnv
 from skillopt.errors import UserError
+from skillopt.loop.session import check_prices
 from skillopt.measure.evaluate import evaluate
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest, RefusedError, TransientError
@@ -380,7 +381,44 @@ def test_claude_code_is_called_without_a_person_and_finds_the_skill_where_it_loo
         "[result: loaded]",
         "right",
     ]
-    assert [(t.prompt_tokens, t.completion_tokens) for t in journal.totals()] == [(100, 7)]
+    assert [(t.prompt_tokens, t.completion_tokens, t.usd) for t in journal.totals()] == [(100, 7, 0.01)]
+
+
+def test_what_a_command_line_says_that_it_cost_is_in_the_bill(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(folder, "claude", CLAUDE, monkeypatch)
+    config = config_of(folder, command="claude-code").with_values({"budget.max_usd": 1.0})
+    found = asyncio.run(evaluate(config, SKILL, split="test"))
+    assert found["paid"]["usd"] == pytest.approx(0.01 * found["items"])
+    assert f"${0.01 * found['items']:.2f}." in found["verdict"]
+    check_prices(config.with_values({"models.optimizer_model": "sim:world"}))  # a limit in dollars can be kept
+
+
+def test_an_agent_says_what_its_own_calls_took(folder: Path) -> None:
+    body = (
+        "from skillopt import Episode, Usage\n"
+        "async def agent(item, skill, model):\n"
+        "    return Episode(output='right', usage=Usage(prompt=900, completion=100, usd=0.25))\n"
+    )
+    config = own_agent(folder, body)
+    for model in (UnseenModel("agent:own"), Target()):  # with and without a target model that it leaves out
+        (episode,), journal = run(config, model=model)
+        assert [m["content"] for m in episode.messages] == [SKILL.text, episode.messages[1]["content"], "right"]
+        (total,) = journal.totals()
+        assert (total.calls, total.prompt_tokens, total.completion_tokens, total.usd) == (1, 900, 100, 0.25)
+    found = asyncio.run(evaluate(config, SKILL, split="test", models={"target": UnseenModel("agent:own")}))
+    assert f"It cost {found['items']} call" in found["verdict"]
+    assert f"{1000 * found['items']:,} tokens, ${0.25 * found['items']:.2f}." in found["verdict"]
+
+
+def test_what_went_through_the_model_is_not_counted_twice(folder: Path) -> None:
+    body = (
+        "from skillopt import Episode, Usage\n"
+        "async def agent(item, skill, model):\n"
+        "    reply = await model([{'role': 'user', 'content': item.question}])\n"
+        "    return Episode(output=reply.text, usage=Usage(prompt=900, completion=100))\n"
+    )
+    _, journal = run(own_agent(folder, body), model=Target())
+    assert [(t.calls, t.prompt_tokens) for t in journal.totals()] == [(1, 0)]
 
 
 def test_codex_is_called_without_a_person_and_finds_the_skill_where_it_looks(

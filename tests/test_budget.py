@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -14,11 +17,12 @@ from skillopt.models.base import ChatReply, ChatRequest, Usage
 from skillopt.models.budget import Budget
 from skillopt.models.call import Caller, Limiter, Switch
 from skillopt.models.prices import cost_of, list_prices, price_of
-from skillopt.models.simulated import SimOptions
+from skillopt.models.simulated import SimOptions, SimulatedModel
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
-from skillopt.run.journal import Journal, Record, Total
-from support import differing, essence, over_http, sim_server, train_sim
+from skillopt.run.journal import MIGRATIONS, Journal, Record, Total, read_totals, seal
+from skillopt.run.journal_check import journal_problem
+from support import SIM, differing, essence, only_run, over_http, sim_server, skillopt, train_sim
 
 GPT = "openai:gpt-4o"
 
@@ -194,3 +198,94 @@ def test_300_calls_are_300_calls_and_600_end_as_an_unlimited_run(tmp_path: Path)
     assert all(calls.pop("gate") for calls in stages), "what a gate has in flight when it is sure depends on time"
     assert stages[0] == stages[1]
     assert read_json(RunDirectory(resumed.path).summary)["best"] == read_json(RunDirectory(whole.path).summary)["best"]
+
+
+# The bill of a run, whatever became of it
+
+PRICED = ("models.target_model=sim:world", "train.num_epochs=1", "env.options={rules: 6, train: 12, val: 12, test: 12}")
+
+
+def test_a_run_that_its_budget_stops_in_the_first_step_has_a_bill_and_a_report(tmp_path: Path) -> None:
+    config = ("--config", str(SIM), f"env.output_root={tmp_path}", *PRICED)
+    done = skillopt("train", *config, "budget.max_calls=5")
+    assert done.returncode == 3
+    run = only_run(tmp_path)
+    listed = json.loads(skillopt("runs", str(tmp_path), "--json").stdout)
+    assert (listed["status"], listed["calls"]) == ("stopped", 5)
+    assert skillopt("report", str(run.root)).returncode == 0
+    page = run.report.read_text()
+    assert "Not finished: nothing is measured yet (budget.max_calls" in page
+    assert "It cost 5 calls" in page
+    again = skillopt("train", *config)
+    assert again.returncode == 0, again.stderr
+    assert read_json(run.summary)["status"] == "finished"
+
+
+def test_a_run_that_was_killed_is_billed_from_its_journal(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        train_sim(tmp_path, *PRICED, "budget.max_calls=60")
+    run = only_run(tmp_path)
+    summary = read_json(run.summary)
+    summary |= {"status": "running", "calls": {"target": 0, "optimizer": 0, "from_journal": 0}}  # as a kill leaves it
+    run.summary.write_text(json.dumps(summary))
+    listed = json.loads(skillopt("runs", str(tmp_path), "--json").stdout)
+    assert (listed["status"], listed["calls"]) == ("interrupted", 60)
+    assert skillopt("report", str(run.root)).returncode == 0
+    assert "It cost 60 calls" in run.report.read_text()
+
+
+def test_prices_given_after_a_run_make_its_bill_and_leave_it_sound(tmp_path: Path) -> None:
+    result = train_sim(tmp_path, *PRICED, models={"target": Unpriced(), "optimizer": SimulatedModel("sim:world")})
+    assert result.summary["cost_usd"]["target"] is None
+    assert "at a price that is unknown" in result.verdict
+    done = skillopt("report", str(result.path), "--prices", "mine:model=1000000,0")
+    assert done.returncode == 0, done.stderr
+    summary = read_json(result.path / "summary.json")
+    assert summary["cost_usd"]["target"] == pytest.approx(summary["tokens"]["target"]["prompt"])
+    assert summary["plan"]["usd"]["target"]["real"] == summary["cost_usd"]["target"]
+    assert done.stdout.startswith(summary["verdict"])
+    assert f"${summary['cost_usd']['target']:.2f}." in summary["verdict"]
+    assert f"${summary['cost_usd']['target']:.2f}" in (result.path / "report.html").read_text()
+    assert skillopt("verify", str(result.path)).returncode == 0
+    for wrong, said in (("mine:model=x", "such as vllm:my-model"), ("other:model=1,2", "its models are: mine:model")):
+        refused = skillopt("report", str(result.path), "--prices", wrong)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+
+
+class Unpriced(SimulatedModel):
+    def __init__(self) -> None:
+        super().__init__("sim:world")
+        self.name = "mine:model"
+
+
+@pytest.mark.parametrize("altered", [False, True])
+def test_a_journal_of_an_earlier_version_keeps_its_costs_and_hides_no_damage(altered: bool, tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.create_function("seal", -1, seal, deterministic=True)
+        for script in MIGRATIONS[:2]:
+            db.executescript(script)
+        reply = ("k", 1, "optimizer", "reflect", "cli:x", 1, '{"usage": {"usd": 0.5}}', 3, 2, 0)
+        total = ("optimizer", "reflect", "cli:x", 1, 1, 3, 2, 0)
+        db.execute("INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*reply, seal(*reply)))
+        mark = "altered" if altered else seal(*total)
+        db.execute("INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*total, mark))
+        db.execute("PRAGMA user_version=2")
+    assert read_totals(path)[0].calls == 1
+    assert ("sums of what was paid" in journal_problem(path)) == altered
+    with Journal(path) as journal:
+        assert journal.totals()[0].usd == 0.5
+        journal.put(Record(key="l", attempt=1, role="optimizer", stage="reflect", model="cli:x", turn=1, reply={}))
+        assert [(t.calls, t.usd) for t in journal.totals()] == [(2, 0.5)]
+    assert read_totals(path)[0].usd == 0.5
+
+
+def test_an_altered_sum_is_still_found_after_the_journal_was_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with Journal(path) as journal:
+        journal.put(Record(key="l", attempt=1, role="target", stage="s", model="m", turn=1, reply={}, usd=0.25))
+    assert journal_problem(path) == ""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE totals SET usd = 0.01")
+    assert "sums of what was paid" in journal_problem(path)

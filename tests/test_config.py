@@ -396,7 +396,7 @@ def for_each_role(name: ast.expr) -> set[str]:
 
 def test_every_key_is_read_somewhere() -> None:
     root = Path(skillopt.__file__).parent
-    files = [path for path in root.rglob("*.py") if path.parent != root / "config"]
+    files = [path for path in root.rglob("*.py") if path.parent != root / "config" or path.name == "roles.py"]
     read = set().union(*(read_names(path) for path in files))
     dead = [
         f"{section}.{key}"

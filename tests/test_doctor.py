@@ -42,6 +42,7 @@ def test_all_is_well_with_the_simulated_world(tmp_path: Path) -> None:
         ("optimizer.use_meta_skill=false", "epoch boundary", "warn", "use_meta_skill=true"),
         ("models.optimizer_model=vllm:x", "optimizer price", "warn", "the price of vllm:x is unknown"),
         ("models.optimizer_model=vllm:x", "optimizer model", "fail", "no URL; set hardware.vllm_url"),
+        ("evaluation.gate=strict", "gate", "pass", "strict"),
         ("models.target_rpm=30", "target workers", "warn", "hardware.workers of 2 is enough"),
         (f"env.output_root={SIM}/runs", "output folder", "fail", "not writable"),
         ("budget.max_calls=3", "budget", "fail", "budget.max_calls is 3, and the plan needs at least"),
@@ -140,3 +141,8 @@ def test_training_shows_what_the_cheap_part_finds(tmp_path: Path) -> None:
     done = skillopt("train", "--config", str(SIM), small, f"env.output_root={tmp_path}", "notes.schedule=")
     assert done.returncode == 0, done.stderr
     assert "warn  schedule: cosine from 4 over 4 steps in 4 epochs → say in notes.schedule why" in done.stdout
+
+
+def test_a_strict_gate_over_a_target_that_varies_is_warned_of() -> None:
+    check = checks("evaluation.gate=strict", "models.target_model=sim:world?noise=0.1")["gate"]
+    assert (check.status, "set evaluation.gate to paired" in check.fix) == ("warn", True)

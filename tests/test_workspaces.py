@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 import skillopt
 from skillopt.config import Config
 from skillopt.core.callers import make_callers
-from skillopt.envs.base import Item, ScorerError, check_splits
+from skillopt.envs.base import Item, ScorerError, check_splits, score_output
 from skillopt.envs.checks import compare_files, read_result
 from skillopt.envs.qa import QAEnv
 from skillopt.envs.workspace import Workspaces, difference, restore
@@ -23,6 +25,7 @@ from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.models.bound import BoundChat, UnseenModel
 from skillopt.run.journal import Journal
 from skillopt.skill import Skill
+from support import REPO
 from test_agents import script
 
 SKILL = Skill("Upper case.")
@@ -383,3 +386,29 @@ def test_a_check_that_crashes_or_never_ends_sets_its_item_aside(tmp_path: Path, 
     options = {"command": check, "timeout": 1}
     with pytest.raises(ScorerError, match=told):
         rolled_out(command(tmp_path, UPPER, scoring="command", scoring_options=options))
+
+
+# The twenty tasks
+
+
+@pytest.mark.sandbox
+@pytest.mark.timeout(600)
+def test_a_training_on_the_shipped_tasks_learns_the_house_rules(tmp_path: Path) -> None:
+    done = skillopt.train(Config.load(REPO / "configs/workspaces/default.yaml", [f"env.output_root={tmp_path}"]))
+    assert done.summary["initial"]["test"] < 0.3
+    assert done.summary["best"]["test"] > 0.9
+    rows = [json.loads(line) for line in (done.path / "steps/step_0001/trajectories.jsonl").open()]
+    assert all(row["changes"] for row in rows if row["type"] != "script")
+
+
+def test_the_shipped_tasks_are_as_their_maker_makes_them_and_no_task_is_right_untouched(tmp_path: Path) -> None:
+    source = REPO / "data" / "workspaces"
+    (tmp_path / "make.py").write_text((source / "make.py").read_text())
+    subprocess.run([sys.executable, str(tmp_path / "make.py")], check=True)
+    for split in ("train", "val", "test"):
+        assert (tmp_path / split / "items.json").read_text() == (source / split / "items.json").read_text()
+    config = Config.load(REPO / "configs/workspaces/default.yaml")
+    env = QAEnv(config.env.model_copy(update={"agent": "", "agent_options": {}}))
+    items = [item for split in ("train", "val", "test") for item in env.items(split)]
+    assert len(items) == 20
+    assert all(asyncio.run(score_output(env, item, "")).hard == 0 for item in items)

@@ -25,7 +25,7 @@ if typing.TYPE_CHECKING:
     from skillopt.config import Config
     from skillopt.envs.base import Env, Episode, Item, Score, Trajectory
     from skillopt.errors import SkillOptError, Stopped, UserError
-    from skillopt.models.base import ChatModel, ChatReply, ChatRequest
+    from skillopt.models.base import ChatModel, ChatReply, ChatRequest, Usage
     from skillopt.run.result import Result
     from skillopt.skill import Edit, Skill
 
@@ -46,6 +46,7 @@ __all__ = [
     "Stopped",
     "Trainer",
     "Trajectory",
+    "Usage",
     "UserError",
     "__version__",
     "compare",
@@ -64,7 +65,7 @@ _ELSEWHERE = {
     "config": ("Config",),
     "envs.base": ("Env", "Episode", "Item", "Score", "Trajectory"),
     "errors": ("SkillOptError", "Stopped", "UserError"),
-    "models.base": ("ChatModel", "ChatReply", "ChatRequest"),
+    "models.base": ("ChatModel", "ChatReply", "ChatRequest", "Usage"),
     "run.result": ("Result",),
     "skill": ("Edit", "Skill"),
 }

@@ -90,7 +90,8 @@ def _write_config(inside: Path, folder: Path, wish: Wish, split: dict[str, list[
     models = [f"  target_model: {json.dumps(target)}"]
     if target.startswith("local:"):  # a small model writes as much as it may
         longest = max(len(answer) for item in split["train"] for answer in item.answers or ("x" * 400,))
-        models.append(f"  target_max_tokens: {20 if longest <= 20 else min(512, 40 + longest // 2)}")
+        most = 20 if longest <= 20 else min(512, 40 + longest // 2)
+        models.append(f"  targets: {{local: {{max_tokens: {most}}}}} # another --target_model has its own limits")
     models += [f"  optimizer_model: {json.dumps(optimizer)}"] * llm
     free = "# The 0.5B model runs on your own CPU; the analyst (exemplar) needs no LLM."
     about = "# The analyst is an LLM; keys come from the environment or .env." if llm else free
@@ -99,14 +100,13 @@ def _write_config(inside: Path, folder: Path, wish: Wish, split: dict[str, list[
         folder=folder,
         about=about,
         batch_size=max(4, min(40, math.ceil(len(split["train"]) / 2))),
-        analysts="llm" if llm else "exemplar",
+        analysts="llm, exemplar" if llm else "exemplar",
         baselines="true" if wish.source else "false",
         models="\n".join(models),
         name=json.dumps(_name(folder)),
         data="tasks.jsonl",
         stem="tasks",
         scoring=scoring,
-        workers=2 if target.startswith("local:") else 8,
         **ratios,
     )
     (inside / "config.yaml").write_text(text, encoding="utf-8")

@@ -16,14 +16,26 @@ RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 
 @app.command()
 def report(
-    run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False
+    run: RunArgument,
+    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    prices: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prices",
+            metavar="MODEL=IN,OUT[,CACHED]",
+            help="Dollars for a million tokens: the run's bill is made again, and kept in summary.json.",
+        ),
+    ] = None,
 ) -> None:
     """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
+    from skillopt.measure.bill import reprice
     from skillopt.report.html import write_report
     from skillopt.report.png import write_pngs
     from skillopt.run.directory import RunDirectory
 
     directory = RunDirectory(run)
+    if prices:
+        print(printable(reprice(run, prices)["verdict"]))
     write_report(directory)
     write_pngs(directory)
     print(directory.report)
@@ -35,15 +47,17 @@ def report(
 def blame(
     run: RunArgument,
     line: Annotated[int | None, typer.Option("--line", min=1, help="Show everything about one line.")] = None,
+    file: Annotated[str, typer.Option("--file", help="One file of a package, such as references/rules.md.")] = "",
     version: Annotated[int | None, typer.Option("--version", min=0, help="Another version than the best.")] = None,
     trace: Annotated[str, typer.Option("--trace", metavar="ID", help="Print a trajectory that an edit cites.")] = "",
 ) -> None:
     """Say for each line of a skill which step, edit and trajectories it comes from."""
     from skillopt.report.blame import blame_run
-    from skillopt.report.blame_lines import blame_lines, line_story
+    from skillopt.report.blame_lines import blame_lines, line_story, lines_of
     from skillopt.report.traces import find_trace, trace_lines
     from skillopt.run.directory import RunDirectory
     from skillopt.run.reading import as_written
+    from skillopt.skill import FILE
 
     directory = RunDirectory(run)
     if trace:
@@ -52,7 +66,8 @@ def blame(
             told = trace_lines(found)
     else:
         lines = blame_run(directory, version)
-        told = blame_lines(lines) if line is None else line_story(lines, line)
+        shown = lines_of(lines, file) if file else lines
+        told = blame_lines(shown) if line is None else line_story(lines, line, file or FILE)
     for each in told:
         print(printable(each))
 
@@ -99,7 +114,6 @@ def runs(
     from dataclasses import asdict
 
     from skillopt.errors import UserError
-    from skillopt.report.console import open_console
     from skillopt.report.run_rows import list_runs
     from skillopt.report.runs_table import runs_table
 
@@ -113,17 +127,17 @@ def runs(
     if not rows:
         print(printable(f"{root}: no runs here"))
         return
-    console = open_console()
-    console.width = max(console.width, 150)  # a table that wraps cannot be read, nor cut by other programs
-    console.print(runs_table(rows, root))
+    print("\n".join(runs_table(rows, root)))
 
 
 @app.command()
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="A run (its best skill), RUN@3 (version 3), or a skill file.")],
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A run (its best skill), RUN@3 (version 3), a skill file or package.")
+    ],
     b: Annotated[str, typer.Argument(metavar="[B]", help="The same; without it, A against its initial skill.")] = "",
 ) -> None:
-    """Show what differs between two runs, two versions of a run, or two skill files."""
+    """Show what differs between two runs, two versions of a run, or two skills (files or packages)."""
     from skillopt.report.runs_table import diff_report
 
     for each in diff_report(a, b):

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from skillopt.config.identity import Flat, carried_over, chosen, relevant
+from skillopt.config.roles import RoleSettings, overrule, role_settings
 from skillopt.config.sections import (
     BudgetConfig,
     EnvConfig,
@@ -21,6 +22,7 @@ from skillopt.config.sections import (
     ModelsConfig,
     NotesConfig,
     OptimizerConfig,
+    PackageConfig,
     Section,
     TrackersConfig,
     TrainConfig,
@@ -38,6 +40,7 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     gradient: GradientConfig = GradientConfig()
+    package: PackageConfig = PackageConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     models: ModelsConfig = ModelsConfig()
     env: EnvConfig = EnvConfig()
@@ -77,6 +80,10 @@ class Config(Section):
         tree = self.model_dump(mode="json")
         return {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
 
+    def role(self, role: str) -> RoleSettings:
+        """What belongs to the model of a role (target, optimizer), whichever it is."""
+        return role_settings(self, role)
+
     def identity(self) -> dict[str, Any]:
         """What was chosen that changes results. The rest (budget, workers, URLs, places, notes) may change before a
         resume."""
@@ -93,6 +100,7 @@ class Config(Section):
         for dotted, value in values.items():
             section, _, key = dotted.partition(".")
             tree[section][key] = value
+            overrule(tree, dotted)
         return Config.parse(tree)
 
     def refuse_anti_patterns(self, where: str = "config") -> None:

@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from skillopt.config.roles import in_use
 from skillopt.shipped import is_file
 from skillopt.version import __version__
 
@@ -33,9 +34,14 @@ _PLACES |= {f"models.{role}_{key}" for role in ("target", "optimizer") for key i
 _NAMED_WHERE_SET = ("gradient.review_risky", "env.scoring_options", "env.agent", "env.command", "env.agent_options")
 
 
+_SCORING = {"env.scoring", "env.scoring_options", "evaluation.metric"}
+_DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
+
+
 def relevant(flat: Flat) -> dict[str, Any]:
     """The settings that change results; files by their names alone, since another folder makes no other run."""
-    return {key: _normal(key, value) for key, value in flat.items() if not key.startswith(_FREE) and key not in _PLACES}
+    used = in_use(flat).items()
+    return {key: _normal(key, value) for key, value in used if not key.startswith(_FREE) and key not in _PLACES}
 
 
 def _normal(key: str, value: Any) -> Any:
@@ -45,10 +51,18 @@ def _normal(key: str, value: Any) -> Any:
         return "handoff"
     if key == "models.optimizer_options":  # only the arguments of a command can change what it says
         return {"args": value["args"]} if value.get("args") else {}
+    if key == "env.agent_options" and value.get("workspace"):
+        return {**value, "workspace": Path(value["workspace"]).name}
     if key == "env.command" and value:
         words = value.split() if isinstance(value, str) else value
         return [Path(word).name if is_file(Path(word)) else word for word in words]
     return value
+
+
+def asks_the_same(one: Flat, other: Flat) -> bool:
+    """Do two configs send the same requests, as far as they tell? How replies are scored does not matter."""
+    first, second = (relevant(flat) | {key: flat.get(key) for key in _DATA} for flat in (one, other))
+    return bool(one) and all(first[key] == second[key] for key in (first.keys() & second.keys()) - _SCORING)
 
 
 def chosen(flat: Flat, defaults: Flat) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config.config import Config
+from skillopt.config.roles import overrule
 from skillopt.config.tree import override, read_tree
 from skillopt.errors import UserError
 
@@ -38,6 +39,8 @@ def _place(tree: dict[str, Any], name: str, value: Any) -> None:
         if not isinstance(value, Mapping):
             raise UserError(f"{name}: is a section; give a dict of its keys")
         _section(tree, name).update(value)
+        for key in value:
+            overrule(tree, f"{name}.{key}")
         return
     homes = [section for section in Config.model_fields if section != "notes" and name in _keys(section)]
     if len(homes) != 1:
@@ -47,6 +50,7 @@ def _place(tree: dict[str, Any], name: str, value: Any) -> None:
         )
         raise UserError(f"{name}: {'is in several sections' if homes else 'is no config key'}; {hint}")
     _section(tree, homes[0])[name] = str(value) if isinstance(value, Path) else value
+    overrule(tree, f"{homes[0]}.{name}")
 
 
 def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:

@@ -62,7 +62,8 @@ class TrainConfig(Section):
     seed: int = 42
     """Fixes batches, samples and labels: same seed and same replies give the same run."""
     init_skill: str = ""
-    """Path of the Markdown file to start from (a seed, or a skill trained before); empty for an empty skill."""
+    """Path of the Markdown file or of the skill package's folder to start from (a seed, or a skill trained before);
+    empty for an empty skill."""
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does."""
     speculate: bool = False
@@ -108,7 +109,7 @@ class GradientConfig(Section):
     """The most edits that one reply may hold. Where the whole batch is one letter (minibatch_size 0), never more than
     the step's learning rate."""
     analyst_workers: int = Field(default=16, ge=1)
-    """Optimizer calls in flight."""
+    """Optimizer calls in flight; a local: model has at most one a core."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
     """When more than this share of a step's failures has one cause and no edit answers it, it gets a reflection."""
     prompt_tokens: int = Field(default=24_000, ge=500)
@@ -140,6 +141,19 @@ class GradientConfig(Section):
     """Replies that are asked for about each minibatch of failures; above 1 the optimizer needs a temperature."""
 
 
+class PackageConfig(Section):
+    train: tuple[Literal["body", "references", "scripts"], ...] = ("body", "references")
+    """Which files of a skill package may be edited: body (SKILL.md below its front matter), references (its other
+    Markdown and text files, and new ones below references/), scripts (below scripts/, new ones too). Of a skill that is
+    one document, that document always is."""
+    review_scripts: bool = True
+    """An edit to a script waits for a person (`skillopt review`); false lets the gate alone decide."""
+    max_file_tokens: int = Field(default=8000, ge=100)
+    """An edit that would make a file next to SKILL.md longer than this is dropped."""
+    max_total_tokens: int = Field(default=40_000, ge=100)
+    """An edit that would make all text files of the package together longer than this is dropped."""
+
+
 class EvaluationConfig(Section):
     use_gate: bool = True
     """Accept a candidate only if it improves on the selection split. A run without it is refused."""
@@ -161,7 +175,8 @@ class EvaluationConfig(Section):
     regression_margin: float | None = Field(default=None, ge=0, le=1)
     """No task type may fall by more than this, whatever the whole score does; null sets no such limit."""
     baselines: bool = True
-    """Measure the empty skill at the end of a training, so that every score has something to be compared with."""
+    """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two; and what
+    doing nothing and always giving the most frequent answer would score, which costs nothing."""
 
     @field_validator("gate")
     @classmethod
@@ -170,6 +185,17 @@ class EvaluationConfig(Section):
 
 
 Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
+
+
+class ModelSettings(Section):
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Longest reply."""
+    workers: int | None = Field(default=None, ge=1)
+    """Calls in flight."""
+    call_timeout: float | None = Field(default=None, gt=0)
+    """Seconds until a call without an answer is ended and retried."""
+    deterministic: bool | None = None
+    """Does the same request always give the same reply?"""
 
 
 class ModelsConfig(Section):
@@ -191,6 +217,10 @@ class ModelsConfig(Section):
     """Requests a minute that the endpoint allows; null: what its headers say."""
     target_tpm: int | None = Field(default=None, ge=1)
     """Tokens a minute that the endpoint allows; null: what its headers say."""
+    targets: dict[str, ModelSettings] = {}
+    """What belongs to a target and not to the tasks, by `provider:model` or by provider, such as {local: {max_tokens:
+    20}}: max_tokens, workers, call_timeout, deterministic. Counts before keys that hold for every target, unless these
+    are given on the command line."""
     optimizer_model: str = "openai:gpt-4o"
     """provider:model that reads trajectories and proposes edits."""
     optimizer_url: str = ""
@@ -207,6 +237,8 @@ class ModelsConfig(Section):
     """As target_key_name."""
     optimizer_options: dict[str, Any] = {}
     """What a command as the optimizer takes, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once: 4}."""
+    optimizers: dict[str, ModelSettings] = {}
+    """As targets."""
     optimizer_rpm: int | None = Field(default=None, ge=1)
     """As target_rpm."""
     optimizer_tpm: int | None = Field(default=None, ge=1)
@@ -252,16 +284,17 @@ class EnvConfig(Section):
 
 class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
-    """Target calls in flight."""
+    """Target calls in flight; a local: model has at most one a core."""
     executor: Literal["local", "ray"] = "local"
     """Where tasks are done and scored: in this process, or on the CPUs of a Ray cluster; model calls are always made by
     this process."""
     ray_address: str = ""
     """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
-    call_timeout: float = Field(default=120, gt=0)
-    """Seconds until a call without an answer is ended and retried."""
+    call_timeout: float | None = Field(default=None, gt=0)
+    """Seconds until a call without an answer is ended and retried; null: 120, and 300 for local: models."""
     max_retries: int = Field(default=5, ge=0)
-    """Retries of a call that failed for a reason that may go away (429, 5xx, timeouts, resets)."""
+    """Retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Calls that are turned away
+    (429, 503, 529) are retried for max_retry_seconds, however often; 0 retries nothing."""
     max_retry_seconds: float = Field(default=300, gt=0)
     """A call is not retried when its next try would be more than this many seconds after its first."""
     vllm_url: str = ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from skillopt.config.roles import overrule
 from skillopt.errors import UserError
 from skillopt.shipped import is_file, is_there, shipped
 
@@ -105,8 +106,11 @@ def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
         section, key = dotted.split(".")
         value = tree.get(section, {}).get(key)
         if isinstance(value, str) and value:
-            beside = folder / value
-            tree[section][key] = str(beside if is_there(beside) else shipped(value))
+            tree[section][key] = _near(value, folder)
+    options = tree.get("env", {}).get("agent_options")
+    workspace = options.get("workspace") if isinstance(options, dict) else None
+    if isinstance(options, dict) and isinstance(workspace, str) and workspace:
+        tree["env"]["agent_options"] = {**options, "workspace": _near(workspace, folder)}
     command = tree.get("env", {}).get("command")
     words = command.split() if isinstance(command, str) else command
     if isinstance(words, list) and any(is_file(folder / str(word)) for word in words):
@@ -118,6 +122,11 @@ def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
         if file.endswith(".py") and is_file(folder / file):
             tree[section][key] = f"{folder / file}:{name}"
     return tree
+
+
+def _near(path: str, folder: Path) -> str:
+    near = folder / path
+    return str(near if is_there(near) else shipped(path))
 
 
 def _merge(into: dict[str, Any], tree: Mapping[str, Any]) -> None:
@@ -146,6 +155,7 @@ def override(tree: dict[str, Any], text: str) -> None:
     if ".".join(keys) in _PATHS and isinstance(value, str) and value:
         value = str(shipped(value))
     place[keys[-1]] = "" if raw == "" else value
+    overrule(tree, ".".join(keys))
 
 
 def name_command(tree: dict[str, Any]) -> dict[str, Any]:

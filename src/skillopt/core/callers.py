@@ -54,22 +54,21 @@ def make_callers(
 ) -> tuple[dict[str, Caller], Budget, Switch]:
     """Each role's model with its limiter, on one journal and one budget."""
     budget, switch = Budget(config.budget, journal), Switch()
-    widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
     endpoints: dict[str, Endpoint] = {}
     callers = {}
     for role, model in models.items():
-        widths[role] = min(widths[role], getattr(model, "width", widths[role]))  # some can handle only a few at once
-        declared: bool | None = getattr(config.models, f"{role}_deterministic")
+        own = config.role(role)
+        width = min(own.workers, getattr(model, "width", own.workers))  # some can handle only a few at once
         temperature: float | None = getattr(config.models, f"{role}_temperature")
         if model.endpoint in endpoints:
-            endpoints[model.endpoint].widen(widths[role])
-        endpoint = endpoints.setdefault(model.endpoint, Endpoint(widths[role]))
+            endpoints[model.endpoint].widen(width)
+        endpoint = endpoints.setdefault(model.endpoint, Endpoint(width))
         callers[role] = Caller(
             model=model,
             role=role,
             journal=journal,
             limiter=Limiter(
-                widths[role],
+                width,
                 endpoint,
                 requests=getattr(config.models, f"{role}_rpm"),
                 tokens=getattr(config.models, f"{role}_tpm"),
@@ -77,9 +76,11 @@ def make_callers(
             budget=budget,
             switch=switch,
             hardware=config.hardware,
-            deterministic=model.deterministic and not temperature if declared is None else declared,
+            workers=own.workers,
+            timeout=own.call_timeout,
+            deterministic=model.deterministic and not temperature if own.deterministic is None else own.deterministic,
             temperature=temperature,
-            max_tokens=getattr(config.models, f"{role}_max_tokens"),
+            max_tokens=own.max_tokens,
             effort=getattr(config.models, f"{role}_reasoning_effort"),
         )
     return callers, budget, switch

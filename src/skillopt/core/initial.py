@@ -33,18 +33,18 @@ def initial_of(config: Config) -> Skill:
     return Skill(open_package(file).description)
 
 
-def read_initial(path: str) -> Skill:
-    """The skill to start from; an empty path or an empty file is an empty skill."""
+def read_initial(path: str, where: str = "train.init_skill") -> Skill:
+    """The skill to start from; an empty path or an empty file is an empty skill. `where` is named in errors."""
     if not path:
         return Skill("")
     file = shipped(path)
     if not file.is_file() and package_file(file) is None:
-        raise UserError(f"train.init_skill: '{path}' does not exist; give an existing file, or leave it empty")
+        raise UserError(f"{where}: '{path}' does not exist; give an existing file, or leave it empty")
     try:
         skill = read_skill(file)
     except UnicodeDecodeError:
-        raise UserError(f"train.init_skill: '{path}' is not UTF-8 text") from None
-    refuse_secrets(skill.text, f"train.init_skill: '{path}'")
+        raise UserError(f"{where}: '{path}' is not UTF-8 text") from None
+    refuse_secrets(skill.text, f"{where}: '{path}'")
     return skill
 
 
@@ -68,6 +68,11 @@ def initial_kind(path: str, skill: Skill) -> str:
     near = Path(path).resolve().parent
     trained = any((folder / "patch_log.jsonl").exists() for folder in (near, near.parent))
     return "pretrained" if trained else "seed"
+
+
+def needs_baseline(skill: Skill) -> bool:
+    """Is the empty skill worth measuring next to this one? A line or two are about as good as none."""
+    return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.text.splitlines()) > 2
 
 
 def run_of(
@@ -103,6 +108,14 @@ def _earlier_run(config: Config, folder: Path, identity: Mapping[str, Any]) -> R
             if run.root.name.startswith(run_name(config.train.seed, {"config": named, **identity})):
                 found.append(run)
     return max(found, key=lambda run: run.state.stat().st_mtime, default=None)
+
+
+def recorded_settings(run: RunDirectory) -> dict[str, Any]:
+    """The flat config of a run, however early it stopped; empty where none is readable."""
+    try:
+        return dict(read_json(run.config_json))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def recorded_config(run: RunDirectory) -> tuple[dict[str, Any], str]:

@@ -12,10 +12,12 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt import plugins
+from skillopt.cli_agents.trouble import trouble_in
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Chat, Episode, FileChange, Item, Score
 from skillopt.envs.load import load_object, source_hash
 from skillopt.envs.place import opened_place, read_since
+from skillopt.envs.sandbox import Mode
 from skillopt.envs.scorers import checked
 from skillopt.envs.workspace import WorkedEpisode, Workspaces
 from skillopt.errors import UserError
@@ -34,7 +36,7 @@ class Agent(Protocol):
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode: ...
 
 
-def open_agent(config: EnvConfig, workspaces: Workspaces) -> Agent:
+def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode = "namespaces") -> Agent:
     """The agent that the config names."""
     if config.agent and config.command:
         raise UserError("env.agent and env.command exclude each other; remove one")
@@ -50,7 +52,7 @@ def open_agent(config: EnvConfig, workspaces: Workspaces) -> Agent:
         return CommandAgent(config, workspaces)
     if config.agent_options:
         raise UserError("env.agent_options: there is no env.agent or env.command that they could be for; remove them")
-    return OneReply()
+    return OneReply(mode)
 
 
 def task_text(item: Item) -> str:
@@ -64,14 +66,36 @@ def first_messages(item: Item, skill: Skill) -> list[Message]:
 
 
 class OneReply:
-    """The skill is the system prompt, the context and question are the user's message, the reply is scored."""
+    """The skill is the system prompt, the context and question are the user's message, the reply is scored.
+
+    Before it replies, the target may list, read and run the further files of a package.
+    """
 
     fingerprint = ""
 
+    def __init__(self, mode: Mode = "namespaces") -> None:
+        self._mode: Mode = mode
+
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         messages = first_messages(item, skill)
+        if skill.others:
+            return await with_package(["package", item.model_dump(mode="json")], messages, skill, chat, self._mode)
         reply = await chat(messages)
         return Episode(messages=[*messages, {"role": "assistant", "content": reply.text}], output=reply.text)
+
+
+async def with_package(
+    identity: Sequence[Any], messages: Sequence[Message], skill: Skill, chat: Chat, mode: Mode = "namespaces"
+) -> Episode:
+    """One reply of the target, which may look into the skill's package first; in the journal as a whole."""
+    from skillopt.envs.package_tools import package_chat
+
+    async def work() -> dict[str, Any]:
+        with package_chat(skill, chat, mode) as inside:
+            reply = await inside(messages)
+            return {"output": reply.text, "messages": inside.talk, **inside.used()}
+
+    return episode_from(await chat.whole([*identity, skill.hash], work))
 
 
 class AgentOptions(BaseModel):
@@ -137,7 +161,10 @@ class OwnAgent:
                 raise TransientError(f"env.agent: no answer within {seconds:g} s") from None
             return timed_out(model.talk or first_messages(item, skill), seconds)
         except Exception as error:  # whatever the user's own code raises: no answer, and no score
-            raise TransientError(f"env.agent: {type(error).__name__}: {error}") from error
+            said = f"{type(error).__name__}: {error}"
+            trouble = trouble_in(said)
+            turned_away = trouble.kind == "limit"
+            raise TransientError(f"env.agent: {said}", retry_after=trouble.wait, overloaded=turned_away) from error
         return self._result(found, model.talk or first_messages(item, skill))
 
     async def _call(self, item: Item, skill: Skill, model: Recorder, places: Mapping[str, Path]) -> Any:
@@ -151,7 +178,9 @@ class OwnAgent:
         messages: Sequence[Message] = talk
         if isinstance(found, Episode):
             score = found.score.model_dump() if found.score else None
-            return _plain({"output": found.output, "messages": found.messages, "score": score})
+            said = found.messages or [*talk, {"role": "assistant", "content": found.output}]
+            used = {"usage": vars(found.usage)} if found.usage else {}
+            return _plain({"output": found.output, "messages": said, "score": score, **used})
         if isinstance(found, tuple) and len(found) == 2:
             found, messages = found
         if not isinstance(found, str):

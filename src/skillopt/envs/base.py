@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import refuse_secrets, secrets
-from skillopt.models.base import ChatReply, Message, Schema
+from skillopt.models.base import ChatReply, Message, Schema, Usage
 from skillopt.models.structured import CheckedReply
 from skillopt.skill import Skill
 
@@ -31,8 +31,8 @@ class Chat(Protocol):
     async def whole(self, identity: Sequence[Any], work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         """A rollout whose model calls we cannot see: done once for this identity and sample, then in the journal.
 
-        `work` gives JSON; it raises TransientError where another try may help. `usage` in it, `{prompt, completion}`
-        tokens, is counted against the budget.
+        `work` gives JSON; it raises TransientError where another try may help. `usage` in it, `{prompt, completion,
+        cached, usd}`, is counted against the budget; tokens of calls that went through this chat are counted already.
         """
         ...
 
@@ -109,10 +109,12 @@ class FileChange(BaseModel):
 class Episode(BaseModel):
     """What the target did: every message, and the answer that is scored."""
 
-    messages: list[dict[str, Any]]
+    messages: list[dict[str, Any]] = []
     output: str
     score: Score | None = None
     """Where only the world knows how it went (a game that is won); `Env.score` is not asked then."""
+    usage: Usage | None = None
+    """Tokens, and dollars if known, of model calls that did not go through `chat`: they are counted and paid for."""
     changes: tuple[FileChange, ...] = ()
     """What it did to the files of its workspace."""
     opened: tuple[str, ...] = ()

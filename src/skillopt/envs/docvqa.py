@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Chat, Episode, Item, Score
+from skillopt.envs.package_tools import opened_by, target_with
 from skillopt.envs.qa import QAEnv
 from skillopt.envs.rows import field, read_rows, safe_file
 from skillopt.envs.scorers import checked
@@ -67,13 +68,14 @@ class DocVQAEnv(QAEnv):
         data = base64.b64encode(path.read_bytes()).decode()
         image = {"type": "image_url", "image_url": {"url": f"data:{_KINDS[path.suffix.lower()]};base64,{data}"}}
         asked = {"type": "text", "text": item.question}
-        reply = await chat([*system, {"role": "user", "content": [image, asked]}])
+        with target_with(skill, chat) as target:
+            reply = await target([*system, {"role": "user", "content": [image, asked]}])
         named = {"type": "text", "text": f"[image: {field(item, 'image')}]"}
-        told: list[dict[str, Any]] = [
+        talk: list[dict[str, Any]] = [
             {"role": "user", "content": [named, asked]},
             {"role": "assistant", "content": reply.text},
         ]
-        return Episode(messages=[*system, *told], output=reply.text)
+        return Episode(messages=[*system, *talk], output=reply.text, **opened_by(target))
 
     def score(self, item: Item, output: str) -> Score:
         return anls(output, item.answers)

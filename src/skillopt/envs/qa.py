@@ -13,6 +13,7 @@ from skillopt.config import EnvConfig
 from skillopt.envs.agents import OneReply, open_agent
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
 from skillopt.envs.data import read_splits
+from skillopt.envs.sandbox import Mode
 from skillopt.envs.scorers import JudgeScorer, WorkspaceCheck, checked, open_scorer, workspace_check
 from skillopt.envs.splits import load_split, parse_ratios
 from skillopt.envs.workspace import WorkedEpisode, Workspaces
@@ -34,6 +35,8 @@ class QAOptions(BaseModel):
     """The most items to use of a split, for a first try on a part: {train: 40, val: 20}."""
     workspace_mb: int = Field(default=64, ge=1, le=1024)
     """The largest workspace, at the start of a task and at its end."""
+    sandbox: Mode = "namespaces"
+    """How a package's scripts are run for a chat model; see docs/sandbox.md for `limits`."""
 
 
 def take(items: list[Item], most: int | None) -> list[Item]:
@@ -69,7 +72,7 @@ class QAEnv:
         self.looks_at_files = self._check is not None
         everything = [item for items in self._splits.values() for item in items]
         self.workspaces = Workspaces(root, everything, most_mb=options.workspace_mb, needed=self._check is not None)
-        self._agent = open_agent(config, self.workspaces)
+        self._agent = open_agent(config, self.workspaces, options.sandbox)
         self.problem = CANNOT if self.workspaces.used and isinstance(self._agent, OneReply) else ""
         self.turns = getattr(self._agent, "turns", 1)
         self._scorer.check(self._splits)

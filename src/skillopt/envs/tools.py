@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError, create_model
 
 from skillopt.envs.base import Chat, Episode
-from skillopt.models.base import Message
+from skillopt.models.base import Message, ModelError
 from skillopt.skill import Skill
 
 LONGEST_RESULT = 20_000
@@ -87,12 +87,13 @@ async def run_tools(messages: Sequence[Message], tools: Sequence[Tool], chat: Ch
         if not reply.tool_calls:
             break
         for call in reply.tool_calls:
-            result = await _called(call["function"], known)
+            result = await called(call["function"], known)
             talk.append({"role": "tool", "tool_call_id": call["id"], "content": result[:LONGEST_RESULT]})
     return Episode(messages=talk, output=text)
 
 
-async def _called(function: Mapping[str, Any], known: Mapping[str, Tool]) -> str:
+async def called(function: Mapping[str, Any], known: Mapping[str, Tool]) -> str:
+    """A tool's result as text; what went wrong is a result, too."""
     tool = known.get(function["name"])
     if tool is None:
         return f"error: there is no tool '{function['name']}'; there are: {', '.join(known)}"
@@ -105,6 +106,8 @@ async def _called(function: Mapping[str, Any], known: Mapping[str, Tool]) -> str
     except ValidationError as error:
         first = error.errors()[0]
         return f"error: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except ModelError:
+        raise
     except Exception as error:  # the target gets it as the tool's result
         return f"error: {type(error).__name__}: {error}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -25,7 +25,7 @@ async def open_executor(config: Config, env: Env, *, own: bool) -> AsyncIterator
     from skillopt.executor.cluster import RayExecutor
 
     make = partial(open_env, config) if own else partial(_same, env)
-    executor = await RayExecutor.open(config.hardware, make)
+    executor = await RayExecutor.open(config.hardware, config.role("target").workers, make)
     try:
         yield executor
     finally:

@@ -12,17 +12,17 @@ from typing import Any, Literal
 import yaml
 
 from skillopt import prompts
-from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
+from skillopt.config.identity import asks_the_same
 from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
-from skillopt.core.initial import given_feedback, initial_of, recorded_config, run_of
+from skillopt.core.initial import given_feedback, initial_of, recorded_config, recorded_settings, run_of
 from skillopt.envs.base import Env, is_noisy
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget, Switch
-from skillopt.models.prices import price_of
+from skillopt.models.prices import is_priced
 from skillopt.preflight.components import Parts, needs_optimizer, resolve
 from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
@@ -90,8 +90,11 @@ async def open_session(
         state = _read_state(run, config, mode)
         if rebuilt:
             events.emit("rebuilt", files=rebuilt)
-        if mode == "fresh" and (source := _abandoned(run, config, env, skill, parts)):
-            events.emit("replies_reused", path=str(source.root), replies=journal.adopt(source.journal))
+        source = _abandoned(run, config, env, skill, parts) if mode == "fresh" else None
+        if mode == "auto" and state is None and not journal.size:
+            source = _scored_otherwise(run, config)
+        if source and (taken := journal.adopt(source.journal)):
+            events.emit("replies_reused", path=str(source.root), replies=taken)
         if state is None or state.status != "finished":
             _write_config(run, config)
         if state is None and (comments := given_feedback(config)):
@@ -161,6 +164,18 @@ def _abandoned(run: RunDirectory, config: Config, env: Env, skill: Skill, parts:
     return older if state.status != "finished" and method_of(state.pins) != method_of(pins(config)) else None
 
 
+def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
+    """The newest other run of this config that differs in its scorer, or in code and data that the config names: what
+    it has paid for and is asked again needs no second payment. A reply is found by its whole request, so that none can
+    be taken for another."""
+    found = []
+    for other in map(RunDirectory, run.root.parent.glob(f"seed{config.train.seed}-*")):
+        recorded = recorded_settings(other)
+        if other.root != run.root and other.journal.is_file() and asks_the_same(recorded, config.flat()):
+            found.append(other)
+    return max(found, key=lambda other: other.journal.stat().st_mtime, default=None)
+
+
 def pins(config: Config) -> dict[str, str]:
     """The version that began a run, and its method, which does not silently change."""
     return {"skillopt": __version__, "method": METHOD, "prompts": prompts.fingerprint(config.gradient.prompts_dir)}
@@ -174,9 +189,7 @@ def check_prices(config: Config) -> None:
     """A limit in money needs every price."""
     budget = config.budget
     for name in (config.models.target_model, config.models.optimizer_model):
-        preset = PRESETS.get(name.partition(":")[0])
-        reported = preset is not None and preset.reports_cost
-        if budget.max_usd is not None and not reported and price_of(name, budget.prices) is None:
+        if budget.max_usd is not None and not is_priced(name, budget.prices):
             raise UserError(
                 f"budget.max_usd: the price of '{name}' is unknown, so the limit cannot be kept; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'

@@ -25,7 +25,7 @@ from skillopt.edits.merge import aggregate, rank
 from skillopt.edits.review import Reviewed, file_conflicts, review
 from skillopt.edits.risk import held_back
 from skillopt.edits.select import Ranked, select
-from skillopt.envs.base import Env, Item
+from skillopt.envs.base import SPLITS, Env, Item
 from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.gates.credit import credit
 from skillopt.gates.heats import race
@@ -35,12 +35,13 @@ from skillopt.loop.commit import apply_verdict
 from skillopt.loop.epoch_end import end_epoch, look_ahead
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
+from skillopt.loop.rehearsal import rehearse
 from skillopt.loop.session import Mode, Session, open_session, pins
 from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
 from skillopt.preflight.components import Parts, resolve
 from skillopt.preflight.doctor import advice
-from skillopt.preflight.plan import beside, plan_run
+from skillopt.preflight.plan import plan_run, with_real_figures
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json, write_jsonl
 from skillopt.run.history import History
@@ -73,8 +74,7 @@ class TrainingLoop:
         self._models = models
         self._listeners = listeners
         self._mode = mode
-        self._baseline: asyncio.Task[Measured] | None = None
-        """The initial skill's validation, while it is under way."""
+        self._baseline: asyncio.Task[Measured] | None = None  # the initial skill's validation, while it is under way
         self._parts = parts or resolve(config)
         self._gate = self._parts.gate
         self._shared_journal = shared_journal
@@ -172,9 +172,8 @@ class TrainingLoop:
             run.roll_back(
                 step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
             )
-            self.history.roll_back(state.step, run.step)
+            self.history.roll_back(state.step)
         self._seals = Seals(run, state)
-        sizes = {split: len(self.base.env.items(split)) for split in ("train", "val", "test")}
         self.base.emit(
             "run_started",
             path=str(run.root),
@@ -182,10 +181,10 @@ class TrainingLoop:
             finished=state.status == "finished",
             done=state.step,
             steps=self.base.steps,
-            splits=sizes,
+            splits={split: len(self.base.env.items(split)) for split in SPLITS},
             target=self.base.target.model.name,
             optimizer=self.base.optimizer.model.name,
-            workers=config.hardware.workers,
+            workers=config.role("target").workers,
             epochs=config.train.num_epochs,
             learning_rate=config.optimizer.learning_rate,
             scheduler=self._parts.scheduler,
@@ -200,6 +199,8 @@ class TrainingLoop:
         run.conflicts.parent.mkdir(exist_ok=True)
         write_atomic(run.conflicts, "")
         self.history.begin()
+        self._write_summary(Finals())  # a run that is cut short in its first step has a bill, too
+        await rehearse(self.skill, self._batch(self._steps[0]), self.base.at(1, 1))
         self._baseline = self.base.underway.start(self._evaluate("val", "initial", self.skill, later=True))
 
     async def _val(self) -> dict[str, float]:
@@ -212,8 +213,7 @@ class TrainingLoop:
     def _keep_baseline(self) -> None:
         """From here on there is a run that can be resumed."""
         if self._baseline and self._baseline.done() and not self._baseline.exception():
-            measured, self._baseline = self._baseline.result(), None
-            state = self.state
+            measured, self._baseline, state = self._baseline.result(), None, self.state
             state.val = measured.values
             state.initial_val = state.best.val = measured.score
             state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
@@ -223,12 +223,12 @@ class TrainingLoop:
     def _stop(self, error: SkillOptError) -> None:
         """Keep the state of the last finished step; only record why the run ended."""
         self._keep_baseline()
-        if self.run.state.exists() and self.state.status != "finished":
-            state = State.read(self.run.state)
-            state.status, state.stop_reason = "stopped", str(error)
-            self.state = state
+        if self.state.status != "finished":
+            begun = self.run.state.exists()  # if not, there is a bill, and no state to continue from
+            self.state = State.read(self.run.state) if begun else self.state
+            self.state.status, self.state.stop_reason = "stopped", str(error)
             with suppress(*DiskError):  # the disk may be what stopped it; the state before it is kept
-                self._write_state(Finals())
+                (self._write_state if begun else self._write_summary)(Finals())
         self.base.emit("run_stopped", reason=str(error))
 
     # The parts of a step
@@ -248,7 +248,7 @@ class TrainingLoop:
     def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
         """The step's batch, under way."""
         items = self._batch(step)
-        ctx.emit("rollout_started", items=len(items), workers=self.config.hardware.workers)
+        ctx.emit("rollout_started", items=len(items), workers=self.config.role("target").workers)
         rollouts = begin(skill, items, ctx)
         if self._ends_epoch(step):
             look_ahead(self.state, skill, ctx)
@@ -274,7 +274,8 @@ class TrainingLoop:
             self._go_ahead(step.number, guess, stage="speculate")
 
     def _checked(self, results: list[Any]) -> list[Any]:
-        refused = {error.item_id: error.error for error in failed(results) if error.refused}
+        if refused := {error.item_id: error.error for error in failed(results) if error.refused}:
+            self.base.emit("set_aside", items=refused)
         self.state.set_aside = {**self.state.set_aside, **refused}
         return results
 
@@ -310,7 +311,8 @@ class TrainingLoop:
         self.skill = work.candidate.skill if work.verdict.accepted else work.skill
         if not self._ends_epoch(work.step):  # where it does, the slow update may change the skill
             self._go_ahead(ctx.step, self.skill)
-        record = step_record(work, state, self.config.evaluation.metric, self._telemetry(ctx))
+        telemetry = {"seconds": self._counted(ctx), "paid_so_far": self._paid()}
+        record = step_record(work, state, self.config.evaluation.metric, telemetry)
         await asyncio.to_thread(write_step, self.run, work, record)
         file_conflicts(self.run, ctx.step, work.pool.conflicts)
         self.history.append(record)
@@ -326,9 +328,8 @@ class TrainingLoop:
         self._save()
         ctx.emit("epoch_finished", outcome=outcome)
 
-    def _telemetry(self, ctx: Context) -> dict[str, Any]:
-        paid = usage(self.session.journal.totals(), self.session.budget.cost)
-        return {"seconds": self._counted(ctx), "paid_so_far": paid}
+    def _paid(self) -> dict[str, Any]:
+        return usage(self.session.journal.totals(), self.session.budget.cost)
 
     def _counted(self, ctx: Context) -> dict[str, float]:
         """Seconds by stage since the last count, which go into the run's sum."""
@@ -349,9 +350,9 @@ class TrainingLoop:
         whole = self.base.env.items(split)
         items = [item for item in whole if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
-        ctx = replace(self.base, later=later)
-        gone = len(whole) - len(items)
-        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate", set_aside=gone)
+        ctx, gone = replace(self.base, later=later), len(whole) - len(items)
+        stage = "baseline" if name == "no_skill" else "evaluate"
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage=stage, set_aside=gone)
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
@@ -385,13 +386,16 @@ class TrainingLoop:
     def _write_state(self, finals: Finals) -> None:
         """The summary, then the state, which makes it all count."""
         self.run.check_held()
-        state, telemetry = self.state, self.state.telemetry
-        telemetry.seconds = self._earlier.seconds + time.monotonic() - self.session.started
-        hits = self.base.target.from_journal + self.base.optimizer.from_journal
-        telemetry.from_journal = self._earlier.from_journal + hits
-        paid = usage(self.session.journal.totals(), self.session.budget.cost)
-        summary = finals.summary(state, self.base, paid)
-        write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})
+        state = self.state
+        self._write_summary(finals)
         if state.status != "stopped":  # a stop declares nothing finished
             self._seals.seal(state, self.session.journal.sync())
         state.write(self.run.state)
+
+    def _write_summary(self, finals: Finals) -> None:
+        telemetry = self.state.telemetry
+        telemetry.seconds = self._earlier.seconds + time.monotonic() - self.session.started
+        hits = self.base.target.from_journal + self.base.optimizer.from_journal
+        telemetry.from_journal = self._earlier.from_journal + hits
+        summary = finals.summary(self.state, self.base, self._paid())
+        write_json(self.run.summary, summary | {"plan": with_real_figures(self.forecast, summary)})

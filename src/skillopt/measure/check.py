@@ -24,7 +24,7 @@ from skillopt.measure.meter import Meter
 from skillopt.measure.sequential import Trial, Word
 from skillopt.measure.session import Measuring, measuring_session
 from skillopt.models.base import ChatModel
-from skillopt.models.prices import price_of
+from skillopt.models.prices import is_priced
 from skillopt.run.directory import is_private, make_folder, safe_name
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, digest, read_jsonl, write_json, write_jsonl
@@ -164,7 +164,7 @@ class _Bench:
         return word
 
     async def _sample(self, asks: Sequence[Ask]) -> list[float | None]:
-        free = asyncio.Semaphore(self.ctx.config.hardware.workers)  # whoever waits here is not on the meter yet
+        free = asyncio.Semaphore(self.ctx.config.role("target").workers)  # whoever waits here is not on the meter yet
         results = await all_measured([partial(self._one, ask, free) for ask in asks], self.ctx, "check")
         self.meter.flush()
         values: list[float | None] = []
@@ -204,7 +204,7 @@ def _require_prices(config: Config) -> None:
     """A limit in dollars cannot work without prices."""
     judge = [config.models.optimizer_model] if config.env.scoring == "judge" else []
     for name in [config.models.target_model, *judge]:
-        if config.budget.max_usd is not None and price_of(name, config.budget.prices) is None:
+        if config.budget.max_usd is not None and not is_priced(name, config.budget.prices):
             raise UserError(
                 f"--budget: the price of {name} is unknown; give it as "
                 f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}}, or set budget.max_calls'

@@ -162,12 +162,14 @@ def _takes(samples: Sequence[Sample], side: str, config: Config) -> dict[str, An
     own = [sample for sample in samples if sample.side == side]
     price = price_of(config.models.target_model, config.budget.prices)
     usage = [Usage(prompt=s.reading.prompt, completion=s.reading.completion, cached=s.reading.cached) for s in own]
-    costs = [cost for used in usage if (cost := cost_of(used, price)) is not None]
+    told = [s.reading.usd for s in own]
+    costs = [cost_of(used, price) if usd is None else usd for used, usd in zip(usage, told, strict=True)]
+    known = [cost for cost in costs if cost is not None]
     return {
         "rollouts": len(own),
         "prompt_tokens": _mean([used.prompt for used in usage]),
         "completion_tokens": _mean([used.completion for used in usage]),
-        "usd": _mean(costs) if price else None,
+        "usd": _mean(known) if len(known) == len(costs) and (price or known) else None,
         "declined": _mean([bool(_DECLINED.search(s.trajectory.output[:400])) for s in own]),
         "turns": _mean([sum(m.get("role") == "assistant" for m in s.trajectory.messages) for s in own]),
         "telemetry": {"seconds": _mean([s.reading.seconds for s in own])},

@@ -23,11 +23,15 @@ class Reading:
     completion: int = 0
     cached: int = 0
     seconds: float = 0.0
+    usd: float | None = None
+    """What the agent itself says that it cost."""
 
-    def add(self, prompt: int, completion: int, cached: int) -> None:
+    def add(self, prompt: int, completion: int, cached: int, usd: float | None = None) -> None:
         self.prompt += prompt
         self.completion += completion
         self.cached += cached
+        if usd is not None:
+            self.usd = (self.usd or 0.0) + usd
 
 
 class Meter:
@@ -66,6 +70,7 @@ class _Metered:
         def metered() -> Chat:
             """A rollout that is begun again begins its reading again."""
             reading.prompt = reading.completion = reading.cached = 0
+            reading.usd = None
             return _MeteredChat(new_chat(), reading)
 
         started = time.monotonic()
@@ -82,11 +87,13 @@ class _MeteredChat:
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
         reply = await self.chat(messages, tools=tools)
-        self.reading.add(reply.usage.prompt, reply.usage.completion, reply.usage.cached)
+        self.reading.add(reply.usage.prompt, reply.usage.completion, reply.usage.cached, reply.usage.usd)
         return reply
 
     async def whole(self, identity: Sequence[Any], work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         result = await self.chat.whole(identity, work)
         used = result.get("usage") or {}
-        self.reading.add(int(used.get("prompt", 0)), int(used.get("completion", 0)), 0)
+        prompt, completion, cached = (int(used.get(kind) or 0) for kind in ("prompt", "completion", "cached"))
+        if not any((self.reading.prompt, self.reading.completion)):  # calls through the chat are counted already
+            self.reading.add(prompt, completion, cached, used.get("usd"))
         return result

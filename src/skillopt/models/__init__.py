@@ -114,10 +114,15 @@ def _azure(name: str, model: str, url: str, key_name: str, config: Config) -> Ch
 
 
 def _sim(name: str, model: str, url: str, key_name: str, config: Config) -> ChatModel:
-    if model.partition("?")[0] == "player":
+    kind = model.partition("?")[0]
+    if kind == "player":
         from skillopt.models.simulated_player import SimulatedPlayer
 
         return SimulatedPlayer(name)
+    if kind == "clerk":
+        from skillopt.models.simulated_clerk import SimulatedClerk
+
+        return SimulatedClerk(name)
     from skillopt.models.simulated import SimulatedModel
 
     return SimulatedModel(name)

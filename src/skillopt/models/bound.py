@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from skillopt.errors import Stopped
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, Message, RefusedError, TransientError, Usage
-from skillopt.models.call import Caller, kept
+from skillopt.models.call import Caller, backoff, kept
 from skillopt.run.journal import Record
 
 RETRIES = 2
@@ -87,8 +88,9 @@ class BoundChat:
         return result
 
     async def _tried(self, work: Work) -> dict[str, Any]:
-        caller, tries, before = self._caller, min(RETRIES, self._caller.hardware.max_retries) + 1, 0
-        for attempt in range(tries):
+        caller, hardware = self._caller, self._caller.hardware
+        most, before, failures, first = min(RETRIES, hardware.max_retries), 0, 0, time.monotonic()
+        for attempt in itertools.count():
             caller.switch.check()
             before = before if attempt else caller.whole_done
             self._turn = 0  # a second try asks the same again, and finds what the first was answered
@@ -97,22 +99,31 @@ class BoundChat:
                 caller.whole_done += 1
                 return result
             except TransientError as error:
-                if attempt + 1 == tries and caller.whole_done - before >= 3:
+                trouble, wait = error, backoff(error, attempt)
+                failures += not error.throttled
+                if error.throttled:  # says nothing of the item; only how long it lasts counts
+                    if not most or time.monotonic() + wait - first > hardware.max_retry_seconds:
+                        raise
+                elif failures > most and caller.whole_done - before >= 3:
                     raise RefusedError(f"{error}; this item always fails, while others are done") from None
-                if attempt + 1 == tries:
+                elif failures > most:
                     raise
             except (FatalError, Stopped) as error:
                 caller.switch.trip(error)
                 raise
             caller.retries += 1
-            await caller.switch.sleep(0.5 * 2.0**attempt)
+            with caller.throttle.holding(trouble, wait):
+                await caller.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
 
     async def _counted(self, work: Work) -> dict[str, Any]:
         """Where the agent's calls are its own, the rollout counts as one call of the budget."""
-        if not self._unseen:
-            return await work()
         budget = self._caller.budget
+        if not self._unseen:
+            result = await work()
+            if self._reported(result):
+                budget.add(self._caller.model.name, _usage(result))
+            return result
         reserved = budget.reserve(self._caller.model.name, Usage())
         try:
             result = await work()
@@ -123,7 +134,8 @@ class BoundChat:
         return result
 
     def _store(self, key: str, result: dict[str, Any]) -> None:
-        caller, usage = self._caller, _usage(result) if self._unseen else Usage()
+        caller, unseen = self._caller, self._unseen or self._reported(result)
+        usage = _usage(result) if unseen else Usage()
         caller.journal.put(
             Record(
                 key=key,
@@ -135,9 +147,15 @@ class BoundChat:
                 reply=result,
                 prompt_tokens=usage.prompt,
                 completion_tokens=usage.completion,
-                calls=int(self._unseen),
+                cached_tokens=usage.cached,
+                usd=usage.usd,
+                calls=int(unseen),
             )
         )
+
+    def _reported(self, result: Mapping[str, Any]) -> bool:
+        """Did the agent leave out the model that it was given, and say what its own calls took?"""
+        return self._turn == 0 and bool(result.get("usage"))
 
     @property
     def _unseen(self) -> bool:
@@ -146,4 +164,5 @@ class BoundChat:
 
 def _usage(result: Mapping[str, Any]) -> Usage:
     used = result.get("usage") or {}
-    return Usage(prompt=int(used.get("prompt", 0)), completion=int(used.get("completion", 0)))
+    tokens = {kind: int(used.get(kind) or 0) for kind in ("prompt", "completion", "cached")}
+    return Usage(**tokens, usd=used.get("usd"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from skillopt.config import BudgetConfig, Price
 from skillopt.errors import Stopped
@@ -12,29 +13,15 @@ from skillopt.models.prices import cost_of, price_of
 from skillopt.run.journal import Journal, Total
 
 
-@dataclass(slots=True)
-class Amount:
+class Amount(NamedTuple):
     """Calls, tokens and dollars; a model without a price adds no dollars."""
 
     calls: float = 0
     tokens: float = 0
     usd: float = 0.0
 
-    def __iadd__(self, other: Amount) -> Amount:
-        self.calls += other.calls
-        self.tokens += other.tokens
-        self.usd += other.usd
-        return self
 
-    def __isub__(self, other: Amount) -> Amount:
-        self.calls -= other.calls
-        self.tokens -= other.tokens
-        self.usd -= other.usd
-        return self
-
-
-@dataclass(slots=True)
-class Reserved:
+class Reserved(NamedTuple):
     """One call that is in flight, by its estimate."""
 
     model: str
@@ -51,22 +38,19 @@ class Budget:
         """What is in flight counts like what is paid."""
         self._prices: dict[str, Price | None] = {}
         for total in journal.totals():
-            self._used += Amount(total.calls, total.prompt_tokens + total.completion_tokens, self.cost(total) or 0.0)
+            self._count(Amount(total.calls, total.prompt_tokens + total.completion_tokens, self.cost(total) or 0.0))
 
     def cost(self, total: Total) -> float | None:
         """Dollars, or None where the model's price is unknown. What runs on this machine costs nothing."""
-        if total.usd is not None:
-            return total.usd
-        usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
-        return cost_of(usage, price_of(total.model, self._config.prices))
+        return total_cost(total, self._config.prices)
 
     def reserve(self, model: str, estimate: Usage) -> Reserved:
         """Count a call before it is sent; raises Stopped where a limit is reached."""
-        for what, (used, limit) in self.standing().items():
+        for what, (used, limit) in self.spent().items():
             if limit is not None and used >= limit:
                 raise _reached(f"max_{what}", limit)
         reserved = Reserved(model, self._amount(model, estimate))
-        self._used += reserved.amount
+        self._count(reserved.amount)
         return reserved
 
     def time_left(self) -> float | None:
@@ -79,14 +63,18 @@ class Budget:
 
     def give_back(self, reserved: Reserved) -> None:
         """A call that got no reply was not paid for."""
-        self._used -= reserved.amount
+        self._count(reserved.amount, -1)
 
     def settle(self, reserved: Reserved, usage: Usage) -> None:
         """A reply came: what it really took takes the estimate's place."""
-        self._used -= reserved.amount
-        self._used += self._amount(reserved.model, usage)
+        self._count(reserved.amount, -1)
+        self._count(self._amount(reserved.model, usage))
 
-    def standing(self) -> dict[str, tuple[float, float | None]]:
+    def add(self, model: str, usage: Usage) -> None:
+        """Count a call that somebody else made."""
+        self._count(self._amount(model, usage))
+
+    def spent(self) -> dict[str, tuple[float, float | None]]:
         """What is used and in flight, with its limit: minutes, calls, tokens and usd."""
         config, used = self._config, self._used
         return {
@@ -96,11 +84,22 @@ class Budget:
             "usd": (used.usd, config.max_usd),
         }
 
+    def _count(self, amount: Amount, sign: int = 1) -> None:
+        self._used = Amount(*(used + sign * more for used, more in zip(self._used, amount, strict=True)))
+
     def _amount(self, model: str, usage: Usage) -> Amount:
         if model not in self._prices:
             self._prices[model] = price_of(model, self._config.prices)
         usd = (cost_of(usage, self._prices[model]) or 0.0) if usage.usd is None else usage.usd
         return Amount(1, usage.prompt + usage.completion, usd)
+
+
+def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
+    """What the model itself said that it cost, else by its price; a price that the user gives comes first."""
+    if total.usd is not None and total.model not in prices:
+        return total.usd
+    usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
+    return cost_of(usage, price_of(total.model, prices))
 
 
 def _reached(name: str, limit: float) -> Stopped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import html
 import math
 import re
 import time
@@ -29,6 +30,10 @@ _FORM_WORDS = re.compile(r"response_format|json_schema|json_object|structured.?o
 _UNWANTED = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown|not permitted|not allowed|unexpected|extra", re.I
 )
+_PAGE = re.compile(r"\s*(<!doctype html|<html|<head|<body)", re.I)
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.I | re.S)
+_UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.I | re.S)
+_TAG = re.compile(r"<[^>]*>")
 _LONGEST = 86_400.0
 """Seconds: whoever asks for a longer wait than a day means something else."""
 _MOST_TOKENS = 10**9
@@ -46,6 +51,7 @@ def classify(
 ) -> ModelError:
     """The error to raise for an answer of this status; `said` is its body, parsed where it could be."""
     words, code = complaint(said)
+    words = words.strip().removeprefix(f"{status}: ")  # some bodies say it again
     text = f"{where}: {clean(words)[:500]}"  # in this order: a key that is cut in two would not be found
     if status == 429 and code in {"insufficient_quota", "billing_error"}:
         return FatalError(text)
@@ -63,8 +69,17 @@ def complaint(said: Any) -> tuple[str, str]:
     error = said.get("error") if isinstance(said, dict) else None
     detail = error if isinstance(error, dict) else {}
     raw = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-    words = detail.get("message") or (error if isinstance(error, str) else raw)
+    words = detail.get("message") or (error if isinstance(error, str) else web_page(raw) or raw)
     return str(words), str(detail.get("code") or detail.get("type") or "")
+
+
+def web_page(text: str) -> str:
+    """What a web page in place of an answer says, in short; empty where it is no web page."""
+    if not _PAGE.match(text):
+        return ""
+    title = _TITLE.search(text)
+    bare = html.unescape(_TAG.sub(" ", title[1] if title else _UNSEEN.sub(" ", text)))
+    return f'a web page, "{" ".join(bare.split())[:200]}"'
 
 
 def refused_parameter(status: int, said: Any, sent: Iterable[str]) -> str:
@@ -103,10 +118,10 @@ def rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
 
 
 def _left(headers: Mapping[str, str], what: str) -> Left | None:
-    told = headers.get(f"x-ratelimit-limit-{what}")
-    if told is None:
+    given = headers.get(f"x-ratelimit-limit-{what}")
+    if given is None:
         return None
-    limit = _number(told)
+    limit = _number(given)
     remaining = _number(headers.get(f"x-ratelimit-remaining-{what}", ""))
     reset = _seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
     if limit is None or remaining is None or reset is None or limit < 1 or remaining < 0:

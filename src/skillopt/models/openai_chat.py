@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
-from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter
+from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter, web_page
 from skillopt.models.transport import Transport, UnreachableError
 from skillopt.version import __version__
 
@@ -60,6 +60,7 @@ class OpenAIChat:
         self._left_out: set[str] = set()
         self._url = f"{self.endpoint}/chat/completions" + (f"?{urlencode(query)}" if query else "")
         self._transport: Transport | None = None
+        self._answered = False
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         while True:
@@ -74,15 +75,15 @@ class OpenAIChat:
             self._transport = Transport(self._url)
         headers = await self._headers()
         try:
-            status, told, body = await self._transport.post(headers, json.dumps(payload).encode())
+            status, received, body = await self._transport.post(headers, json.dumps(payload).encode())
         except UnreachableError as error:
             raise TransientError(
                 f"{self.endpoint}: cannot connect ({self._clean(str(error))})", reached=False
             ) from None
         except ConnectionError as error:
             raise TransientError(f"{self.endpoint}: {self._clean(str(error)) or type(error).__name__}") from None
-        self.limits = rate_limits(told) or self.limits
-        return self._reply(status, told, body, payload)
+        self.limits = rate_limits(received) or self.limits
+        return self._reply(status, received, body, payload)
 
     async def _headers(self) -> dict[str, str]:
         if self._token is not None:
@@ -126,10 +127,25 @@ class OpenAIChat:
             finish = finish if finish and isinstance(finish, str) else "stop"
             usage = _usage(data.get("usage"))
         except (TypeError, KeyError, IndexError, AttributeError):
-            raise TransientError(f"{self.endpoint}: the reply is not a chat completion") from None
+            raise self._no_completion(body) from None
+        self._answered = True
         if finish == "content_filter":
             raise RefusedError(f"{self.endpoint}: the content filter refused this item")
         return ChatReply(text=answer(text), finish_reason=finish, usage=usage, tool_calls=calls)
+
+    def _no_completion(self, body: bytes) -> Exception:
+        """An answer that is none. A web page at an incomplete URL where nothing else ever came is no bad moment."""
+        raw = body.decode(errors="replace")
+        page = web_page(raw)
+        said = self._clean(page or " ".join(raw.split()))[:200] or "nothing"
+        text = f"{self.endpoint}: the reply is not a chat completion but {said}"
+        hint = self._try_url() if page and not self._answered else ""
+        return FatalError(f"{text}{hint}") if hint else TransientError(text)
+
+    def _try_url(self) -> str:
+        """What to try where the address may be incomplete: most servers have their API below /v1."""
+        known = re.search(r"/(v\d+\w*|openai|api)(/|$)", urlsplit(self.endpoint).path)
+        return "" if known else f"; is the URL complete? Try {self.endpoint}/v1"
 
     def _error(self, status: int, headers: Mapping[str, str], said: Any, payload: dict[str, Any]) -> Exception:
         name = refused_parameter(status, said, [n for n in payload if n in _OPTIONAL])
@@ -138,7 +154,7 @@ class OpenAIChat:
         error = classify(status, headers, said, f"{self.endpoint}: {status}", self._clean)
         if isinstance(error, FatalError):
             hint = f"the key comes from {self._key_name}" if status in {401, 403} else f"model '{self._model}'"
-            return FatalError(f"{error} ({hint})")
+            return FatalError(f"{error} ({hint}){self._try_url() if status in {404, 405} else ''}")
         return error
 
     def _clean(self, text: str) -> str:

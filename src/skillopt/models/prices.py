@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
+from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Price
 from skillopt.models.base import Usage
 
@@ -36,6 +37,13 @@ def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
         return Price(input=0, output=0)
     table = list_prices()
     return table.get(model) or table.get(_VERSION.sub("", model))
+
+
+def is_priced(model: str, own: Mapping[str, Price]) -> bool:
+    """Will the cost be known? A price is, or it is a command line that says what it cost."""
+    provider, _, name = model.partition(":")
+    preset = PRESETS.get(name if provider == "command" else provider)
+    return (preset is not None and preset.reports_cost) or price_of(model, own) is not None
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:

@@ -72,6 +72,7 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
     """What can be checked from the config and the data alone; `train` runs this part."""
     return [
         _splits(config, env),
+        _gate(config),
         _initial(config, skill),
         _schedule(config, plan),
         _boundary(config),
@@ -105,6 +106,16 @@ def _splits(config: Config, env: Env) -> Check:
         fix = "more val items let the gate see smaller improvements"
         return Check(name="splits", status="warn", says=says, fix=fix)
     return passed("splits", says)
+
+
+def _gate(config: Config) -> Check:
+    """A strict gate compares two single measurements: with a target that varies, some gains are luck."""
+    gate = config.evaluation.gate
+    if gate == "strict" and not is_deterministic(config, "target"):
+        says = f"strict, while {config.models.target_model} may answer the same task differently another time"
+        fix = "set evaluation.gate to paired: it confirms gains on fresh samples, and is strict where nothing varies"
+        return Check(name="gate", status="warn", says=says, fix=fix)
+    return passed("gate", gate)
 
 
 def _warnings(env: Env) -> Iterator[Check]:
@@ -155,13 +166,13 @@ def _prices(config: Config) -> Iterator[Check]:
             fix = f'give it as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             yield Check(name=f"{role} price", status="warn", says=f"the price of {name} is unknown", fix=fix)
         else:
-            told = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
-            yield passed(f"{role} price", told)
+            says = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
+            yield passed(f"{role} price", says)
 
 
 def _rates(config: Config) -> Iterator[Check]:
     """Workers above the rate limit only wait; a second for a call is quick."""
-    widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
+    widths = {role: config.role(role).workers for role in ROLES}
     keys = {"target": "hardware.workers", "optimizer": "gradient.analyst_workers"}
     for role in _roles(config):
         rpm: int | None = getattr(config.models, f"{role}_rpm")

@@ -14,6 +14,7 @@ from typing import Any
 from skillopt import prompts
 from skillopt.config import Config
 from skillopt.core.batches import plan_steps
+from skillopt.core.initial import needs_baseline
 from skillopt.core.schedule import scheduled_rate
 from skillopt.envs.base import SPLITS, Env
 from skillopt.gates import credit, heats
@@ -94,11 +95,11 @@ def plan_run(
     batches = [step.size for step in steps]
     prompt = (task + skill_tokens[0], task + skill_tokens[1] + 20)
     lines = (
-        *_over_turns(_target_lines(config, parts, sizes, batches, prompt), env),
+        *_over_turns(_target_lines(config, parts, skill, sizes, batches, prompt), env),
         *_optimizer_lines(config, parts, batches, task, skill_tokens),
     )
     lines = (*lines, *_judge_lines(config, lines, task))
-    widths = {"target": config.hardware.workers, "optimizer": config.gradient.analyst_workers}
+    widths = {role: config.role(role).workers for role in ROLES}
     lasts = {role: (call_seconds or {}).get(role) or _call_seconds(config, role) for role in ROLES}
     usage = {role: _usage(config, role, [line for line in lines if line.role == role]) for role in ROLES}
     return Plan(
@@ -115,7 +116,7 @@ def plan_run(
 
 
 def _target_lines(
-    config: Config, parts: Parts, sizes: dict[str, int], batches: list[int], prompt: Range
+    config: Config, parts: Parts, skill: Skill, sizes: dict[str, int], batches: list[int], prompt: Range
 ) -> Iterable[Line]:
     """A deterministic target is never asked the same twice, so that a skill that does not change costs nothing."""
     known = is_deterministic(config, "target")
@@ -127,13 +128,14 @@ def _target_lines(
     gates = len(batches) + credited + later
     probes = credited * credit.MOST_BROKEN * min(credit.MOST_SUSPECTS, math.ceil(config.optimizer.learning_rate))
     compared = 2 * min(config.optimizer.slow_update_samples, sizes["train"])
-    baseline = sizes["val"] + sizes["test"] if config.evaluation.baselines else 0
     again = 0 if known else sizes["val"]  # the winner is measured again, since its score may be luck
-    measured = (sizes["val"] + sizes["test"], sizes["val"] + again + 2 * sizes["test"] + baseline)
+    measured = (sizes["val"] + sizes["test"], sizes["val"] + again + 2 * sizes["test"])
+    baseline = sizes["test"] if config.evaluation.baselines and needs_baseline(skill) else 0
     guessed = sum(batches) if config.train.speculate else 0
     least = min(least, *batches) if guessed else least
     for stage, calls, phases in (
-        ("evaluate", measured, 3 + 2 * bool(baseline)),
+        ("evaluate", measured, 3),
+        ("baseline", (baseline, baseline), int(bool(baseline))),
         ("rollout", (least, sum(batches)), len(batches)),
         ("gate", (0, gates * _gate_calls(config, sizes["val"], known) + probes), gates + credited),
         ("race", (0, _race_calls(config, parts, sizes["val"]) * len(batches)), len(batches)),
@@ -176,7 +178,7 @@ def _optimizer_lines(
     gradient, optimizer, epochs = config.gradient, config.optimizer, config.train.num_epochs
     analysts = sum(analyst.needs_optimizer for analyst in parts.analysts)
     steps = len(batches)
-    output = min(config.models.target_max_tokens, REPLY_TOKENS["target"])
+    output = min(config.role("target").max_tokens, REPLY_TOKENS["target"])
     each = task + output + 60
     letters = [_letters(config, size, each) for size in batches]
     causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
@@ -220,7 +222,7 @@ def _judge_lines(config: Config, lines: Sequence[Line], task: float) -> Iterable
     if config.env.scoring == "judge":
         rollouts = [line for line in lines if line.role == "target"]
         low, high = (sum(line.calls[end] for line in rollouts) for end in (0, 1))
-        prompt = (task + 200, task + 300 + min(config.models.target_max_tokens, REPLY_TOKENS["target"]))
+        prompt = (task + 200, task + 300 + min(config.role("target").max_tokens, REPLY_TOKENS["target"]))
         phases = sum(line.phases for line in rollouts)
         yield Line(role="optimizer", stage="judge", calls=(low, 2 * high), phases=phases, prompt=prompt)
 
@@ -247,7 +249,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def is_deterministic(config: Config, role: str) -> bool:
     """What the config says, else what the provider is known for."""
-    declared: bool | None = getattr(config.models, f"{role}_deterministic")
+    declared = config.role(role).deterministic
     name: str = getattr(config.models, f"{role}_model")
     if declared is not None:
         return declared
@@ -268,7 +270,7 @@ def _call_seconds(config: Config, role: str) -> Range:
 
 
 def _usage(config: Config, role: str, lines: Sequence[Line]) -> tuple[Usage, Usage]:
-    longest: int = getattr(config.models, f"{role}_max_tokens")
+    longest = config.role(role).max_tokens
     if getattr(config.models, f"{role}_reasoning_effort") in {"", "none"}:
         longest = min(longest, REPLY_TOKENS[role])
     low = sum(line.calls[0] * line.prompt[0] for line in lines)
@@ -293,7 +295,7 @@ def _seconds(lines: Iterable[Line], widths: dict[str, int], lasts: Mapping[str, 
     return low, high
 
 
-def beside(plan: Plan, summary: Mapping[str, Any]) -> dict[str, Any]:
+def with_real_figures(plan: Plan, summary: Mapping[str, Any]) -> dict[str, Any]:
     """The plan with a run's real figures, for the summary."""
     tokens = {role: sum(v for k, v in summary["tokens"][role].items() if k != "cached") for role in ROLES}
     return {

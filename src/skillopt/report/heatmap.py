@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from skillopt.run.directory import RunDirectory
@@ -30,6 +31,10 @@ class HeatMap:
             splits=tuple(self.splits[n] for n in rows),
             values=tuple(self.values[n] for n in rows),
         )
+
+    def called(self, names: Mapping[str, str]) -> HeatMap:
+        """With other names for some items."""
+        return replace(self, items=tuple(names.get(item, item) for item in self.items))
 
 
 def heat_map(run: RunDirectory) -> HeatMap:

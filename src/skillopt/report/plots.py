@@ -24,6 +24,8 @@ def progress_plot(
     `tokens` is the length of each version.
     """
     drawn = curves(history, summary, tokens)
+    if not drawn.scores:
+        return svg(width, 40, "Validation score and skill length", label(12, 24, "Nothing was measured."))
     last = max(float(summary["plan"]["steps"]["planned"]), drawn.scores[-1][0], 1.0)
     tail = 0.3 + last / 50  # so that the last step has a width, too
     scores, lengths = ([*each, (each[-1][0] + tail, each[-1][1])] for each in (drawn.scores, drawn.lengths))

@@ -40,6 +40,8 @@ def _progress(figure: Any, drawn: Curves) -> None:
     axes = figure.subplots()
     axes.set_xlabel("step")
     axes.set_ylabel("validation score")
+    if not drawn.scores:
+        return
     beside = axes.twinx()
     beside.fill_between(*zip(*drawn.lengths, strict=True), step="post", color="#dbe4f0")
     beside.set_ylabel("skill tokens")

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from skillopt.measure.bill import billed
 from skillopt.report.costs import total_usd
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
@@ -65,7 +66,10 @@ def run_row(run: RunDirectory) -> RunRow:
         if not run.summary.exists():
             known["status"] = status_of(None, run.events, busy=run.busy())[0]
             return _ROW.validate_python(known)
-        return _ROW.validate_python(known | _figures(read_json(run.summary), run))
+        summary = read_json(run.summary)
+        if summary["status"] != "finished":
+            summary = billed(run, summary)
+        return _ROW.validate_python(known | _figures(summary, run))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return RunRow(**{key: known[key] for key in ("path", "benchmark", "name")}, status="unreadable")
 

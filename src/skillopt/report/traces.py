@@ -59,7 +59,20 @@ def trace_lines(trace: Trace) -> list[str]:
     for message in trace["messages"]:
         content = message.get("content", f"(the skill, {str(message.get('skill', ''))[:12]})")
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-        lines += ["", f"--- {message['role']} ---", text]
+        calls = [call["function"] for call in message.get("tool_calls", ())]
+        shown = [text] if text or not calls else []
+        shown += [f"[calls {each['name']}: {_arguments(each['arguments'])}]" for each in calls]
+        lines += ["", f"--- {message['role']} ---", *shown]
     for change in trace.get("changes", ()):
         lines += ["", f"--- {change['kind']} {change['path']} ---", *([change["shown"]] if change["shown"] else [])]
     return [*lines, "", "--- scored output ---", trace["output"]]
+
+
+def _arguments(text: str) -> str:
+    """The one argument of a call as it is, several as JSON."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    values = list(given.values()) if isinstance(given, dict) else []
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else text

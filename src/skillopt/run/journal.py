@@ -51,18 +51,23 @@ MIGRATIONS: tuple[str, ...] = (
     UPDATE totals SET seal = seal(role, stage, model, calls, first_turns,
         prompt_tokens, completion_tokens, cached_tokens);
     """,
+    """
+    ALTER TABLE totals ADD COLUMN usd REAL;
+    UPDATE totals SET usd = (SELECT sum(json_extract(reply, '$.usage.usd')) FROM replies WHERE json_valid(reply)
+        AND replies.role = totals.role AND replies.stage = totals.stage AND replies.model = totals.model)
+        WHERE role = 'optimizer';
+    UPDATE totals SET seal = seal(role, stage, model, calls, first_turns,
+        prompt_tokens, completion_tokens, cached_tokens, usd)
+        WHERE seal = seal(role, stage, model, calls, first_turns, prompt_tokens, completion_tokens, cached_tokens);
+    """,
 )
 """Numbered by their place; a journal knows how many it has seen."""
 REPLIES = "key, attempt, role, stage, model, turn, reply, prompt_tokens, completion_tokens, cached_tokens"
-TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_tokens, cached_tokens"
+TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_tokens, cached_tokens, usd"
 """The columns that a row's seal covers."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What SQLite raises for a damaged file; the second where its own message repeats bytes that are no text."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_REPORTED = (
-    "SELECT role, stage, model, sum(json_extract(reply, '$.usage.usd')) FROM replies WHERE role = 'optimizer'"
-    " AND json_valid(reply) AND json_extract(reply, '$.usage.usd') IS NOT NULL GROUP BY role, stage, model"
-)
 SEAL_TOTALS = f"UPDATE totals SET seal=seal({TOTALS})"  # noqa: S608 - our own names
 
 
@@ -87,6 +92,8 @@ class Record:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    usd: float | None = None
+    """What the model itself says that it cost."""
     calls: int = 1
     """0 for a rollout whose own calls are in the journal, too."""
 
@@ -116,7 +123,6 @@ class Journal:
         self._pending: list[Record] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._shared = Journal(shared) if shared else None
-        self._costs: dict[tuple[str, str, str], float] | None = None
         _take_after_folder(self.path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
@@ -187,22 +193,26 @@ class Journal:
         if not records:
             return
         totals: dict[tuple[str, str, str], list[int]] = {}
+        costs: dict[tuple[str, str, str], float | None] = {}
         for r in records:
-            total = totals.setdefault((r.role, r.stage, r.model), [0] * 5)
+            key = (r.role, r.stage, r.model)
+            total = totals.setdefault(key, [0] * 5)
             for place, amount in enumerate(
                 (r.calls, int(r.turn == 1), r.prompt_tokens, r.completion_tokens, r.cached_tokens)
             ):
                 total[place] += amount
+            costs[key] = costs.get(key) if r.usd is None else (costs.get(key) or 0.0) + r.usd
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._db.executemany(_INSERT, map(_row, records))
             self._db.executemany(
-                "INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?, '')"
+                f"INSERT INTO totals ({TOTALS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
                 " ON CONFLICT DO UPDATE SET calls=calls+excluded.calls, first_turns=first_turns+excluded.first_turns,"
                 " prompt_tokens=prompt_tokens+excluded.prompt_tokens,"
                 " completion_tokens=completion_tokens+excluded.completion_tokens,"
-                " cached_tokens=cached_tokens+excluded.cached_tokens",
-                [(*key, *total) for key, total in totals.items()],
+                " cached_tokens=cached_tokens+excluded.cached_tokens,"
+                " usd=CASE WHEN excluded.usd IS NULL THEN usd ELSE coalesce(usd, 0)+excluded.usd END",
+                [(*key, *total, costs[key]) for key, total in totals.items()],
             )
             self._db.executemany(f"{SEAL_TOTALS} WHERE role=? AND stage=? AND model=?", totals)
             self._db.execute("COMMIT")
@@ -211,27 +221,30 @@ class Journal:
                 self._db.execute("ROLLBACK")
             raise
         self._count += len(records)
-        self._add_costs(records)
         if self._shared:
             self._shared.take(records)
-
-    def _add_costs(self, records: list[Record]) -> None:
-        costs = self._costs
-        for r in records if costs is not None else ():
-            usd = (r.reply.get("usage") or {}).get("usd") if r.role == "optimizer" else None
-            if costs is not None and usd is not None:
-                costs[r.role, r.stage, r.model] = costs.get((r.role, r.stage, r.model), 0.0) + usd
 
     def take(self, records: list[Record]) -> None:
         """Keep what another journal has, unless it is here already."""
         self._pending += [record for record in records if self.get(record.key, record.attempt) is None]
         self._flush()
 
+    @property
+    def size(self) -> int:
+        """How many replies there are."""
+        return self._count
+
     def adopt(self, other: Path) -> int:
-        """Copy another run's replies, which are not part of this run's totals; returns how many."""
-        self._db.execute("ATTACH ? AS other", (str(other),))
-        taken = self._db.execute(f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies").rowcount  # noqa: S608
-        self._db.execute("DETACH other")
+        """Copy another run's replies, which are not part of this run's totals; returns how many. A journal that cannot
+        be read has none to give."""
+        try:
+            self._db.execute("ATTACH ? AS other", (str(other),))
+            copy = f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies"  # noqa: S608
+            taken = self._db.execute(copy).rowcount
+        except UNREADABLE:
+            taken = 0
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("DETACH other")
         self._count += taken
         return taken
 
@@ -239,18 +252,8 @@ class Journal:
         """What was paid since the run began, over all sessions."""
         self._flush()
         rows = self._db.execute(f"SELECT {TOTALS} FROM totals ORDER BY role, stage, model").fetchall()  # noqa: S608
-        names = [name for name in Total.__dataclass_fields__ if name != "usd"]
-        told = self._reported_costs()
-        found = (Total(**dict(zip(names, row, strict=True)), usd=told.get(row[:3])) for row in rows)
+        found = (Total(**dict(zip(Total.__dataclass_fields__, row, strict=True))) for row in rows)
         return [total for total in found if keep(total)]
-
-    def _reported_costs(self) -> dict[tuple[str, str, str], float]:
-        """What optimizers themselves said that their replies cost, by role, stage and model; read once."""
-        if self._costs is None:
-            self._costs = {}
-            for *key, usd in self._db.execute(_REPORTED):
-                self._costs[key[0], key[1], key[2]] = usd
-        return self._costs
 
     def sync(self) -> int:
         """Every reply so far survives a power cut when this returns; gives how many there are."""
@@ -266,6 +269,21 @@ class Journal:
         self._db.close()
         if self._shared:
             self._shared.__exit__()
+
+
+def read_totals(path: Path) -> list[Total]:
+    """What a run has paid so far, read without touching its journal; nothing where there is none to read."""
+    if not path.is_file():
+        return []
+    names = list(Total.__dataclass_fields__)
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            known = {row[1] for row in db.execute("PRAGMA table_info(totals)")}
+            own = [name for name in names if name in known]
+            rows = db.execute(f"SELECT {', '.join(own)} FROM totals ORDER BY role, stage, model").fetchall()  # noqa: S608
+    except UNREADABLE:
+        return []
+    return [Total(**dict(zip(own, row, strict=True))) for row in rows]
 
 
 def _take_after_folder(path: Path) -> None:

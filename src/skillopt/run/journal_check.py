@@ -52,8 +52,9 @@ def salvage(path: Path) -> tuple[int, Path]:
         db.execute("BEGIN")
         db.executemany("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         db.execute(
-            "INSERT INTO totals SELECT role, stage, model, count(*), sum(turn=1), sum(prompt_tokens),"
-            " sum(completion_tokens), sum(cached_tokens), '' FROM replies GROUP BY role, stage, model"
+            f"INSERT INTO totals ({TOTALS}) SELECT role, stage, model, count(*), sum(turn=1), sum(prompt_tokens),"  # noqa: S608
+            " sum(completion_tokens), sum(cached_tokens), sum(json_extract(reply, '$.usage.usd'))"
+            " FROM replies GROUP BY role, stage, model"
         )
         db.execute(SEAL_TOTALS)
         db.execute("COMMIT")

@@ -43,6 +43,21 @@ def usage(totals: list[Total], cost: Callable[[Total], float | None]) -> dict[st
     return out
 
 
+def bill(paid: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What was paid, as the summary has it."""
+    return {
+        "calls": {role: paid[role]["calls"] for role in ROLES},
+        "tokens": {
+            role: {key: paid[role][f"{key}_tokens"] for key in ("prompt", "completion", "cached")} for role in ROLES
+        },
+        "tokens_estimated": [role for role in ROLES if paid[role]["estimated"]],
+        "cost_usd": {role: paid[role]["usd"] for role in ROLES},
+        "calls_by_stage": {role: paid[role]["by_stage"] for role in ROLES},
+        "cost_usd_by_stage": {role: paid[role]["usd_by_stage"] for role in ROLES},
+        "tokens_by_stage": {role: paid[role]["tokens_by_stage"] for role in ROLES},
+    }
+
+
 def rollouts_paid(totals: Iterable[Total]) -> int:
     return sum(total.first_turns for total in totals if total.role == "target")
 
@@ -79,6 +94,7 @@ def summarise(
     baselines: dict[str, Any],
 ) -> dict[str, Any]:
     ended = state.status != "running"
+    owed = bill(paid)
     return {
         "status": state.status,
         "stop_reason": state.stop_reason,
@@ -87,15 +103,8 @@ def summarise(
         "initial": initial,
         "best": best,
         "baselines": baselines,
-        "calls": {role: paid[role]["calls"] for role in ROLES} | {"from_journal": state.telemetry.from_journal},
-        "tokens": {
-            role: {key: paid[role][f"{key}_tokens"] for key in ("prompt", "completion", "cached")} for role in ROLES
-        },
-        "tokens_estimated": [role for role in ROLES if paid[role]["estimated"]],
-        "cost_usd": {role: paid[role]["usd"] for role in ROLES},
-        "calls_by_stage": {role: paid[role]["by_stage"] for role in ROLES},
-        "cost_usd_by_stage": {role: paid[role]["usd_by_stage"] for role in ROLES},
-        "tokens_by_stage": {role: paid[role]["tokens_by_stage"] for role in ROLES},
+        **owed,
+        "calls": owed["calls"] | {"from_journal": state.telemetry.from_journal},
         "seconds_by_stage": {stage: round(s, 2) for stage, s in sorted(state.telemetry.stages.items())},
         "rollouts_to_best": state.telemetry.rollouts_to_best,
         "edit_acceptance_rate": state.edits_accepted / state.edits_proposed if state.edits_proposed else None,

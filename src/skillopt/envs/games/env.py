@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt.config import EnvConfig
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
 from skillopt.envs.games.pool import GamePool
+from skillopt.envs.package_tools import opened_by, target_with
 from skillopt.envs.rows import field, read_rows, safe_file
 from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
@@ -135,16 +136,18 @@ class GameEnv:
             turns: list[dict[str, Any]] = [{"role": "user", "content": f"{item.question}\n\n{state['observation']}"}]
             system = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
             impossible = 0
-            while not (state["won"] or state["done"]) and len(turns) < 2 * self.options.steps:
-                reply = await chat([*system, *shown(turns, state["commands"], self.options.history)])
-                action = read_action(reply.text, state["commands"])
-                impossible += action not in state["commands"]
-                state = await game.step(action)
-                turns.append({"role": "assistant", "content": reply.text})
-                turns.append({"role": "user", "content": state["observation"]})
+            with target_with(skill, chat) as target:
+                while not (state["won"] or state["done"]) and len(turns) < 2 * self.options.steps:
+                    reply = await target([*system, *shown(turns, state["commands"], self.options.history)])
+                    action = read_action(reply.text, state["commands"])
+                    impossible += action not in state["commands"]
+                    state = await game.step(action)
+                    turns.append({"role": "assistant", "content": reply.text})
+                    turns.append({"role": "user", "content": state["observation"]})
         count = len(turns) // 2
         output = f"{'won' if state['won'] else 'not won'} after {count} actions"
-        return Episode(messages=[*system, *turns], output=output, score=_score(item, state["won"], count, impossible))
+        score = _score(item, state["won"], count, impossible)
+        return Episode(messages=[*system, *turns], output=output, score=score, **opened_by(target))
 
     def score(self, item: Item, output: str) -> Score:
         """Only the game knows how it went; a player who does nothing has not won."""
@@ -157,11 +160,11 @@ class GameEnv:
 def _score(item: Item, won: bool, count: int, impossible: int) -> Score:
     if won:
         return Score(hard=1, soft=1)
-    told = [f"not won within {count} actions"]
-    told += [f"{impossible} of them were not possible"] if impossible else []
+    reasons = [f"not won within {count} actions"]
+    reasons += [f"{impossible} of them were not possible"] if impossible else []
     walkthrough = field(item, "walkthrough")
-    told += [f"a way to win: {' > '.join(walkthrough)}"] if walkthrough else []
-    return Score(hard=0, soft=0, feedback="; ".join(told))
+    reasons += [f"a way to win: {' > '.join(walkthrough)}"] if walkthrough else []
+    return Score(hard=0, soft=0, feedback="; ".join(reasons))
 
 
 def shown(turns: list[dict[str, Any]], commands: Sequence[str], history: int) -> list[dict[str, Any]]:

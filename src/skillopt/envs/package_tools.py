@@ -1,0 +1,133 @@
+"""A skill's further files for a chat model: three tools to list, read and run them. Scripts run in the sandbox."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from skillopt.envs.base import Chat
+from skillopt.envs.sandbox import Mode, Outcome, Sandbox
+from skillopt.envs.tools import LONGEST_RESULT, Tool, called
+from skillopt.errors import SkillOptError
+from skillopt.models.base import ChatReply, FatalError, Message
+from skillopt.skill import Skill
+from skillopt.skill.document import FILE
+from skillopt.skill.folder import path_problem
+
+MOST_TURNS = 20
+"""Replies that only ask for files, in a row."""
+_RUN_BY = {".py": ["python"], ".sh": ["sh"]}
+
+
+class PackageChat:
+    """The target with the package's tools: whoever calls it gets the first reply that does not ask for a file."""
+
+    def __init__(self, chat: Chat, skill: Skill, folder: Path, mode: Mode) -> None:
+        self._chat, self._skill, self._folder, self._mode = chat, skill, folder, mode
+        self._sandbox: Sandbox | None = None
+        self.talk: list[Message] = []
+        """The conversation so far, with the files that were asked for."""
+        self.opened: set[str] = set()
+        self.ran: set[str] = set()
+        functions: list[Callable[..., Any]] = [self.list_skill_files, self.read_skill_file]
+        functions += [self.run_skill_script] if scripts_of(skill) else []
+        self._tools = {tool.name: tool for tool in map(Tool.of, functions)}
+
+    async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
+        offered = [*tools, *(tool.definition() for tool in self._tools.values())]
+        talk = list(messages)
+        for _ in range(MOST_TURNS):
+            reply = await self._chat(talk, tools=offered)
+            talk.append(reply.message())
+            names = {call["function"]["name"] for call in reply.tool_calls}
+            if not names or not names <= self._tools.keys():
+                break
+            for call in reply.tool_calls:
+                result = await called(call["function"], self._tools)
+                talk.append({"role": "tool", "tool_call_id": call["id"], "content": result[:LONGEST_RESULT]})
+        self.talk = talk
+        return reply
+
+    async def whole(self, identity: Sequence[Any], work: Any) -> dict[str, Any]:
+        return await self._chat.whole(identity, work)
+
+    def used(self) -> dict[str, list[str]]:
+        """For the journal: what was opened, and what ran."""
+        return {"opened": sorted(self.opened), "ran": sorted(self.ran)}
+
+    async def list_skill_files(self) -> list[str]:
+        """List the files that come with your instructions."""
+        return sorted(self._skill.others)
+
+    async def read_skill_file(self, path: str) -> str:
+        """Read one of the files that come with your instructions, such as references/rules.md."""
+        text = self._skill.read(self._known(path))
+        if text is None:
+            return f"error: '{path}' is not a text file"
+        self.opened.add(path)
+        return text
+
+    async def run_skill_script(self, path: str, arguments: list[str] = []) -> str:  # noqa: B006 - never changed
+        """Run one of the scripts that come with your instructions, such as scripts/convert.py, and get its output."""
+        name = self._known(path)
+        if name not in scripts_of(self._skill):
+            return f"error: '{path}' is not a script; there are: {', '.join(scripts_of(self._skill))}"
+        self.opened.add(name)
+        self.ran.add(name)
+        return _told(await self._run(name, arguments))
+
+    async def _run(self, name: str, arguments: Sequence[str]) -> Outcome:
+        try:
+            self._sandbox = self._sandbox or Sandbox(mode=self._mode)
+            words = [*_RUN_BY.get(Path(name).suffix, []), f"../skill/{name}", *arguments]
+            with tempfile.TemporaryDirectory(prefix="skillopt-script-") as empty:
+                places = {"skill": self._folder}
+                return await self._sandbox.shell(
+                    words, Path(empty), others=places, variables={"SKILLOPT_SKILL_DIR": "skill"}, keep=False
+                )
+        except SkillOptError as error:  # this machine's, and no mistake of the target
+            raise FatalError(f"the skill's script '{name}' cannot be run: {error}") from None
+
+    def _known(self, path: str) -> str:
+        """A path that the model gave; only the package's own are used."""
+        if path in {FILE, *self._skill.others}:
+            return path
+        known = ", ".join(sorted(self._skill.others)[:50])
+        raise FileNotFoundError(f"'{path[:200]}' {path_problem(path) or 'is not there'}; there are: {known}")
+
+
+@contextmanager
+def package_chat(skill: Skill, chat: Chat, mode: Mode = "namespaces") -> Iterator[PackageChat]:
+    """The target with the skill's package, in a folder that is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="skillopt-skill-", ignore_cleanup_errors=True) as root:
+        folder = Path(root, "skill")
+        skill.write_to(folder)
+        yield PackageChat(chat, skill, folder, mode)
+
+
+@contextmanager
+def target_with(skill: Skill, chat: Chat) -> Iterator[Chat]:
+    """The target; with the tools where the skill has further files."""
+    if not skill.others:
+        yield chat
+        return
+    with package_chat(skill, chat) as inside:
+        yield inside
+
+
+def opened_by(chat: Chat) -> dict[str, Any]:
+    """Fields of an Episode: which of the package's files were opened and ran."""
+    return {key: tuple(names) for key, names in chat.used().items()} if isinstance(chat, PackageChat) else {}
+
+
+def scripts_of(skill: Skill) -> list[str]:
+    """The files that can be run."""
+    return sorted(name for name in skill.others if name.startswith("scripts/") or name in skill.executable)
+
+
+def _told(outcome: Outcome) -> str:
+    parts = (outcome.stdout.strip("\n"), outcome.stderr.strip("\n"), f"[{outcome.reason}]" if outcome.reason else "")
+    return "\n".join(part for part in parts if part) or "[done, nothing printed]"
