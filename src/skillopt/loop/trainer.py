@@ -70,8 +70,7 @@ class TrainingLoop:
     ) -> None:
         """`read_test` false leaves the test split sealed: the run stops before its end and can be finished later."""
         self.config = config
-        self._env = env
-        self._models = models
+        self._env, self._models = env, models
         self._listeners = listeners
         self._mode = mode
         self._baseline: asyncio.Task[Measured] | None = None  # the initial skill's validation, while it is under way
