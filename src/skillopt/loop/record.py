@@ -67,7 +67,8 @@ def write_step(run: RunDirectory, work: StepWork, record: dict[str, Any]) -> Non
         "step_record.json": json_text(record),
     }
     folder = run.step(work.step.number)
-    write_all({folder / name: text for name, text in texts.items()})
+    in_force = work.candidate.skill if work.verdict.accepted else work.skill
+    write_all({folder / name: text for name, text in texts.items()} | {run.step_skill(work.step.number): in_force.text})
 
 
 def digest(work: StepWork) -> dict[str, Any]:
