@@ -295,6 +295,7 @@ def test_any_number_of_workers_and_speculation_give_the_same_run(tmp_path: Path)
 # In processes of this machine
 
 
+@pytest.mark.slow
 def test_a_run_in_processes_equals_one_in_this_process(tmp_path: Path) -> None:
     small = ("train.num_epochs=1", "env.options={rules: 8, train: 12, val: 12, test: 8}")
     here = train_sim(tmp_path / "here", *small)
@@ -335,6 +336,7 @@ def split_folder(folder: Path, rows: list[dict[str, str]]) -> Path:
     return folder / "data"
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_replaced_and_the_task_is_done_again(tmp_path: Path) -> None:
     text = """
 import os

@@ -84,7 +84,7 @@ class RayLine(Line):
         except self._ray.exceptions.RayError as error:
             raise WorkerLostError(str(error)) from None
 
-    def end(self) -> None:
+    async def end(self) -> None:
         self._ray.kill(self._worker)
 
 

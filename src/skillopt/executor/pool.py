@@ -35,7 +35,7 @@ class Line(ABC):
     async def answer(self, token: str, answer: bytes) -> bytes: ...
 
     @abstractmethod
-    def end(self) -> None: ...
+    async def end(self) -> None: ...
 
 
 class Pool(ABC):
@@ -70,7 +70,7 @@ class Pool(ABC):
             task.cancel()
         await asyncio.gather(*self._hiring, return_exceptions=True)
         for line in self._lines:
-            line.end()
+            await line.end()
 
     async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
         for _ in range(MOST_LOSSES):
@@ -79,7 +79,7 @@ class Pool(ABC):
             try:
                 episode, score = await Conversation(line, str(next(self._tokens)), new_chat()).held(item, skill)
             except WorkerLostError:
-                self._dismiss(line)
+                await self._dismiss(line)
                 continue
             finally:
                 line.load -= 1
@@ -105,11 +105,11 @@ class Pool(ABC):
         async with self._changed:
             self._changed.notify_all()
 
-    def _dismiss(self, line: Line) -> None:
+    async def _dismiss(self, line: Line) -> None:
         """A lost worker leaves the pool once, and another is hired for it."""
         if line in self._lines:
             self._lines.remove(line)
-            line.end()
+            await line.end()
             task = asyncio.create_task(self._hire())
             self._hiring.add(task)
             task.add_done_callback(self._hiring.discard)

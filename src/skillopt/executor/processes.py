@@ -52,13 +52,13 @@ class ProcessExecutor(Pool):
             async with asyncio.timeout(READY_WITHIN):
                 trouble = await line.ask(self._make)
         except (WorkerLostError, TimeoutError) as error:
-            line.end()
+            await line.end()
             raise UserError(f"a worker process cannot start: {error}") from None
         except asyncio.CancelledError:
-            line.end()
+            await line.end()
             raise
         if trouble:
-            line.end()
+            await line.end()
             raise UserError(pickle.loads(trouble))  # noqa: S301 - our own bytes
         return line
 
@@ -106,9 +106,13 @@ class ProcessLine(Line):
     def _gone(self) -> str:
         return f"the process ended with exit code {self._process.returncode}"
 
-    def end(self) -> None:
+    async def end(self) -> None:
         if self._process.returncode is None:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        await self._reading
 
 
 def _frame(number: int, message: bytes) -> bytes:
