@@ -41,7 +41,7 @@ from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
 from skillopt.preflight.components import Parts, resolve
 from skillopt.preflight.doctor import advice
-from skillopt.preflight.plan import beside, plan_run
+from skillopt.preflight.plan import plan_run, with_real_figures
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
 from skillopt.run.history import History
@@ -172,7 +172,7 @@ class TrainingLoop:
             run.roll_back(
                 step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
             )
-            self.history.roll_back(state.step, run.step)
+            self.history.roll_back(state.step)
         self._seals = Seals(run, state)
         self.base.emit(
             "run_started",
@@ -350,9 +350,9 @@ class TrainingLoop:
         whole = self.base.env.items(split)
         items = [item for item in whole if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
-        ctx = replace(self.base, later=later)
-        gone = len(whole) - len(items)
-        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate", set_aside=gone)
+        ctx, gone = replace(self.base, later=later), len(whole) - len(items)
+        stage = "baseline" if name == "no_skill" else "evaluate"
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage=stage, set_aside=gone)
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
@@ -397,4 +397,4 @@ class TrainingLoop:
         hits = self.base.target.from_journal + self.base.optimizer.from_journal
         telemetry.from_journal = self._earlier.from_journal + hits
         summary = finals.summary(self.state, self.base, self._paid())
-        write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})
+        write_json(self.run.summary, summary | {"plan": with_real_figures(self.forecast, summary)})

@@ -166,8 +166,8 @@ def _prices(config: Config) -> Iterator[Check]:
             fix = f'give it as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             yield Check(name=f"{role} price", status="warn", says=f"the price of {name} is unknown", fix=fix)
         else:
-            told = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
-            yield passed(f"{role} price", told)
+            says = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
+            yield passed(f"{role} price", says)
 
 
 def _rates(config: Config) -> Iterator[Check]:
@@ -185,8 +185,8 @@ def _rates(config: Config) -> Iterator[Check]:
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
-    """The nearest folder that exists must be writable. Each run has a folder of its own in it, named after all that makes
-    the run, so that none overwrites another."""
+    """The nearest folder that exists must be writable. Each run has a separate folder in it, named after all that makes the
+    run, so that none overwrites another."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
