@@ -185,7 +185,7 @@ def _rates(config: Config) -> Iterator[Check]:
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
-    """The nearest folder that exists must be writable. Each run has a separate folder in it, named after all that makes the
+    """The nearest folder that exists must be writable. Each run has a separate folder in it, named after what makes the
     run, so that none overwrites another."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
