@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import stat
@@ -376,11 +377,9 @@ def test_claude_code_is_called_without_a_person_and_finds_the_skill_where_it_loo
     assert given["env"]["HOME"] != os.environ["HOME"]
     assert given["workspace"] == []
     assert episode.output == "right"
-    assert [m["content"] for m in episode.messages[2:]] == [
-        '[calls Skill: {"skill": "x"}]',
-        "[result: loaded]",
-        "right",
-    ]
+    call, result, said = episode.messages[2:]
+    assert call["tool_calls"][0]["function"] == {"name": "Skill", "arguments": '{"skill": "x"}'}
+    assert [(m["role"], m["content"]) for m in (result, said)] == [("tool", "loaded"), ("assistant", "right")]
     assert [(t.prompt_tokens, t.completion_tokens, t.usd) for t in journal.totals()] == [(100, 7, 0.01)]
 
 
@@ -433,7 +432,9 @@ def test_codex_is_called_without_a_person_and_finds_the_skill_where_it_looks(
     assert given["env"]["CODEX_API_KEY"] == "codex-key-of-the-test"
     assert not {"OTHER_API_KEY", "ANTHROPIC_API_KEY"} & given["env"].keys()
     assert episode.output == "right"
-    assert "[runs ls: a b]" in [m["content"] for m in episode.messages]
+    call, result = next((a, b) for a, b in itertools.pairwise(episode.messages) if a.get("tool_calls"))
+    assert call["tool_calls"][0]["function"] == {"name": "shell", "arguments": '{"command": "ls"}'}
+    assert result["content"] == "a b"
     assert [(t.prompt_tokens, t.completion_tokens) for t in journal.totals()] == [(100, 7)]
 
 
