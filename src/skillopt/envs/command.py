@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt.cli_agents.line import fingerprint, words_of
-from skillopt.cli_agents.output import Heard, hear_text, last_line, tool_calls
+from skillopt.cli_agents.output import Heard, hear_text, last_line, loaded, tool_calls
 from skillopt.cli_agents.presets import PRESETS, Doing, Preset
 from skillopt.cli_agents.process import Finished, few_variables, run_command
 from skillopt.cli_agents.trouble import trouble_in
@@ -53,6 +53,8 @@ class CommandOptions(BaseModel):
 
 
 class CommandAgent:
+    """Does tasks with a command line, or with a coding agent that is known by name."""
+
     def __init__(self, config: EnvConfig, workspaces: Workspaces) -> None:
         self._options = checked(CommandOptions, config.agent_options, "env.agent_options")
         self._workspaces = workspaces
@@ -80,17 +82,46 @@ class CommandAgent:
 
         return episode_from(await chat.whole(identity, work))
 
+    async def watched(self, item: Item, skills: Mapping[str, Skill], chat: Chat) -> Episode:
+        """A coding agent does a task with these skills at hand, none of which is named in the task; the output is the
+        names of those that it loaded."""
+        options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
+        known = sorted((name, skill.hash) for name, skill in skills.items())
+        identity = ["trigger", self._argv_name(), options, self.fingerprint, item.model_dump(mode="json"), known]
+
+        async def work() -> dict[str, Any]:
+            with opened_place(item, Skill(""), self._workspaces.start(item), self._options.workspace) as place:
+                argv, env, stdin = self._given(item, Skill(""), place)
+                for folder in self._doing.skill_folders(place.home) if self._doing else ():
+                    for name, skill in skills.items():
+                        skill.write_to(folder / name)
+                return self._loaded(await self._ran(argv, env, stdin, place), stdin, list(skills))
+
+        return episode_from(await chat.whole(identity, work))
+
+    def _loaded(self, done: Finished, stdin: str, names: Sequence[str]) -> dict[str, Any]:
+        """An agent that is ended by its time has loaded what it has loaded."""
+        heard = self._heard()(done.stdout)
+        found = [name for name in names if loaded(heard.messages, name)]
+        if not done.timed_out and not found:
+            self._result(done, Skill(""), stdin)  # raises what a failure calls for
+        usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens, "usd": heard.usd}
+        talk = [{"role": "user", "content": stdin}, *heard.messages]
+        return {"output": ", ".join(found) or "none", "messages": talk, "usage": usage}
+
     def _argv_name(self) -> list[str]:
         return [Path(word).name if Path(word).is_absolute() else word for word in self._argv]
 
     async def _once(self, item: Item, skill: Skill, place: Place) -> dict[str, Any]:
         argv, env, stdin = self._given(item, skill, place)
+        result = self._result(await self._ran(argv, env, stdin, place), skill, stdin)
+        return result | self._used(skill, place, result["messages"])
+
+    async def _ran(self, argv: list[str], env: dict[str, str], stdin: str, place: Place) -> Finished:
         try:
-            done = await run_command(argv, cwd=place.workspace, env=env, stdin=stdin, timeout=self._options.timeout)
+            return await run_command(argv, cwd=place.workspace, env=env, stdin=stdin, timeout=self._options.timeout)
         except OSError as error:
             raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
-        result = self._result(done, skill, stdin)
-        return result | self._used(skill, place, result["messages"])
 
     def _used(self, skill: Skill, place: Place, messages: list[Message]) -> dict[str, Any]:
         """Which of the package's files it read, by the disk's account and by its transcript."""
