@@ -45,9 +45,9 @@ class CommandOptions(BaseModel):
     workspace: str = ""
     """A folder that is copied into every fresh workspace."""
     model: str = ""
-    """`{model}` in the command line; for claude-code and codex, the model that they use."""
+    """`{model}` in the command line; for a coding agent, the model that it uses."""
     args: tuple[str, ...] = ()
-    """Further arguments of claude-code or codex."""
+    """Further arguments of a coding agent."""
     skill_name: str = Field(default="task-skill", pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
     description: str = "House rules for the tasks of this workspace. Use for every task here."
 
