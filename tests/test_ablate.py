@@ -19,7 +19,7 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.skill import Skill
 from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER
-from skillopt.skill.parts import rules, sections, without_all
+from skillopt.skill.parts import rules, sections, without_lines
 from support import Spy, train_sim
 
 RULES = 6
@@ -192,7 +192,7 @@ def test_what_is_left_lacks_the_part_and_nothing_else(lines: list[str]) -> None:
         first, last = part.lines
         kept = whole[: first - 1] + whole[last:]
         assert words(part.without.text.split("\n")) == words(kept)
-    everything = without_all(skill, rules(skill))
+    everything = without_lines(skill, [part.lines for part in rules(skill)])
     assert all(line.startswith("#") for line in words(everything.text.split("\n")))
 
 

@@ -139,13 +139,14 @@ def test_a_new_skill_is_compared_with_none_and_a_removed_one_is_not_run(branch: 
     assert found["skills/third.md"]["status"] == "removed"
 
 
-def test_a_package_of_which_only_other_files_changed_is_linted_but_not_run(branch: Path) -> None:
+def test_a_package_of_which_only_another_file_changed_is_linted_and_measured(branch: Path) -> None:
     git(branch, "checkout", "-q", "main")
     (branch / "skills" / "second" / "scripts").mkdir()
     (branch / "skills" / "second" / "scripts" / "x.py").write_text("def f(:\n")
     done = checked(branch, "--base", "main")
     assert done.returncode == 0
-    assert "only files that the target is not given changed" in done.stdout
+    assert "NO WORSE  skills/second" in done.stdout
+    assert "UNCHANGED  skills/first.md" in done.stdout
     assert "does not parse as Python" in (branch / "out" / "found" / "summary.md").read_text()
     linted = here(branch, "lint", "--base", "main")
     assert linted.returncode == 1

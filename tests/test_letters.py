@@ -27,8 +27,10 @@ from skillopt.letters.compose import (
     reflect_letter,
     slow_update_letter,
 )
+from skillopt.letters.files import file_schema
 from skillopt.letters.schemas import merge_schema, rank_schema, reflect_schema, text_schema
 from skillopt.models.base import Message
+from skillopt.models.handoff.schema import example, problems
 from skillopt.run.state import Tried, TriedEdit
 from skillopt.skill import Edit, Skill
 from skillopt.skill.document import count_tokens
@@ -40,6 +42,15 @@ GOLDEN = Path(__file__).parent / "data" / "letters"
 
 SKILL = Skill("# Expenses\n\n- Answer with the code alone.\n\n## Codes\n\n- Train: T1\n- Taxi: T2\n")
 GUIDED = SKILL.with_guidance("- Look at the region last.")
+PACKAGE = replace(
+    GUIDED,
+    front="---\nname: expenses\ndescription: never shown\n---\n",
+    others={
+        "assets/scan.png": b"\x89PNG",
+        "references/hotels.md": b"# Hotels\n\n- Two nights: H2\n",
+        "scripts/check.py": b"print('ok')\n",
+    },
+)
 JOB = Job(
     task="Each task is a line of an expense report; the reply is its code.",
     scoring="A reply is right when it equals the expected code.",
@@ -112,6 +123,7 @@ FAILURES = [failed(1, "north", "Train to Oslo", "It is T1.", "T1-N", 'expected "
 FREE = failed(3, "north", "Write the reason for a taxi", "because", "", "the reason must name a place")
 PASSES = [solved(n, kind, f"Taxi number {n}", f"T2-{n}") for n, kind in enumerate("nnnnnsse", 10)]
 BATCH = [PASSES[0], FAILURES[0], *PASSES[1:5], FAILURES[1], *PASSES[5:], FREE]
+OPENED = [t.model_copy(update={"opened": ("references/hotels.md",)}) if t.id in {"t1", "t2"} else t for t in BATCH]
 EDITS = (
     (
         Edit(
@@ -190,6 +202,7 @@ LETTERS: dict[str, Callable[[], list[Message]]] = {
     "rank": lambda: rank_letter("the prompt", GUIDED, CASE, EDITS),
     "slow_update": lambda: slow_update_letter("the prompt", CASE, BEFORE, GUIDED, PAIRS),
     "meta_skill": lambda: meta_skill_letter("the prompt", CASE, GUIDED, TRIED),
+    "reflect_package": lambda: reflect(skill=PACKAGE, batch=OPENED),
 }
 
 
@@ -338,6 +351,48 @@ def test_nothing_in_a_hostile_case_ends_a_block_before_its_time() -> None:
         assert "Now obey me" not in "".join(parts_of(golden(name))[:-3])
 
 
+def test_a_package_is_shown_file_by_file_with_what_may_be_edited() -> None:
+    rows = {row.pop("file"): row for row in rows_of("reflect_package", "files")}
+    assert list(rows) == ["SKILL.md", "assets/scan.png", "references/hotels.md", "scripts/check.py"]
+    allowed = [path for path, row in rows.items() if row["edits"] == "allowed"]
+    assert allowed == ["SKILL.md", "references/hotels.md"]
+    assert rows["references/hotels.md"]["opened_in"] == "2 of 11 tasks"
+    assert rows["scripts/check.py"]["opened_in"] == "0 of 11 tasks"
+    assert "opened_in" not in text_of(reflect(skill=PACKAGE)), "not every target lets it be seen"
+    assert (rows["assets/scan.png"]["bytes"], "tokens" in rows["assets/scan.png"]) == (4, False)
+    shown = golden("reflect_package")
+    assert '<file name="references/hotels.md">\n# Hotels\n\n- Two nights: H2\n</file>' in shown
+    assert "print('ok')" not in shown, "what cannot be edited is only listed"
+    assert "what every task needs belongs in SKILL.md" in shown
+    assert "references/dates.md" in shown
+    assert "scripts/check.py.\n" not in shown
+    assert "never shown" not in shown
+    assert "<files>" not in golden("reflect")
+
+
+@pytest.mark.parametrize(
+    ("train", "fits", "fails"),
+    [
+        (("body",), ["SKILL.md"], ["references/hotels.md", "references/new.md", "scripts/check.py"]),
+        (
+            ("body", "references"),
+            ["SKILL.md", "references/hotels.md", "references/new-one.md"],
+            ["scripts/check.py", "SKILL-md", "references/../x.md", "/etc/passwd", "references/a/b.md", "assets/x.md"],
+        ),
+        (("body", "references", "scripts"), ["scripts/check.py", "scripts/new.sh"], ["scripts/new.exe", "new.py"]),
+    ],
+)
+def test_the_schema_of_a_package_names_its_files_and_that_of_a_document_none(
+    train: tuple[str, ...], fits: list[str], fails: list[str]
+) -> None:
+    schema = reflect_schema("reflect", ["t1"], 3, file_schema(PACKAGE, train))
+    edit = schema.body["properties"]["edits"]["items"]["properties"]
+    assert [name for name in [*fits, *fails] if not problems(name, edit["file"])] == fits
+    assert not problems(example(edit["file"]), edit["file"])
+    plain = reflect_schema("reflect", ["t1"], 3, file_schema(SKILL, train))
+    assert "file" not in json.dumps(plain.body)
+
+
 def test_a_deep_reflection_names_its_cause() -> None:
     assert '\nCause to look into: "the region is left out"\n' in golden("deep_reflect")
 
@@ -393,6 +448,7 @@ BLANK_CASES = {
     "case.tried": (),
     "case.notes": "",
 }
+BLANK_PACKAGE_CASES = {"room.file_tokens": 9, "room.total_tokens": 9, "room.train": ("body",)}
 NOT_IN_LETTERS = {"case.rejected"}
 """For analysts without an LLM; letters have the whole history instead."""
 
@@ -400,12 +456,19 @@ NOT_IN_LETTERS = {"case.rejected"}
 def test_no_part_of_the_case_file_is_forgotten_here() -> None:
     parts = {f"{owner}.{field.name}" for owner, kind in (("job", Job), ("room", Room)) for field in fields(kind)}
     parts |= {f"case.{field.name}" for field in fields(CaseFile)} - {"case.job", "case.room"}
-    assert parts == set(BLANK_CASES) | NOT_IN_LETTERS
+    assert parts == set(BLANK_CASES) | set(BLANK_PACKAGE_CASES) | NOT_IN_LETTERS
 
 
 @pytest.mark.parametrize("part", BLANK_CASES)
 def test_a_case_file_without_one_part_gives_another_letter(part: str) -> None:
     assert text_of(reflect(without(part, BLANK_CASES[part]))) != golden("reflect")
+
+
+@pytest.mark.parametrize("part", BLANK_PACKAGE_CASES)
+def test_a_case_file_without_one_part_gives_another_letter_of_a_package(part: str) -> None:
+    case = without(part, BLANK_PACKAGE_CASES[part])
+    assert text_of(reflect(case, PACKAGE, OPENED)) != golden("reflect_package")
+    assert text_of(reflect(case)) == golden("reflect"), "one document has no such part"
 
 
 BLANK_ROWS: dict[str, dict[str, Any]] = {

@@ -140,9 +140,9 @@ def test_a_number_a_pair_a_dict_a_score_and_an_async_function_are_all_scores(fol
 @pytest.mark.parametrize(
     ("output", "told"),
     [
-        ("hang", "no score within 1 s"),
-        ("sleep", "no score within 1 s"),
-        ("fork", "no score within 1 s"),
+        ("hang", "no answer within 1 s"),
+        ("sleep", "no answer within 1 s"),
+        ("fork", "no answer within 1 s"),
         ("exit", "ended with exit code 3"),
         ("quit", "SystemExit: done"),
         ("kill", "SIGKILL"),
@@ -196,7 +196,7 @@ def test_a_pattern_that_never_ends_costs_its_item(folder: Path) -> None:
     (folder / "patterns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     env = QAEnv(EnvConfig(data=str(folder / "patterns.jsonl"), scoring="regex"))
     failed, fine = scores(env, "a" * 40 + "c", "aab")
-    assert "no score within 5 s" in str(failed)
+    assert "no answer within 5 s" in str(failed)
     assert fine == Score(hard=1, soft=1)
     (folder / "patterns.jsonl").write_text(json.dumps({**rows[0], "answers": ["(a"]}) + "\n")
     (folder / "patterns.split.json").unlink()
@@ -255,7 +255,7 @@ def test_in_a_training_such_items_are_set_aside_for_every_skill_and_named_in_the
 
 def test_a_scorer_that_fails_on_many_items_stops_the_run_and_says_why(folder: Path) -> None:
     config = config_of(folder, rows_with(*["raise"] * 30))
-    with pytest.raises(Stopped, match=r"rollouts failed; the last error was: scorer scorer\.py:score: KeyError"):
+    with pytest.raises(Stopped, match=r"first 2 tasks gave no score.*: scorer scorer\.py:score: KeyError"):
         asyncio.run(TrainingLoop(config, models={"target": Parrot()}).fit())
 
 

@@ -87,7 +87,9 @@ def test_any_description_survives_the_front_matter(text: str, run: RunDirectory,
 def test_a_round_trip_changes_only_the_body(tmp_path: Path) -> None:
     before = write_package(tmp_path / "a" / "house-codes")
     goal = tmp_path / "b" / "house-codes"
-    done = command("import", str(before), "-c", str(SIM), *quick(tmp_path / "out"), "--to", str(goal))
+    done = command(
+        "import", str(before), "-c", str(SIM), *quick(tmp_path / "out"), "--train", "body", "--to", str(goal)
+    )
     assert done.returncode == 0, done.stderr
     assert validate(goal) == []
     old, new = files(before), files(goal)

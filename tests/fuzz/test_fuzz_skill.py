@@ -13,7 +13,7 @@ from campaign import holds_for
 from skillopt.skill import Edit, Limits, PatchLog, PatchLogError, Skill, apply_edits, replay
 from skillopt.skill.document import CLOSE_MARKER, MARKER, OPEN_MARKER, open_fence
 from skillopt.skill.package import one_line, read_package, split_body
-from skillopt.skill.parts import rules, sections, without_all
+from skillopt.skill.parts import rules, sections, without_lines
 
 pytestmark = pytest.mark.fuzz
 
@@ -155,7 +155,7 @@ def test_a_part_taken_out_leaves_a_document_of_the_other_lines(text: str) -> Non
         left = iter(skill.text)
         assert all(any(char == other for other in left) for char in part.without.text)
         assert part.lines[0] <= part.lines[1]
-    assert not rules(without_all(skill, rules(skill))) or open_fence(text)
+    assert not rules(without_lines(skill, [part.lines for part in rules(skill)])) or open_fence(text)
 
 
 @holds_for(documents(), hostile.texts)

@@ -7,6 +7,7 @@ from skillopt.analysts.base import Kind, Minibatch, Patch
 from skillopt.config import Config
 from skillopt.letters.case import CaseFile
 from skillopt.letters.compose import in_letter, reflect_letter
+from skillopt.letters.files import file_schema
 from skillopt.letters.replies import read_edits, read_patterns, reflection
 from skillopt.letters.schemas import reflect_schema
 from skillopt.models.call import Caller
@@ -36,7 +37,7 @@ class LLMAnalyst:
             gradient.prompt_tokens,
             minibatch.pattern,
         )
-        schema = reflect_schema(stage, ids, most)
+        schema = reflect_schema(stage, ids, most, file_schema(skill, case.room.train))
         answer = await ask(optimizer, letter, schema, reflection, label=f"{config.train.seed}/{stage}/{minibatch.id}")
         patch = Patch(
             id=minibatch.id, source=f"llm/{minibatch.kind}", trajectory_ids=tuple(ids), unusable=answer.unusable

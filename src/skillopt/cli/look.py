@@ -47,15 +47,17 @@ def report(
 def blame(
     run: RunArgument,
     line: Annotated[int | None, typer.Option("--line", min=1, help="Show everything about one line.")] = None,
+    file: Annotated[str, typer.Option("--file", help="One file of a package, such as references/rules.md.")] = "",
     version: Annotated[int | None, typer.Option("--version", min=0, help="Another version than the best.")] = None,
     trace: Annotated[str, typer.Option("--trace", metavar="ID", help="Print a trajectory that an edit cites.")] = "",
 ) -> None:
     """Say for each line of a skill which step, edit and trajectories it comes from."""
     from skillopt.report.blame import blame_run
-    from skillopt.report.blame_lines import blame_lines, line_story
+    from skillopt.report.blame_lines import blame_lines, line_story, lines_of
     from skillopt.report.traces import find_trace, trace_lines
     from skillopt.run.directory import RunDirectory
     from skillopt.run.reading import as_written
+    from skillopt.skill import FILE
 
     directory = RunDirectory(run)
     if trace:
@@ -64,7 +66,8 @@ def blame(
             told = trace_lines(found)
     else:
         lines = blame_run(directory, version)
-        told = blame_lines(lines) if line is None else line_story(lines, line)
+        shown = lines_of(lines, file) if file else lines
+        told = blame_lines(shown) if line is None else line_story(lines, line, file or FILE)
     for each in told:
         print(printable(each))
 
@@ -111,7 +114,6 @@ def runs(
     from dataclasses import asdict
 
     from skillopt.errors import UserError
-    from skillopt.report.console import open_console
     from skillopt.report.run_rows import list_runs
     from skillopt.report.runs_table import runs_table
 
@@ -125,17 +127,17 @@ def runs(
     if not rows:
         print(printable(f"{root}: no runs here"))
         return
-    console = open_console()
-    console.width = max(console.width, 150)  # a table that wraps cannot be read, nor cut by other programs
-    console.print(runs_table(rows, root))
+    print("\n".join(runs_table(rows, root)))
 
 
 @app.command()
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="A run (its best skill), RUN@3 (version 3), or a skill file.")],
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A run (its best skill), RUN@3 (version 3), a skill file or package.")
+    ],
     b: Annotated[str, typer.Argument(metavar="[B]", help="The same; without it, A against its initial skill.")] = "",
 ) -> None:
-    """Show what differs between two runs, two versions of a run, or two skill files."""
+    """Show what differs between two runs, two versions of a run, or two skills (files or packages)."""
     from skillopt.report.runs_table import diff_report
 
     for each in diff_report(a, b):

@@ -14,7 +14,9 @@ from skillopt.report.text import printable, ranged, score
 @app.command("eval")
 def evaluate(
     config: ConfigOption,
-    skill: Annotated[str, typer.Option("--skill", help="Skill file, or `initial` or `best` of the config's run.")],
+    skill: Annotated[
+        str, typer.Option("--skill", help="Skill file, package's folder, or `initial` or `best` of the config's run.")
+    ],
     overrides: Overrides = None,
     split: Annotated[str, typer.Option("--split", help="train, val or test.")] = "test",
     target_model: TargetOption = "",
@@ -48,7 +50,9 @@ def evaluate(
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="Skill file, or `initial` or `best` of a run.")],
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="Skill file, package's folder, or `initial` or `best` of a run.")
+    ],
     b: Annotated[str, typer.Argument(metavar="B", help="The same; twice the same skill shows the target's noise.")],
     config: ConfigOption,
     overrides: Overrides = None,
@@ -73,6 +77,6 @@ def compare(
         result = asyncio.run(run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[listener]))
     console.print()
     console.print(printable(result["verdict"]))
-    console.print(comparison_table(result))
+    console.print("\n".join(comparison_table(result)))
     for line in [*comparison_lines(result), f"Written: {result['path']}"]:
         console.print(printable(line))

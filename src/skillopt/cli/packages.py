@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from skillopt.run.result import Result
 
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
-Part = Literal["body", "description"]
 
 
 @app.command()
@@ -49,25 +48,41 @@ def import_package(
     package: Annotated[Path, typer.Argument(help="Folder of an Agent Skills package (it holds SKILL.md).")],
     config: ConfigOption,
     overrides: Overrides = None,
-    train: Annotated[Part, typer.Option("--train", help="The part that is trained; all else stays as it is.")] = "body",
+    train: Annotated[
+        str, typer.Option("--train", help="body,references,scripts or some of them, or description; the rest stays.")
+    ] = "",
     to: Annotated[Path | None, typer.Option("--to", help="Then export the trained package to this folder.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is there already.")] = False,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Train an existing skill package: its body on the config's tasks, or its description on requests."""
+    """Train an existing skill package: its files on the config's tasks, or its description on requests."""
     from skillopt.cli.train import run_and_show
     from skillopt.run.package import checked_package
     from skillopt.skill import FILE
 
     name = checked_package(package).name
-    own = [f"train.init_skill={package / FILE}", *(overrides or [])]
+    own = [f"train.init_skill={package / FILE}", *_parts(train), *(overrides or [])]
     loaded = load_config(config, own, target_model, optimizer_model)
     result = run_and_show(for_description(loaded, package, name) if train == "description" else loaded)
     if to is not None:
         _export(result.path, to, description="", references=None, overwrite=overwrite)
     else:
         print(printable(f"To get the package back: skillopt export {result.path} --to DIR/{name}"))
+
+
+def _parts(train: str) -> list[str]:
+    """The override for the parts that are named; none for a description, and where the config decides."""
+    from skillopt.errors import UserError
+    from skillopt.skill.trained import PARTS
+
+    named = [part.strip() for part in train.split(",") if part.strip()]
+    if not named or named == ["description"]:
+        return []
+    if wrong := [part for part in named if part not in PARTS]:
+        more = "; a description is trained alone" if "description" in wrong else ""
+        raise UserError(f"--train: '{wrong[0]}' is not one of {', '.join(PARTS)}{more}")
+    return [f"package.train=[{', '.join(named)}]"]
 
 
 def for_description(config: Config, package: Path, name: str) -> Config:
@@ -118,7 +133,7 @@ def transfer(
         result = asyncio.run(work)
     console.print()
     console.print(printable(result["verdict"]))
-    console.print(transfer_table(result))
+    console.print("\n".join(transfer_table(result)))
     console.print(printable(f"Written: {result['path']}"))
 
 
@@ -158,6 +173,6 @@ def sweep(
     write_atomic(path.with_suffix(".svg"), sweep_plot(result))
     write_atomic(path.with_suffix(".md"), sweep_markdown(result))
     console.print()
-    console.print(sweep_table(result))
+    console.print("\n".join(sweep_table(result)))
     for line in [*sweep_lines(result), f"Written: {path}, {path.with_suffix('.md')}, {path.with_suffix('.svg')}"]:
         console.print(printable(line))

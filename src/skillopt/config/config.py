@@ -22,6 +22,7 @@ from skillopt.config.sections import (
     ModelsConfig,
     NotesConfig,
     OptimizerConfig,
+    PackageConfig,
     Section,
     TrackersConfig,
     TrainConfig,
@@ -39,6 +40,7 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     gradient: GradientConfig = GradientConfig()
+    package: PackageConfig = PackageConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     models: ModelsConfig = ModelsConfig()
     env: EnvConfig = EnvConfig()

@@ -62,7 +62,8 @@ class TrainConfig(Section):
     seed: int = 42
     """Fixes batches, samples and labels: same seed and same replies give the same run."""
     init_skill: str = ""
-    """Path of the Markdown file to start from (a seed, or a skill trained before); empty for an empty skill."""
+    """Path of the Markdown file or of the skill package's folder to start from (a seed, or a skill trained before);
+    empty for an empty skill."""
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does."""
     speculate: bool = False
@@ -137,6 +138,19 @@ class GradientConfig(Section):
     """Replies that are asked for about each minibatch of failures; above 1 the optimizer needs a temperature."""
 
 
+class PackageConfig(Section):
+    train: tuple[Literal["body", "references", "scripts"], ...] = ("body", "references")
+    """Which files of a skill package may be edited: body (SKILL.md below its front matter), references (its other
+    Markdown and text files, and new ones below references/), scripts (below scripts/, new ones too). Of a skill that is
+    one document, that document always is."""
+    review_scripts: bool = True
+    """An edit to a script waits for a person (`skillopt review`); false lets the gate alone decide."""
+    max_file_tokens: int = Field(default=8000, ge=100)
+    """An edit that would make a file next to SKILL.md longer than this is dropped."""
+    max_total_tokens: int = Field(default=40_000, ge=100)
+    """An edit that would make all text files of the package together longer than this is dropped."""
+
+
 class EvaluationConfig(Section):
     use_gate: bool = True
     """Accept a candidate only if it improves on the selection split. A run without it is refused."""
@@ -158,7 +172,8 @@ class EvaluationConfig(Section):
     regression_margin: float | None = Field(default=None, ge=0, le=1)
     """No task type may fall by more than this, whatever the whole score does; null sets no such limit."""
     baselines: bool = True
-    """Measure the empty skill at the end of a training, so that every score has something to be compared with."""
+    """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two; and what
+    doing nothing and always giving the most frequent answer would score, which costs nothing."""
 
     @field_validator("gate")
     @classmethod
@@ -276,7 +291,8 @@ class HardwareConfig(Section):
     call_timeout: float | None = Field(default=None, gt=0)
     """Seconds until a call without an answer is ended and retried; null: 120, and 300 for local: models."""
     max_retries: int = Field(default=5, ge=0)
-    """Retries of a call that failed for a reason that may go away (429, 5xx, timeouts, resets)."""
+    """Retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Calls that are turned away
+    (429, 503, 529) are retried for max_retry_seconds, however often; 0 retries nothing."""
     max_retry_seconds: float = Field(default=300, gt=0)
     """A call is not retried when its next try would be more than this many seconds after its first."""
     vllm_url: str = ""

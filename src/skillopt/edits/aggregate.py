@@ -120,12 +120,12 @@ def pool_group(group: Sequence[Edit]) -> Pooled:
 
 def same_edit(a: Edit, b: Edit) -> bool:
     """Do two edits ask for the same, of the same text, in nearly the same words?"""
-    return a.op == b.op and a.anchor == b.anchor and same_text(a.text, b.text)
+    return a.op == b.op and a.file == b.file and a.anchor == b.anchor and same_text(a.text, b.text)
 
 
 def contradiction(a: Edit, b: Edit) -> str:
     """Why two edits cannot both hold, where the words alone show it; empty where they do not."""
-    if a.anchor != b.anchor:
+    if a.anchor != b.anchor or (a.anchor and a.file != b.file):
         return ""
     if {a.op, b.op} == {"delete", "modify"}:
         return "one deletes the text that the other changes"

@@ -89,7 +89,8 @@ async def _group(lists: Sequence[list[Pooled]], skill: Skill, case: CaseFile, ct
         return pooled, [], []
     shown = [(p.edit, p.support) for p in pooled]
     letter = merge_letter(prompts.load("merge", ctx.config.gradient.prompts_dir), skill, case, shown)
-    schema = merge_schema([p.edit.id for p in pooled], len(pooled))
+    files = sorted({p.edit.file for p in pooled}) if skill.is_package else []
+    schema = merge_schema([p.edit.id for p in pooled], len(pooled), files)
     answer = await ask(ctx.optimizer, letter, schema, merged_rows, label=f"{_label(ctx, 'merge')}/{label}")
     if answer.value is None:
         return pooled, [], [Asked(stage="merge", lost=answer.lost, unusable=answer.unusable)]
@@ -139,7 +140,11 @@ def _merged(group: Sequence[Pooled], row: dict[str, Any], skill: Skill, ctx: Con
         return f"the edit merged from {', '.join(ids)} is malformed: {error.errors()[0]['msg']}"
     if edit.op == "add":
         edit = edit.model_copy(update={"anchor": ""})
-    said = "\n".join([skill.text, *(f"{p.edit.section}\n{p.edit.anchor}\n{p.edit.text}" for p in group)]).casefold()
+    files = sorted({p.edit.file for p in group})
+    if edit.file not in files:
+        return f"the edit merged from {', '.join(ids)} is for another file than they are ({', '.join(files)})"
+    known = [skill.text, *(skill.read(name) or "" for name in files)]
+    said = "\n".join([*known, *(f"{p.edit.section}\n{p.edit.anchor}\n{p.edit.text}" for p in group)]).casefold()
     if invented := sorted(fact for fact in facts(edit.text) if fact.casefold() not in said):
         return f"the edit merged from {', '.join(ids)} says what no proposal said: {', '.join(invented[:5])}"
     if skips := update(skill, [edit], ctx).skipped:

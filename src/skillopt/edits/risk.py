@@ -1,5 +1,5 @@
 """Policy: edits that would have whoever runs the skill follow a link, run a command or hand over a secret wait for a
-person (`gradient.review_risky`).
+person (`gradient.review_risky`), and so do edits to a package's scripts (`package.review_scripts`).
 
 What an optimizer proposes comes in the end from task texts and target outputs, which anybody may have written. The gate
 only sees whether scores rise.
@@ -11,7 +11,8 @@ import re
 
 from skillopt.core.context import Context
 from skillopt.edits.aggregate import Conflict, Pool
-from skillopt.skill import Skill
+from skillopt.skill import Edit, Skill
+from skillopt.skill.trained import part_of
 
 _RISKS = {
     "a URL or an address": re.compile(
@@ -33,11 +34,9 @@ _RISKS = {
 
 def held_back(pool: Pool, skill: Skill, ctx: Context) -> Pool:
     """The pool with its risky edits among what a person must decide."""
-    if not ctx.config.gradient.review_risky:
-        return pool
-    risks = {p.edit.id: new_risk(f"{p.edit.section}\n{p.edit.text}", skill) for p in pool.edits}
+    risks = {p.edit.id: _risk(p.edit, skill, ctx) for p in pool.edits}
     asked = tuple(
-        Conflict(a=p.edit, reason=f"it holds {risk}; without your word it stays out")
+        Conflict(a=p.edit, reason=f"it {risk}; it is left out until you accept it")
         for p in pool.edits
         if (risk := risks[p.edit.id])
     )
@@ -45,10 +44,19 @@ def held_back(pool: Pool, skill: Skill, ctx: Context) -> Pool:
     return pool.model_copy(update={"edits": kept, "conflicts": (*pool.conflicts, *asked)})
 
 
+def _risk(edit: Edit, skill: Skill, ctx: Context) -> str:
+    """Why a person must decide about an edit; empty where nobody must."""
+    if ctx.config.package.review_scripts and part_of(edit.file) == "scripts":
+        return f"changes the script {edit.file} (package.review_scripts)"
+    found = new_risk(f"{edit.section}\n{edit.text}", skill) if ctx.config.gradient.review_risky else ""
+    return f"holds {found}" if found else ""
+
+
 def new_risk(text: str, skill: Skill) -> str:
     """What risk a text would bring into a skill that does not hold it yet; empty if none."""
+    known = "\n".join([skill.text, *(skill.read(path) or "" for path in skill.others)])
     for kind, pattern in _RISKS.items():
         for match in pattern.finditer(text):
-            if match[0] not in skill.text:
+            if match[0] not in known:
                 return f"{kind}: {match[0][:80]!r}"
     return ""

@@ -187,13 +187,15 @@ class CommandAgent:
         heard = self._heard()(done.stdout)
         if done.code or heard.error:
             said = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)
-            if self._preset and trouble_in(f"{heard.error}\n{done.stderr[-4000:]}").kind == "login":
+            trouble = trouble_in(f"{said}\n{done.stderr[-4000:]}")
+            if self._preset and trouble.kind == "login":
                 keys = ", ".join(self._preset.pass_env[:3])
                 raise FatalError(
                     f"env.command: {redact(said)[:300]}; a rollout has a fresh home folder, in which {self._argv[0]} "
                     f"finds no login: give it a key ({keys}), or name your own variable in env.agent_options.pass_env"
                 )
-            raise TransientError(f"env.command: ended with exit code {done.code}: {redact(said)[:500]}")
+            what = f"env.command: ended with exit code {done.code}: {redact(said)[:500]}"
+            raise TransientError(what, retry_after=trouble.wait, overloaded=trouble.kind == "limit")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
         usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens, "usd": heard.usd}
         return {"output": heard.output, "messages": messages, "usage": usage}

@@ -16,10 +16,11 @@ MOST_ANSWERS = 3
 """Expected answers that are shown of one task."""
 
 
-def block(tag: str, text: str) -> str:
+def block(tag: str, text: str, name: str = "") -> str:
     """A text between tags, which nothing in it can end before its time."""
     inner = re.sub(rf"<(?=\s*/\s*{tag}\s*>)", r"<\\", text.strip("\n"), flags=re.IGNORECASE)
-    return f"<{tag}>\n{inner}\n</{tag}>" if text.strip() else ""
+    start = f"{tag} name={name}" if name else tag
+    return f"<{start}>\n{inner}\n</{tag}>" if text.strip() else ""
 
 
 def data_line(row: dict[str, Any] | str) -> str:

@@ -32,6 +32,10 @@ class Room:
     edits: int = 4
     edit_tokens: int = 2000
     skill_tokens: int = 8000
+    file_tokens: int = 8000
+    total_tokens: int = 40_000
+    train: tuple[str, ...] = ("body", "references")
+    """The parts of a package that edits may touch."""
     examples: bool = False
     """Another analyst adds worked examples from the batch."""
 

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from skillopt.envs.base import Trajectory
 from skillopt.letters.blocks import block, data_line, fair_shares, shown_tokens, trajectory_lines, trim_middle
 from skillopt.letters.case import CaseFile, Job, Pair
+from skillopt.letters.files import file_blocks
 from skillopt.models.base import Message
 from skillopt.run.state import Tried
-from skillopt.skill import Edit, Skill
+from skillopt.skill import FILE, Edit, Skill
 from skillopt.skill.document import OPEN_MARKER
+from skillopt.skill.trained import total_tokens
 
 MOST_PASSES = 6
 """Passing trajectories that are shown for contrast, spread over the task types."""
@@ -32,7 +34,7 @@ def reflect_letter(
         prompt,
         *_job(case.job),
         block("limits", _limits(skill, case)),
-        *_skill(skill),
+        *_skill(skill, case, trajectories),
         block("scores", _scores(trajectories, case.validation)),
         block("history", "\n".join(_tried_line(tried) for tried in case.tried[-MOST_STEPS:])),
         block("notes", case.notes),
@@ -51,7 +53,7 @@ def merge_letter(prompt: str, skill: Skill, case: CaseFile, edits: Sequence[tupl
         prompt,
         *_job(case.job),
         block("limits", room),
-        *_skill(skill),
+        *_skill(skill, case),
         block("edits", "\n".join(_edit_line(edit, support) for edit, support in edits)),
     )
 
@@ -60,7 +62,7 @@ def rank_letter(prompt: str, skill: Skill, case: CaseFile, edits: Sequence[tuple
     room = f"Only the first {case.room.edits} of your order will be tried, together."
     tried = "\n".join(_tried_line(tried) for tried in case.tried[-MOST_STEPS:])
     lines = "\n".join(_edit_line(edit, support) for edit, support in edits)
-    parts = (block("limits", room), *_skill(skill), block("history", tried), block("edits", lines))
+    parts = (block("limits", room), *_skill(skill, case), block("history", tried), block("edits", lines))
     return _letter(prompt, *_job(case.job), *parts)
 
 
@@ -74,7 +76,7 @@ def slow_update_letter(
     return _letter(
         prompt,
         *_job(case.job),
-        *_skill(after),
+        *_skill(after, case),
         block("guidance", after.guidance),
         block("difference", _difference(before, after)),
         block("counts", ", ".join(f"{name} {counts[name]}" for name in urgency)),
@@ -85,7 +87,7 @@ def slow_update_letter(
 def meta_skill_letter(prompt: str, case: CaseFile, skill: Skill, epoch: Sequence[Tried]) -> list[Message]:
     """The epoch's edits and their fates, and the notes so far."""
     steps = "\n".join(_tried_line(tried) for tried in epoch)
-    return _letter(prompt, *_job(case.job), *_skill(skill), block("notes", case.notes), block("epoch", steps))
+    return _letter(prompt, *_job(case.job), *_skill(skill, case), block("notes", case.notes), block("epoch", steps))
 
 
 def in_letter(trajectories: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Trajectory]]:
@@ -117,14 +119,16 @@ def _job(job: Job) -> Iterable[str]:
     yield block("known_patterns", "\n".join(f"- {name}: {what}" for name, what in job.known_patterns.items()))
 
 
-def _skill(skill: Skill) -> Iterable[str]:
-    """The skill in force; an empty one says so, and what is protected is named."""
+def _skill(skill: Skill, case: CaseFile, trajectories: Sequence[Trajectory] = ()) -> Iterable[str]:
+    """The skill in force; an empty one says so, what is protected is named, and of a package its files follow."""
     if not skill.text.strip():
-        yield "The skill is empty: the agent gets no instructions yet. Every edit must be an `add`."
-        return
+        which = "SKILL.md" if skill.is_package else "The skill"
+        of_it = " of it" if skill.is_package else ""
+        yield f"{which} is empty: the agent gets no instructions yet. Every edit{of_it} must be an `add`."
     yield block("skill", skill.text)
     if skill.protected:
         yield f"The text from `{OPEN_MARKER}` to its closing marker is protected: no edit may touch it."
+    yield from file_blocks(skill, case.room.train, trajectories)
 
 
 def _limits(skill: Skill, case: CaseFile) -> str:
@@ -137,8 +141,17 @@ def _limits(skill: Skill, case: CaseFile) -> str:
     return (
         f"This step takes at most {room.edits} edits; they are applied together. The text of an edit may have at "
         f"most {room.edit_tokens} tokens. The skill has {skill.tokens} tokens and may grow by {left}."
-        + others
-        * room.examples
+        f"{_package_limits(skill, case)}{others if room.examples else ''}"
+    )
+
+
+def _package_limits(skill: Skill, case: CaseFile) -> str:
+    if not skill.is_package:
+        return ""
+    total = total_tokens(skill)
+    return (
+        f" That is SKILL.md. Another file may have at most {case.room.file_tokens} tokens. All text files together "
+        f"have {total} tokens and may grow by {max(0, case.room.total_tokens - total)}."
     )
 
 
@@ -161,7 +174,8 @@ def _tried_line(tried: Tried) -> str:
     rows = []
     for edit in tried.edits:
         in_skill = tried.verdict == "accept" and edit.fate == "applied"
-        shown = {"op": edit.op, "section": edit.section, "anchor": trim_middle(edit.anchor, 40)}
+        where = {"file": edit.file} if edit.file else {}
+        shown = {"op": edit.op, **where, "section": edit.section, "anchor": trim_middle(edit.anchor, 40)}
         rows.append({**shown, "text": trim_middle(edit.text, 40 if in_skill else LONGEST_TRIED), "fate": edit.fate})
     known: dict[str, object] = {"step": tried.step, "verdict": tried.verdict}
     if tried.after is not None:
@@ -174,7 +188,7 @@ def _tried_line(tried: Tried) -> str:
 
 
 def _edit_line(edit: Edit, support: int) -> str:
-    fields = {"op", "section", "anchor", "text", "rationale", "pattern"}
+    fields = {"op", "file", "section", "anchor", "text", "rationale", "pattern"}
     shown = edit.model_dump(mode="json", include=fields)
     return data_line({"id": edit.id, **shown, "support": support, "trajectory_ids": list(edit.trajectory_ids)})
 
@@ -191,14 +205,13 @@ def _pair_line(pair: Pair) -> str:
 
 
 def _difference(before: Skill, after: Skill) -> str:
-    lines = difflib.unified_diff(
-        before.text.splitlines(),
-        after.text.splitlines(),
-        "skill of the previous epoch",
-        "current skill",
-        lineterm="",
-        n=1,
-    )
+    """The whole difference, file by file."""
+    lines: list[str] = []
+    for path in [FILE, *sorted({*before.others, *after.others})]:
+        old, new = before.read(path) or "", after.read(path) or ""
+        which = "" if path == FILE else f": {path}"
+        names = (f"skill of the previous epoch{which}", f"current skill{which}")
+        lines += difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="", n=1)
     return trim_middle("\n".join(lines), 3000)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skillopt.models.base import Schema
@@ -11,8 +11,9 @@ _TEXT = {"type": "string"}
 _OP = {"type": "string", "enum": ["add", "modify", "delete"]}
 
 
-def reflect_schema(stage: str, ids: Sequence[str], most: int) -> Schema:
-    """Ids and ops are enums: a small model then cannot cite what does not exist."""
+def reflect_schema(stage: str, ids: Sequence[str], most: int, files: Mapping[str, Any] | None = None) -> Schema:
+    """Ids and ops are enums: a small model then cannot cite what does not exist. `files` says which files an edit of a
+    package may name; edits of one document name none."""
     cited = _some_of(ids)
     pattern = _object({"name": _TEXT, "cause": _TEXT, "trajectory_ids": cited})
     edit = _object(
@@ -21,6 +22,7 @@ def reflect_schema(stage: str, ids: Sequence[str], most: int) -> Schema:
             "rationale": _TEXT,
             "trajectory_ids": cited,
             "op": _OP,
+            **({"file": dict(files)} if files else {}),
             "section": _TEXT,
             "anchor": _TEXT,
             "text": _TEXT,
@@ -32,8 +34,9 @@ def reflect_schema(stage: str, ids: Sequence[str], most: int) -> Schema:
     )
 
 
-def merge_schema(ids: Sequence[str], most: int) -> Schema:
-    """Every merged edit names those that it replaces; contradictions are named by their two ids."""
+def merge_schema(ids: Sequence[str], most: int, files: Sequence[str] = ()) -> Schema:
+    """Every merged edit names those that it replaces; contradictions are named by their two ids. `files` are those of a
+    package's edits."""
     one = {"type": "string", "enum": list(ids)}
     edit = _object(
         {
@@ -41,6 +44,7 @@ def merge_schema(ids: Sequence[str], most: int) -> Schema:
             "pattern": _TEXT,
             "rationale": _TEXT,
             "op": _OP,
+            **({"file": {"type": "string", "enum": list(files)}} if files else {}),
             "section": _TEXT,
             "anchor": _TEXT,
             "text": _TEXT,

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from skillopt.core.context import Context
 from skillopt.core.schedule import edits_for
+from skillopt.edits.candidates import EXAMPLES
 from skillopt.gates.base import changed_types
 from skillopt.letters.case import CaseFile, Job, Room
 from skillopt.loop.record import StepWork
 from skillopt.run.state import State, Tried, TriedEdit
-from skillopt.skill import Edit
+from skillopt.skill import FILE, Edit
 
 MOST_STEPS = 12
 """Steps that a run remembers for the optimizer."""
@@ -38,7 +39,7 @@ def job_of(ctx: Context) -> Job:
 
 def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
     """The case file of a step. In step 1 the validation score is still being measured, so that no letter has it."""
-    optimizer = ctx.config.optimizer
+    optimizer, package = ctx.config.optimizer, ctx.config.package
     examples = "exemplar" in ctx.config.gradient.analysts
     edits = edits_for(rate)
     if edits > 2 and examples:
@@ -50,6 +51,9 @@ def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
             edits=edits,
             edit_tokens=optimizer.max_edit_tokens,
             skill_tokens=optimizer.max_skill_tokens,
+            file_tokens=package.max_file_tokens,
+            total_tokens=package.max_total_tokens,
+            train=package.train,
             examples=examples,
         ),
         validation=math.fsum(state.val.values()) / len(state.val) if known else None,
@@ -60,10 +64,14 @@ def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
 
 
 def remember(state: State, work: StepWork, ctx: Context) -> None:
-    """Add a step to what the next letters show."""
+    """Add a step to what the next letters show. One without a proposal says nothing."""
     verdict = work.verdict
     helped, broke = changed_types(verdict, ctx)
-    patterns = [pattern for patch in work.patches for pattern in patch.patterns]
+    read = [patch for patch in work.patches if not patch.source.startswith(EXAMPLES)]
+    causes = dict.fromkeys(f"{p.name}: {p.cause}"[:LONGEST_CAUSE] for patch in read for p in patch.patterns)
+    edits = tuple(_fates(work))[:MOST_EDITS]
+    if not edits and not causes:
+        return
     tried = Tried(
         step=ctx.step,
         epoch=ctx.epoch,
@@ -71,10 +79,10 @@ def remember(state: State, work: StepWork, ctx: Context) -> None:
         before=verdict.before,
         after=verdict.after,
         at_most=verdict.at_most,
-        edits=tuple(_fates(work))[:MOST_EDITS],
+        edits=edits,
         helped=helped,
         broke=broke,
-        causes=tuple(dict.fromkeys(f"{p.name}: {p.cause}"[:LONGEST_CAUSE] for p in patterns))[:MOST_EDITS],
+        causes=tuple(causes)[:MOST_EDITS],
     )
     state.tried = [*state.tried, tried][-MOST_STEPS:]
 
@@ -99,13 +107,14 @@ def _fates(work: StepWork) -> Iterator[TriedEdit]:
                 yield _fate(edit, f"in conflict: {conflict.reason}")
     for patch in work.patches:
         for dropped in patch.dropped:
-            known = {name: str(dropped.edit.get(name) or "") for name in ("op", "section", "anchor", "text")}
+            known = {name: str(dropped.edit.get(name) or "") for name in ("op", "file", "section", "anchor", "text")}
             if known["text"]:
                 yield _trimmed(known, f"dropped: {dropped.reason}")
 
 
 def _fate(edit: Edit, fate: str) -> TriedEdit:
-    return _trimmed({"op": edit.op, "section": edit.section, "anchor": edit.anchor, "text": edit.text}, fate)
+    fields = {"op": edit.op, "section": edit.section, "anchor": edit.anchor, "text": edit.text}
+    return _trimmed({**fields, "file": "" if edit.file == FILE else edit.file}, fate)
 
 
 def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:

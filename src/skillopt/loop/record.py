@@ -66,6 +66,8 @@ def write_step(run: RunDirectory, work: StepWork, record: dict[str, Any]) -> Non
         "gate_trajectories.jsonl": jsonl_text(work.verdict.trajectories),
         "step_record.json": json_text(record),
     }
+    if work.candidate.skill.is_package:
+        texts["candidate_files.json"] = run.changes_text(work.candidate.skill)
     folder = run.step(work.step.number)
     write_all({folder / name: text for name, text in texts.items()})
 

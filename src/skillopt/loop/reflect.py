@@ -174,4 +174,5 @@ def repeated(edit: Edit, skill: Skill) -> str:
     """The line of the skill that an addition repeats in nearly the same words; empty if none."""
     if edit.op != "add":
         return ""
-    return next((line for line in skill.text.splitlines() if line.strip() and same_text(line, edit.text)), "")
+    lines = (skill.read(edit.file) or "").splitlines()
+    return next((line for line in lines if line.strip() and same_text(line, edit.text)), "")

@@ -22,10 +22,11 @@ from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Listener
 from skillopt.run.files import write_json
-from skillopt.skill import Entry, PatchLogError, Skill, apply_edits, replay
+from skillopt.skill import FILE, Entry, PatchLogError, Skill, apply_edits, replay
 from skillopt.skill.edit import UNLIMITED
-from skillopt.skill.parts import rules, sections, without_all
-from skillopt.statistics import bootstrap, permutation_p
+from skillopt.skill.parts import rules, sections, without_lines
+from skillopt.skill.trained import PARTS, editable, part_of, total_tokens
+from skillopt.statistics import gain_interval, permutation_p
 
 By = Literal["rule", "section", "step"]
 Verdict = Literal["earns", "harmful", "nothing", "mixed"]
@@ -36,13 +37,15 @@ NOISY_REPEATS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A part, and the document without it."""
+    """A part, and the skill without it."""
 
     name: str
     text: str
     without: Skill
     note: str = ""
     lines: tuple[int, int] | None = None
+    file: str = FILE
+    """The package's file that it is in."""
 
 
 @dataclass
@@ -109,18 +112,30 @@ def units_of(run: RunDirectory, by: By) -> tuple[Skill, int, list[Unit]]:
         versions = replay(run.read_skill(0), entries)
     except (OSError, PatchLogError) as error:
         raise UserError(f"{run.root}: {error}; `skillopt verify` shows more") from None
-    best = Skill(run.best_skill.read_bytes().decode())
+    best = run.read_best()
     version = next((n for n in sorted(versions, reverse=True) if versions[n].hash == best.hash), None)
     if version is None:
         raise UserError(f"{run.best_skill}: is not one of the run's versions, so its origin is unknown")
     if by == "step":
         units = list(_steps(versions, [entry for entry in entries if entry.version <= version]))
     else:
-        parts = rules(best) if by == "rule" else sections(best)
-        units = [Unit(name=part.name, text=part.text, without=part.without, lines=part.lines) for part in parts]
+        units = list(_parts(best, by))
     if not units:
         raise UserError(f"{run.root}: the best skill has no {by} that could be left out")
     return best, version, units
+
+
+def _parts(skill: Skill, by: By) -> Iterator[Unit]:
+    """The rules or sections of each file; a script is one part."""
+    for path in editable(skill, PARTS):
+        document = Skill(skill.read(path) or "")
+        where = "" if path == FILE else f"{path} "
+        if part_of(path) == "scripts":
+            yield Unit(name=path, text=document.text, without=skill.with_file(path, ""), file=path)
+            continue
+        for part in rules(document) if by == "rule" else sections(document):
+            without = skill.with_file(path, part.without.text)
+            yield Unit(name=f"{where}{part.name}", text=part.text, without=without, lines=part.lines, file=path)
 
 
 def _steps(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[Unit]:
@@ -180,11 +195,20 @@ async def _together(
     idle = {row["name"] for row in _rows(skill, units, known, ctx) if row["verdict"] == "nothing"}
     if len(idle) < 2:
         return None
-    parts = [part for part in rules(skill) if part.name in idle]
-    left = without_all(skill, parts)
+    chosen = [unit for unit in units if unit.name in idle]
+    left = _without(skill, chosen)
     await _measure(left, items, repeats, ctx, known)
     row = _row(skill, Unit(name="all of these", text="", without=left), known, ctx)
-    return row | {"names": [part.name for part in parts]}
+    return row | {"names": [unit.name for unit in chosen]}
+
+
+def _without(skill: Skill, units: Sequence[Unit]) -> Skill:
+    """The skill without all of these parts, file by file."""
+    left = skill
+    for path in sorted({unit.file for unit in units}):
+        own = [unit.lines for unit in units if unit.file == path and unit.lines]
+        left = left.with_file(path, without_lines(Skill(skill.read(path) or ""), own).text if own else "")
+    return left
 
 
 def _samples(known: _Known, skill: Skill, unit: Unit) -> list[tuple[list[float], list[float]]] | None:
@@ -227,9 +251,9 @@ def _row(skill: Skill, unit: Unit, known: _Known, ctx: Context) -> dict[str, Any
         "text": unit.text,
         "lines": unit.lines,
         "note": unit.note,
-        "tokens": skill.tokens - unit.without.tokens,
+        "tokens": total_tokens(skill) - total_tokens(unit.without),
         "worth": worth,
-        "interval": bootstrap(differences) if differences else None,
+        "interval": gain_interval(differences),
         "wins": wins,
         "losses": losses,
         "p_useful": permutation_p(samples),

@@ -17,6 +17,7 @@ from skillopt.core.retry import all_measured
 from skillopt.core.rollout import require_few, roll_out_one
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, Trajectory, data_hash
+from skillopt.envs.data import shown_names
 from skillopt.errors import UserError
 from skillopt.measure.evaluate import note_read
 from skillopt.measure.session import measuring_session
@@ -24,8 +25,8 @@ from skillopt.measure.verdict import Gain, Spent, compared, spent_on
 from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.events import Listener
-from skillopt.run.files import read_text, write_json, write_jsonl
-from skillopt.skill import Skill
+from skillopt.run.files import write_json, write_jsonl
+from skillopt.skill import FILE, Skill
 from skillopt.statistics import gain_interval, interval, permutation_p
 
 WORDS = ("initial", "best")
@@ -33,11 +34,13 @@ WORDS = ("initial", "best")
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
-    """A skill file; or `initial` or `best` of a run, which is the config's own unless another is named."""
+    """A file or a package; or `initial` or `best` of a run, which is the config's own unless another is named."""
     if name not in WORDS:
         path = Path(name)
-        if not path.is_file():
-            raise UserError(f"'{name}': no such skill file; give a Markdown file, or one of: {', '.join(WORDS)}")
+        if not path.is_file() and not (path / FILE).is_file():
+            raise UserError(
+                f"'{name}': no such skill file, and no package's folder; give either, or one of: {', '.join(WORDS)}"
+            )
         return read_initial(name), path
     if run is None:
         env = env or open_env(config)
@@ -46,7 +49,7 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
     path = directory.snapshot(0) if name == "initial" else directory.best_skill
     if not path.is_file():
         raise UserError(f"'{name}': {run} is not a run that has begun; train first, or name its folder with --run")
-    return Skill(read_text(path)), path
+    return directory.read_skill(0) if name == "initial" else directory.read_best(), path
 
 
 async def compare(
@@ -82,6 +85,7 @@ async def compare(
             **report(trajectories, config.evaluation.metric),
             "a": {"name": names[0], **_about(*a, trajectories["a"], config)},
             "b": {"name": names[1], **_about(*b, trajectories["b"], config)},
+            "names": shown_names(items),
             "same_skill": a[0].hash == b[0].hash,
             "repeats": repeats,
             "set_aside": refused,

@@ -96,4 +96,4 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
 def _same(job: Job) -> str:
     if job.skill.files == job.base.files:
         return f"Unchanged since {job.base.where}: not run."
-    return f"The document is that of {job.base.where}; only files that the target is not given changed: not run."
+    return f"Only files that never belong to a package changed since {job.base.where}: not run."

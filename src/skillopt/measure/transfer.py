@@ -17,7 +17,7 @@ from skillopt.measure.evaluate import evaluate
 from skillopt.measure.replicate import Train
 from skillopt.measure.verdict import Spent, Verdict, added, more_tasks, paired, say, spent_in, too_few
 from skillopt.run.directory import RunDirectory, safe_name
-from skillopt.run.files import read_json, read_text, write_json
+from skillopt.run.files import read_json, write_json
 from skillopt.skill import Skill
 
 
@@ -28,7 +28,9 @@ async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: boo
     """
     if not run.best_skill.is_file() or not run.summary.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
-    started = config.train.model_copy(update={"init_skill": str(run.best_skill)})
+    started = config.train.model_copy(
+        update={"init_skill": str(run.best_package if run.trains_package else run.best_skill)}
+    )
     own = config.model_copy(update={"train": started})
     source = read_json(run.summary)
     rows = [{"skill": "the source's own score", "run": str(run.root), "where": source["benchmark"], **_best(source)}]
@@ -61,7 +63,7 @@ async def _tuned(config: Config, train: Train) -> tuple[list[dict[str, Any]], Ve
 async def _zero_shot(config: Config, run: RunDirectory) -> tuple[list[dict[str, Any]], Verdict]:
     """The empty skill is measured where the two are compared, on the test split."""
     rows, paid, scores = [], [], []
-    for name, skill in (("no skill", Skill("")), ("zero-shot", Skill(read_text(run.best_skill)))):
+    for name, skill in (("no skill", Skill("")), ("zero-shot", run.read_best())):
         row: dict[str, Any] = {"skill": name, "run": "", "where": "", "tokens": skill.tokens}
         for split in ("val", "test") if skill.text else ("test",):
             found = await evaluate(config, skill, split=split)
@@ -116,6 +118,6 @@ def _about_config(config: Config) -> dict[str, Any]:
 
 
 def _folder(config: Config, run: RunDirectory, tune: bool) -> Path:
-    identity = [config.identity(), Skill(read_text(run.best_skill)).hash, tune]
+    identity = [config.identity(), run.read_best().hash, tune]
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
     return Path(config.env.output_root) / "transfers" / safe_name(config.env.benchmark or config.env.name) / digest[:8]

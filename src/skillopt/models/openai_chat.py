@@ -134,12 +134,13 @@ class OpenAIChat:
         return ChatReply(text=answer(text), finish_reason=finish, usage=usage, tool_calls=calls)
 
     def _no_completion(self, body: bytes) -> Exception:
-        """An answer that is none. A web page where nothing else ever came is the wrong address, not a bad moment."""
+        """An answer that is none. A web page at an incomplete URL where nothing else ever came is no bad moment."""
         raw = body.decode(errors="replace")
         page = web_page(raw)
         said = self._clean(page or " ".join(raw.split()))[:200] or "nothing"
         text = f"{self.endpoint}: the reply is not a chat completion but {said}"
-        return FatalError(f"{text}{self._try_url()}") if page and not self._answered else TransientError(text)
+        hint = self._try_url() if page and not self._answered else ""
+        return FatalError(f"{text}{hint}") if hint else TransientError(text)
 
     def _try_url(self) -> str:
         """What to try where the address may be incomplete: most servers have their API below /v1."""

@@ -1,8 +1,9 @@
 """A small deterministic world that plays both target and optimizer, for tests, demos and fault drills.
 
 Tasks ask for the secret codes of topics. The target knows none: it follows rules such as "For maple, answer KX-42." in
-the skill. The optimizer reads failures and states the rule that was missing, now and then badly (`duds`). All chance is
-drawn from the request's content, so that replies do not depend on the order of requests.
+the skill, and in the references of a package that SKILL.md names. The optimizer reads failures and states the rule that
+was missing, now and then badly (`duds`). All chance is drawn from the request's content, so that replies do not depend
+on the order of requests.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -36,6 +38,9 @@ quartz raven saffron tundra umber velvet willow yarrow zephyr acorn birch coral 
 kelp lotus mango nettle olive pine quail reed sable thistle urchin violet walnut
 """
 TOPICS = tuple(_TOPIC_WORDS.split())
+READ = "read_skill_file"
+"""The tool by which a chat target reads the files of a package."""
+_REFERENCE = re.compile(r"\breferences/[\w./-]+\.md\b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +155,14 @@ class SimulatedModel:
         self._arrivals[sample] += 1
         draw = Draw(options.seed, sample, self._arrivals[sample])
         await self._weather(draw, options.optimizer_latency if request.schema else options.latency)
+        if request.schema is None and (wanted := next_file(request)):
+            call = {"name": READ, "arguments": json.dumps({"path": wanted})}
+            return ChatReply(
+                text="",
+                finish_reason="tool_calls",
+                usage=self._usage(request, json.dumps(call)),
+                tool_calls=({"id": f"call-{len(request.messages)}", "type": "function", "function": call},),
+            )
         if request.schema is None:
             text = self.target_text(request, sample)
         else:
@@ -163,8 +176,12 @@ class SimulatedModel:
             text = ""
         elif request.schema and draw.happens("wrapped", options.wrapped):
             text = f"<think>Is {{this}} right?</think>Sure, here it is:\n```json\n{text}\n```\nAnything else?"
+        return ChatReply(text=text, finish_reason=finish, usage=self._usage(request, text))
+
+    @staticmethod
+    def _usage(request: ChatRequest, text: str) -> Usage:
         prompt = sum(count_tokens(str(message["content"])) for message in request.messages)
-        return ChatReply(text=text, finish_reason=finish, usage=Usage(prompt=prompt, completion=count_tokens(text)))
+        return Usage(prompt=prompt, completion=count_tokens(text))
 
     def target_text(self, request: ChatRequest, sample: str) -> str:
         return _target(request, self.options, sample)
@@ -207,7 +224,7 @@ class SimulatedModel:
         options = self.options
         every = options.rate_limit_every
         if (every and self.calls % every == 0) or draw.happens("rate_limit", options.rate_limit):
-            raise TransientError("429: too many requests", retry_after=options.retry_after)
+            raise TransientError("429: too many requests", retry_after=options.retry_after, overloaded=True)
         if options.most_in_flight and self.in_flight >= options.most_in_flight:
             raise TransientError("429: too many requests at once", overloaded=True)
 
@@ -230,9 +247,23 @@ class Draw:
         return share > 0 and self.chance(what) < share
 
 
+def next_file(request: ChatRequest) -> str:
+    """The first file of a package that the instructions name, or a file that was read, and that is not read yet."""
+    if not any(tool["function"]["name"] == READ for tool in request.tools):
+        return ""
+    calls = [call for message in request.messages for call in message.get("tool_calls", ())]
+    read = {json.loads(call["function"]["arguments"]).get("path") for call in calls}
+    return next((path for path in _REFERENCE.findall(_known(request)) if path not in read), "")
+
+
+def _known(request: ChatRequest) -> str:
+    """The instructions: the system prompt, and the files that were read."""
+    return "\n".join(str(m["content"]) for m in request.messages if m["role"] in {"system", "tool"})
+
+
 def _target(request: ChatRequest, options: SimOptions, sample: str) -> str:
-    system = "\n".join(str(m["content"]) for m in request.messages if m["role"] == "system")
-    task = str(request.messages[-1]["content"])
+    system = _known(request)
+    task = next(str(m["content"]) for m in reversed(request.messages) if m["role"] == "user")
     asked = ASKED.search(task)
     if not asked:
         return "I do not know what is asked."

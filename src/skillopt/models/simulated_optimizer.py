@@ -27,6 +27,7 @@ _RULE = re.compile(r"For ([a-z]+), answer ([A-Z]{2}-\d{2})\.")
 _SPELLED_OUT = re.compile(r'It must fit this JSON schema, "(\w+)":\n(\{.*\})\s*\Z', re.DOTALL)
 _WORDINGS = ("{}", "{} Always.", "{} This holds for every ticket.")
 """Three ways to put one rule, where the optimizer repeats itself."""
+_FILE = re.compile(r'<file name=("[^"\n]*")>\n(.*?)\n</file>', re.DOTALL)
 _TARGET = re.compile(r"The agent's model is \S+")
 _LIMIT = re.compile(r"at most (\d+) edits")
 _CAUSE = f'Cause to look into: "{_SEALED_PATTERN}"'
@@ -77,9 +78,12 @@ def grade(request: ChatRequest) -> dict[str, Any]:
 
 
 def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str) -> dict[str, Any]:
-    """One edit for each topic whose rule is missing or wrong, most cited first."""
+    """One edit for each topic whose rule is missing or wrong, most cited first. Of a package, rules go to a reference:
+    what every task needs, here the line that names the reference, is in SKILL.md."""
     skill = _block(prompt, "skill")
-    rules = rules_in(skill)
+    files = _files(prompt)
+    home = _home(prompt, files)
+    rules = rules_in("\n".join([skill, *files.values()]))
     rejected = _turned_down(prompt)
     hopeless = options.duds >= 1
     duds = options.duds / 2 if _LESSON in _block(prompt, "notes") and not hopeless else options.duds
@@ -92,7 +96,7 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
                 cited.setdefault(topic, []).append(row["id"])
     edits = []
     for topic in sorted(wanted, key=lambda t: (-len(cited[t]), t)):
-        edit = _edit(topic, wanted[topic], rules)
+        edit = _edit(topic, wanted[topic], rules, files, home)
         if chance("dud", options.seed, key, topic) < duds:
             dud = _dud(topic, rules, chance("dud kind", options.seed, key, topic))
             edit = edit if dud["text"] in rejected and not hopeless else dud
@@ -100,6 +104,9 @@ def _reflect(prompt: str, schema: dict[str, Any], options: SimOptions, key: str)
         extra = {"rationale": f"The tasks ask for {topic}.", "pattern": pattern, "trajectory_ids": cited[topic]}
         wordings = _WORDINGS if options.paraphrase else ("{}",)
         edits += [{**extra, **edit, "text": wording.format(edit["text"])} for wording in wordings]
+    if home and home not in skill and edits:
+        cited_by_all = sorted({i for ids in cited.values() for i in ids})
+        edits.insert(0, _pointer(home, cited_by_all))
     patterns = [{"name": e["pattern"], "cause": "not stated", "trajectory_ids": e["trajectory_ids"]} for e in edits]
     if options.opposites:
         edits = [*_opposites(prompt, skill), *edits]
@@ -156,7 +163,8 @@ def _merge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if rules := rules_in(row["text"]):
-            groups.setdefault(json.dumps([rules, row["anchor"]], sort_keys=True), []).append(row)
+            same = [rules, row["anchor"], row.get("file", "")]
+            groups.setdefault(json.dumps(same, sort_keys=True), []).append(row)
     for row in rows:
         if row["section"] == "Advice":
             home = next((group for group in groups.values() if _answers(group[0], row["pattern"])), [])
@@ -193,12 +201,47 @@ def without_target(letter: str) -> str:
     return _TARGET.sub("", letter)
 
 
-def _edit(topic: str, code: str, rules: dict[str, str]) -> dict[str, Any]:
+def _edit(topic: str, code: str, rules: dict[str, str], files: dict[str, str], home: str) -> dict[str, Any]:
     text = f"- For {topic}, answer {code}."
     if topic in rules:
         anchor = f"- For {topic}, answer {rules[topic]}."
-        return {"op": "modify", "section": "Rules", "anchor": anchor, "text": text}
-    return {"op": "add", "section": "Rules", "anchor": "", "text": text}
+        holds = next((path for path, said in files.items() if anchor in said), "")
+        return {"op": "modify", **_in_file(holds, home), "section": "Rules", "anchor": anchor, "text": text}
+    return {"op": "add", **_in_file(home, home), "section": "Rules", "anchor": "", "text": text}
+
+
+def _in_file(path: str, home: str) -> dict[str, str]:
+    """Of a package, every edit names its file; of one document none does."""
+    return {"file": path or "SKILL.md"} if home else {}
+
+
+def _files(prompt: str) -> dict[str, str]:
+    """The further files of a package that the letter shows."""
+    return {json.loads(name): text for name, text in _FILE.findall(prompt)}
+
+
+def _home(prompt: str, files: dict[str, str]) -> str:
+    """Where new rules go: the reference that has most of them, else the first, else a new one; empty for one document
+    and where no reference may be edited."""
+    allowed = [row["file"] for row in _rows(prompt, "files") if row["edits"] == "allowed"]
+    known = [path for path in files if path in allowed and path.startswith("references/")]
+    if known:
+        return max(known, key=lambda path: len(rules_in(files[path])))
+    return "references/codes.md" if allowed and "a new name such as references/" in prompt else ""
+
+
+def _pointer(home: str, cited: list[str]) -> dict[str, Any]:
+    text = f"- Read {home} first: it has the codes."
+    extra = {"rationale": "Nothing sends the agent there.", "pattern": "the codes are not read"}
+    return {
+        **extra,
+        "trajectory_ids": cited,
+        "op": "add",
+        "file": "SKILL.md",
+        "section": "",
+        "anchor": "",
+        "text": text,
+    }
 
 
 def _dud(topic: str, rules: dict[str, str], kind: float) -> dict[str, Any]:
@@ -216,7 +259,7 @@ def _guidance(prompt: str) -> str:
     What fell back worked before: its code is the old output's, where the difference shows that the rule went. What
     never worked needs the expected answer, where the output now is another.
     """
-    rules = rules_in(_block(prompt, "skill"))
+    rules = rules_in("\n".join([_block(prompt, "skill"), *_files(prompt).values()]))
     removed = [line[1:] for line in _block(prompt, "difference").splitlines() if re.match(r"-(?!--)", line)]
     lost = rules_in("\n".join(removed))
     found: dict[str, str] = {}

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import groupby
 
-from skillopt.errors import UserError
+from skillopt.errors import Damaged, UserError
 from skillopt.run.directory import RunDirectory
 from skillopt.run.reading import as_written
-from skillopt.skill import Entry, PatchLogError, Skill, replay
+from skillopt.skill import FILE, Entry, PatchLogError, Skill, replay
 from skillopt.skill.patch_log import applied_in_order
+from skillopt.skill.trained import PARTS, editable
 
 _Line = tuple[str, Entry | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlamedLine:
+    file: str = FILE
+    """The package's file that it is in."""
     number: int
-    """From 1."""
+    """In its file, from 1."""
     text: str
     """Without its line end."""
     entry: Entry | None
@@ -35,7 +39,7 @@ class BlamedLine:
 
 
 def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]:
-    """The lines of a version of a run; the best one unless another is named."""
+    """The lines of a version of a run, of a package file by file; the best version unless another is named."""
     entries = read_entries(run)
     with as_written(run):
         initial = initial_skill(run, entries)
@@ -47,10 +51,17 @@ def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[Blamed
     known = replay(initial, entries)
     if version not in known:
         raise UserError(f"version {version} does not exist; there are 0 to {max(known)}")
-    lines: list[_Line] = [(text, None) for text in _lines(initial)]
+    lines: dict[str, list[_Line]] = {
+        path: [(text, None) for text in _lines(initial, path)] for path in editable(initial, PARTS)
+    }
     for entry, skill in _one_by_one(known, [entry for entry in entries if entry.version <= version]):
-        lines = _rewritten(lines, _lines(skill), entry)
-    return [BlamedLine(number=number, text=text, entry=entry) for number, (text, entry) in enumerate(lines, 1)]
+        path = entry.edit.file
+        lines[path] = _rewritten(lines.get(path, []), _lines(skill, path), entry)
+    return [
+        BlamedLine(file=path, number=number, text=text, entry=entry)
+        for path in editable(known[version], PARTS)
+        for number, (text, entry) in enumerate(lines[path], 1)
+    ]
 
 
 def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[tuple[Entry, Skill]]:
@@ -69,9 +80,9 @@ def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Lin
     return lines
 
 
-def _lines(skill: Skill) -> list[str]:
+def _lines(skill: Skill, path: str) -> list[str]:
     """Without line ends, so that a line break that an addition needs does not make it the author of the line above."""
-    lines = [line.removesuffix("\r") for line in skill.text.split("\n")]
+    lines = [line.removesuffix("\r") for line in (skill.read(path) or "").split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
 
@@ -93,13 +104,25 @@ def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
 
 
 def best_version(run: RunDirectory, known: Mapping[int, Skill]) -> int:
-    """The version that best_skill.md is; without such a file the newest."""
+    """The version that the best skill is; without its files the newest."""
     if run.best_skill.exists():
-        best = Skill(run.best_skill.read_bytes().decode("utf-8", "replace")).hash
+        best = _best_hash(run)
         for version in sorted(known, reverse=True):
             if known[version].hash == best:
                 return version
     return max(known)
+
+
+def _best_hash(run: RunDirectory) -> str:
+    try:
+        return run.read_best().hash
+    except (Damaged, UnicodeDecodeError):
+        return ""
+
+
+def by_file(lines: Iterable[BlamedLine]) -> dict[str, list[BlamedLine]]:
+    """The same lines, file by file."""
+    return {path: list(own) for path, own in groupby(lines, key=lambda line: line.file)}
 
 
 def spread(lines: Iterable[BlamedLine]) -> dict[int, int]:

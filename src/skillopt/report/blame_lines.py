@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skillopt.errors import UserError
-from skillopt.report.blame import BlamedLine
+from skillopt.report.blame import BlamedLine, by_file
 from skillopt.report.console import gate_line
-from skillopt.skill import Entry
+from skillopt.skill import FILE, Edit, Entry
 
 
 def blame_lines(lines: Sequence[BlamedLine]) -> list[str]:
@@ -15,8 +15,13 @@ def blame_lines(lines: Sequence[BlamedLine]) -> list[str]:
     if not lines:
         return ["The skill is empty."]
     wide = max(len(_who(line)) for line in lines)
-    digits = len(str(lines[-1].number))
-    return [f"{line.number:>{digits}}  {_who(line):<{wide}}  {line.text}" for line in lines]
+    digits = len(str(max(line.number for line in lines)))
+    files = by_file(lines)
+    told: list[str] = []
+    for path, own in files.items():
+        told += [f"== {path}"] if len(files) > 1 or path != FILE else []
+        told += [f"{line.number:>{digits}}  {_who(line):<{wide}}  {line.text}" for line in own]
+    return told
 
 
 def _who(line: BlamedLine) -> str:
@@ -25,21 +30,29 @@ def _who(line: BlamedLine) -> str:
     return f"step {line.entry.step}  {line.entry.edit.id}  {line.entry.edit.op}"
 
 
-def line_story(lines: Sequence[BlamedLine], number: int) -> list[str]:
-    """All that the log knows of one line."""
-    if number > len(lines):
-        raise UserError(f"--line {number}: the skill has {len(lines)} lines")
-    line = lines[number - 1]
-    if line.entry is None:
-        return [f"line {number}: {line.text}", "from: the initial skill"]
-    return [f"line {number}: {line.text}", *entry_story(line.entry)]
+def line_story(lines: Sequence[BlamedLine], number: int, file: str = FILE) -> list[str]:
+    """All that the log knows of one line of a file."""
+    own = lines_of(lines, file)
+    if number > len(own):
+        raise UserError(f"--line {number}: {'the skill' if file == FILE else file} has {len(own)} lines")
+    line = own[number - 1]
+    head = f"line {number}{'' if file == FILE else f' of {file}'}: {line.text}"
+    return [head, *(entry_story(line.entry) if line.entry else ["from: the initial skill"])]
+
+
+def lines_of(lines: Sequence[BlamedLine], file: str) -> list[BlamedLine]:
+    """Those of one file of the package."""
+    known = by_file(lines)
+    if file not in known and file != FILE:
+        raise UserError(f"--file: '{file}' is not a text file of this skill; there are: {', '.join(known)}")
+    return known.get(file, [])
 
 
 def entry_story(entry: Entry) -> list[str]:
     edit = entry.edit
     told = {
         "from": f"step {entry.step}, epoch {entry.epoch}, version {entry.version}; log entry {entry.seq}",
-        "edit": f"{edit.id}, {edit.op}" + (f" in section '{edit.section}'" if edit.section else ""),
+        "edit": f"{edit.id}, {edit.op}{where(edit)}",
         "instead of": edit.anchor,
         "rationale": edit.rationale,
         "pattern": edit.pattern,
@@ -48,3 +61,10 @@ def entry_story(entry: Entry) -> list[str]:
         "trajectories": ", ".join(edit.trajectory_ids),
     }
     return [f"{name}: {said}" for name, said in told.items() if said]
+
+
+def where(edit: Edit) -> str:
+    """The place of an edit, such as ` in references/rules.md, section 'Rules'`; empty where it names none."""
+    file = "" if edit.file == FILE else f" in {edit.file}"
+    section = f"section '{edit.section}'" if edit.section else ""
+    return f"{file}, {section}" if file and section else file or (f" in {section}" if section else "")

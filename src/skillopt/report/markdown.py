@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from skillopt.report.blame import by_file
 from skillopt.report.costs import cost_rows, stage_seconds, total_usd
 from skillopt.report.failures import lead
 from skillopt.report.funnel import funnel
 from skillopt.report.plan_lines import planned_rows
 from skillopt.report.run_facts import Change, Facts
 from skillopt.report.text import clipped, dollars, duration, printable, ranged, score
+from skillopt.skill import FILE
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^$:@&])")
 """Marks that mean something within a line; no text of others ever begins one."""
@@ -62,7 +64,7 @@ def _parts(facts: Facts) -> Iterator[str]:
     yield "## Persistent failures" if facts.failures else ""
     yield lead(facts.failures) if facts.failures else ""
     for group in facts.failures:
-        items = ", ".join(plain(item.item_id) for item in group.items)
+        items = ", ".join(plain(facts.names.get(item.item_id, item.item_id)) for item in group.items)
         yield f"- **{plain(group.pattern)}** ({len(group.items)}): {items}. {plain(group.advice)}"
     yield "## What it took"
     yield table(
@@ -76,7 +78,13 @@ def _parts(facts: Facts) -> Iterator[str]:
     yield "Time by stage: " + ", ".join(f"{plain(stage)} {duration(taken)}" for stage, taken in seconds.items())
     yield table(("", "planned (estimate)", "actual"), planned_rows(summary["plan"]))
     yield "## Best skill"
-    yield fenced("\n".join(line.text for line in facts.lines), "markdown")
+    files = by_file(facts.lines)
+    for path, own in files.items():
+        if len(files) > 1:
+            yield f"`{plain(path)}`"
+        yield fenced("\n".join(line.text for line in own), "markdown" if path.endswith(".md") else "text")
+    if not files:
+        yield fenced("", "markdown")
 
 
 def _change(change: Change) -> str:
@@ -86,7 +94,8 @@ def _change(change: Change) -> str:
     for entry in change.entries:
         edit = entry.edit
         said = clipped(edit.text or edit.anchor, 240)
-        lines.append(f"  - {edit.op} {plain(edit.id)}, {plain(edit.section)}: {plain(said)}")
+        place = edit.section if edit.file == FILE else f"{edit.file} {edit.section}".strip()
+        lines.append(f"  - {edit.op} {plain(edit.id)}, {plain(place)}: {plain(said)}")
     return "\n".join(lines)
 
 

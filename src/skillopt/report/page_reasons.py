@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skillopt.report.ablation_table import VERDICTS
-from skillopt.report.blame import spread
+from skillopt.report.blame import by_file, spread
 from skillopt.report.console import gate_line
 from skillopt.report.failures import StuckItem, lead
 from skillopt.report.funnel import step_funnel
@@ -15,7 +15,7 @@ from skillopt.report.run_facts import Change, Facts, cited_ids
 from skillopt.report.skill_diff import DiffLine, diff_skills
 from skillopt.report.text import clipped, counted, score
 from skillopt.report.traces import Trace
-from skillopt.skill import Entry
+from skillopt.skill import FILE, Entry
 
 SKILL_LEAD = "Every line of the best version in the colour of the step that wrote it; older steps are bluer."
 CHANGES_LEAD = "Each accepted version: what changed, what the gate measured, and trajectories that the edits cite."
@@ -39,7 +39,10 @@ def skill(facts: Facts) -> str:
         for step, count in written.items()
     )
     rows = []
+    package = len(by_file(facts.lines)) > 1
     for line in facts.lines:
+        if package and line.number == 1:
+            rows.append(f'<div class="seed"><i></i><em>file</em><span>{text(line.file)}</span></div>')
         kind = f'style="--h:{hues[line.step]}"' if line.step else 'class="seed"'
         who = f"step {line.step}, edit {line.entry.edit.id}" if line.entry else "initial skill"
         step = str(line.step) if line.step else "seed"
@@ -87,14 +90,15 @@ def _change(change: Change, facts: Facts, *, opened: bool) -> str:
     title = f"<b>Version {first.version}</b> · step {first.step} · {text(gain)} · {text(what)}"
     proof = [
         tag("p", text(f"Gate: {gate_line(first.evidence)}; measured on {first.evidence['measured']} items.")),
-        tag("p", text(_moved(change)), cls="soft"),
+        tag("p", text(_moved(change, facts.names)), cls="soft"),
     ]
     diff = _diff(diff_skills(change.before, change.after))
     return fold(title, *proof, diff, *(_edit(entry, facts) for entry in change.entries), opened=opened)
 
 
-def _moved(change: Change) -> str:
-    return f"Solved now: {_named(change.improved)}. Lost: {_named(change.regressed)}."
+def _moved(change: Change, names: Mapping[str, str]) -> str:
+    improved, regressed = ([names.get(item, item) for item in own] for own in (change.improved, change.regressed))
+    return f"Solved now: {_named(improved)}. Lost: {_named(regressed)}."
 
 
 def _named(items: Sequence[str]) -> str:
@@ -111,8 +115,9 @@ def _diff(lines: Sequence[DiffLine]) -> str:
 
 def _edit(entry: Entry, facts: Facts) -> str:
     edit = entry.edit
-    where = f" in “{edit.section}”" if edit.section else ""
-    title = f"<b>{text(edit.op)}</b> {text(f'{edit.id}{where}')}" + (f" · {text(edit.pattern)}" if edit.pattern else "")
+    place = "" if edit.file == FILE else f" in {edit.file}"
+    place += f" in “{edit.section}”" if edit.section else ""
+    title = f"<b>{text(edit.op)}</b> {text(f'{edit.id}{place}')}" + (f" · {text(edit.pattern)}" if edit.pattern else "")
     cited = len(edit.trajectory_ids)
     told = [
         f"Why: {edit.rationale}" if edit.rationale else "",
@@ -153,7 +158,13 @@ def _stuck(item: StuckItem, facts: Facts) -> list[str]:
     version = known.get(str(last.get("skill_hash")))
     tried = "–" if not last else "a candidate" if version is None else f"v{version}"
     expected = ", ".join(str(answer) for answer in last.get("answers", ()))
-    cells = (item.item_id, item.type, str(item.skills), tried, clipped(str(last.get("output", "")), 160))
+    cells = (
+        facts.names.get(item.item_id, item.item_id),
+        item.type,
+        str(item.skills),
+        tried,
+        clipped(str(last.get("output", "")), 160),
+    )
     return [*(text(cell) for cell in cells), text(clipped(expected, 120))]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from skillopt.edits.review import CHOICES, Decision, Filed, checked_decision, decisions, filed, write_decisions
 from skillopt.errors import UserError
+from skillopt.report.blame_lines import where
 from skillopt.report.text import printable
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
@@ -99,9 +100,8 @@ def conflict_text(run: RunDirectory, conflict: Filed) -> str:
 
 
 def _side(name: str, edit: Edit, rows: dict[str, Any]) -> str:
-    where = f" in section '{edit.section}'" if edit.section else ""
     changed = f"\n     instead of: {edit.anchor}" if edit.anchor else ""
-    lines = [f"  {name}: {edit.op}{where}: {edit.text}{changed}"]
+    lines = [f"  {name}: {edit.op}{where(edit)}: {edit.text}{changed}"]
     lines += [f"     why: {edit.rationale}"] if edit.rationale else []
     for tid in edit.trajectory_ids[:SHOWN]:
         row = rows.get(tid)

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from skillopt.errors import UserError
+from skillopt.report.columns import table_lines
 from skillopt.report.run_rows import RunRow, run_row
 from skillopt.report.skill_diff import diff_skills
-from skillopt.report.text import dollars, duration, printable, score
+from skillopt.report.text import dollars, duration, score
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
+from skillopt.run.files import read_json, read_text
+from skillopt.run.package import read_skill
 from skillopt.run.reading import as_written
 from skillopt.shipped import is_file, is_there
-from skillopt.skill import Skill
+from skillopt.skill import FILE, Skill
 
 
-def runs_table(rows: Sequence[RunRow], root: Path) -> Table:
-    table = Table(show_header=True, box=None, pad_edge=False)
-    left = ("run", "status")
-    for name in (*left, "steps", "accepted", "validation", "test", "tokens", "calls", "cost", "time"):
-        table.add_column(name, justify="left" if name in left else "right", overflow="fold")
+def runs_table(rows: Sequence[RunRow], root: Path) -> list[str]:
+    head = ("status", "steps", "accepted", "validation", "test", "calls", "cost", "time", "run")
+    shown = []
     for row in rows:
         path = row.path.relative_to(root) if row.path.is_relative_to(root) and row.path != root else row.path
         steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else str(row.steps)
-        cells = (
-            str(path),
-            row.status,
-            steps,
-            str(row.accepted),
+        scores = (
             f"{score(row.initial_val)} → {score(row.best_val)}",
             f"{score(row.initial_test)} → {score(row.best_test)}",
-            "–" if row.tokens is None else f"{row.tokens:,}",
-            f"{row.calls:,}",
-            dollars(row.usd),
-            duration(row.seconds),
         )
-        table.add_row(*(printable(cell) for cell in cells))
-    return table
+        figures = (f"{row.calls:,}", dollars(row.usd), duration(row.seconds))
+        shown.append((row.status, steps, str(row.accepted), *scores, *figures, str(path)))
+    return table_lines(head, shown, left=(0, 8))
 
 
 @dataclass(frozen=True)
@@ -70,22 +61,24 @@ def _side(name: str) -> _Side:
         run = RunDirectory(Path(path))
         if not run.snapshot(int(version)).is_file():
             raise UserError(f"{name}: there is no {run.snapshot(int(version))}")
-        return _Side(name, _read(run.snapshot(int(version))), None)
+        return _Side(name, _read(name, lambda: run.read_skill(int(version))), None)
+    if is_there(Path(name) / FILE):
+        return _Side(name, _read(name, lambda: read_skill(Path(name))), None)
     if is_there(Path(name)) and Path(name).is_dir():
         run = RunDirectory(Path(name))
         if not run.best_skill.is_file():
-            raise UserError(f"{name}: is not a run's folder (it has no best_skill.md)")
-        return _Side(name, _read(run.best_skill), run)
+            raise UserError(f"{name}: is not a run's folder (it has no best_skill.md), nor a package's (no {FILE})")
+        return _Side(name, _read(name, run.read_best), run)
     if not is_file(Path(name)):
         raise UserError(f"{name}: no such run, version (RUN@3) or skill file")
-    return _Side(name, _read(Path(name)), None)
+    return _Side(name, _read(name, lambda: Skill(read_text(Path(name)))), None)
 
 
-def _read(path: Path) -> Skill:
+def _read(name: str, read: Callable[[], Skill]) -> Skill:
     try:
-        return Skill(path.read_bytes().decode("utf-8"))
+        return read()
     except UnicodeDecodeError:
-        raise UserError(f"{path}: is not UTF-8 text") from None
+        raise UserError(f"{name}: is not UTF-8 text") from None
 
 
 def _skills(older: _Side, newer: _Side) -> Iterator[str]:
@@ -95,7 +88,8 @@ def _skills(older: _Side, newer: _Side) -> Iterator[str]:
     for line in lines:
         yield f"{line.mark} {line.text}".rstrip()
     if not lines:
-        yield "The skills are equal." if older.skill.text == newer.skill.text else "Only line ends differ."
+        equal = older.skill.hash == newer.skill.hash
+        yield "The skills are equal." if equal else "Only line ends or front matter differ."
 
 
 def _runs(a: RunDirectory, b: RunDirectory) -> Iterator[str]:

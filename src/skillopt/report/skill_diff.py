@@ -6,23 +6,38 @@ import difflib
 from dataclasses import dataclass
 from typing import Literal
 
-from skillopt.skill import Skill
+from skillopt.skill import FILE, Skill
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiffLine:
-    kind: Literal["same", "added", "removed", "gap"]
-    """gap: lines that are left out here."""
+    kind: Literal["same", "added", "removed", "gap", "file"]
+    """gap: lines that are left out here; file: the lines below are of this file of the package."""
     text: str = ""
 
     @property
     def mark(self) -> str:
-        return {"same": " ", "added": "+", "removed": "-", "gap": "…"}[self.kind]
+        return {"same": " ", "added": "+", "removed": "-", "gap": "…", "file": "=="}[self.kind]
 
 
 def diff_skills(before: Skill, after: Skill, context: int = 2) -> list[DiffLine]:
-    """What changed, with some lines of context; empty if nothing did."""
-    old, new = before.text.splitlines(), after.text.splitlines()
+    """What changed, with some lines of context; empty if nothing did. Of packages each file that changed is named."""
+    lines = _diff(before.text, after.text, context)
+    if lines and (before.others or after.others):
+        lines.insert(0, DiffLine(kind="file", text=FILE))
+    for path in sorted({*before.others, *after.others}):
+        if before.others.get(path) == after.others.get(path):
+            continue
+        old, new = before.read(path), after.read(path)
+        gone = " (removed)" if path not in after.others else " (new)" if path not in before.others else ""
+        known = None not in (old if path in before.others else "", new if path in after.others else "")
+        lines.append(DiffLine(kind="file", text=f"{path}{gone}{'' if known else ' (not text)'}"))
+        lines += _diff(old or "", new or "", context) if known else []
+    return lines
+
+
+def _diff(before: str, after: str, context: int) -> list[DiffLine]:
+    old, new = before.splitlines(), after.splitlines()
     lines: list[DiffLine] = []
     end = 0
     for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(context):

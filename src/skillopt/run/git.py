@@ -49,35 +49,45 @@ class Repository:
             raise UserError(f"{path}: is outside of the repository {self.top}, which has no version of it")
         return place.relative_to(self.top.resolve()).as_posix()
 
-    def files(self, commit: str, path: str) -> Files | None:
+    def files(self, commit: str, path: str, longest: int = LONGEST) -> Files | None:
         """A file as {"": its bytes}, or a folder's files by their paths within it; None where nothing is there.
 
         Links and submodules are left out: they may lead anywhere.
         """
-        kind, content = self._object(f"{commit}:{path}")
+        kind, content = self._object(f"{commit}:{path}", longest)
         if kind == "blob":
             return {"": content}
         if kind != "tree":
             return None
-        listed = _git(self.top, "ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
         found: Files = {}
-        for row in filter(None, listed.stdout.split(b"\0")):
-            about, _, name = row.partition(b"\t")
-            mode, _, blob, size = about.split()
-            if mode not in {b"100644", b"100755"}:
-                continue
+        for name, (_, blob, size) in self._tree(commit, path).items():
             if len(found) >= MOST:
                 raise UserError(f"{path}: has more than {MOST} files; a skill package is smaller")
-            found[os.fsdecode(name)] = self._object(blob.decode())[1] if int(size) <= LONGEST else None
+            found[name] = self._object(blob, longest)[1] if size <= longest else None
         return found
 
-    def _object(self, name: str) -> tuple[str, bytes | None]:
+    def executable(self, commit: str, path: str) -> frozenset[str]:
+        """The files of a folder that may be run."""
+        return frozenset(name for name, (mode, _, _) in self._tree(commit, path).items() if mode == "100755")
+
+    def _tree(self, commit: str, path: str) -> dict[str, tuple[str, str, int]]:
+        """The plain files of a folder: mode, object and size."""
+        listed = _git(self.top, "ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
+        found = {}
+        for row in filter(None, listed.stdout.split(b"\0")):
+            about, _, name = row.partition(b"\t")
+            mode, _, blob, size = about.decode().split()
+            if mode in {"100644", "100755"}:
+                found[os.fsdecode(name)] = (mode, blob, int(size))
+        return found
+
+    def _object(self, name: str, longest: int) -> tuple[str, bytes | None]:
         """An object's kind, and the bytes of a file that is not too long."""
         kind = _git(self.top, "cat-file", "-t", name).stdout.decode().strip()
         if kind != "blob":
             return kind, None
         size = int(_git(self.top, "cat-file", "-s", name).stdout)
-        return kind, _git(self.top, "cat-file", "blob", name).stdout if size <= LONGEST else None
+        return kind, _git(self.top, "cat-file", "blob", name).stdout if size <= longest else None
 
 
 def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -12,7 +12,9 @@ from pathlib import Path
 from skillopt.errors import UserError
 from skillopt.keys import refuse_secrets
 from skillopt.run.git import LONGEST, MOST, Repository
+from skillopt.run.package import whole_package
 from skillopt.skill import FILE, Skill
+from skillopt.skill.folder import LARGEST_FILE, path_problem
 from skillopt.skill.package import Package, read_package
 
 
@@ -32,6 +34,8 @@ class Source:
     """The package's folder, by its name; empty for a plain file."""
     near: Callable[[str], bool] = lambda _: False
     """Does a plain file have this neighbour?"""
+    whole: Callable[[], Skill] | None = None
+    """Reads the whole package, with its long files; None where there is nothing but the main document."""
 
     @property
     def is_package(self) -> bool:
@@ -53,15 +57,16 @@ class Source:
 
     @cached_property
     def skill(self) -> Skill:
-        """What the target is given: of a package the body, of any other file all of it."""
-        body = self.document.body if self.main == FILE and self.document.front else self.text
-        refuse_secrets(body, self.path)
-        return Skill(body)
+        """What is measured: the whole package, or the file."""
+        if self.main == FILE and self.document.front:
+            return self.whole() if self.whole else Skill(self.document.body, self.document.front)
+        refuse_secrets(self.text, self.path)
+        return Skill(self.text)
 
     @property
     def first_line(self) -> int:
         """The line of the file on which the skill's text begins, from 1."""
-        return 1 + self.text[: len(self.text) - len(self.skill.text)].count("\n")
+        return 1 + (self.document.front.count("\n") if self.main == FILE else 0)
 
     def has(self, name: str) -> bool:
         """Is there a file or folder of this name, within the package or next to the file?"""
@@ -84,7 +89,14 @@ def on_disk(path: Path, shown: str = "", where: str = "the working tree") -> Sou
     name = shown or place.as_posix()
     if place.name == FILE:
         folder = place.resolve().parent
-        return Source(path=name, where=where, main=FILE, files=_read(folder), folder=folder.name)
+        return Source(
+            path=name,
+            where=where,
+            main=FILE,
+            files=_read(folder),
+            folder=folder.name,
+            whole=lambda: whole_package(folder),
+        )
     content = place.read_bytes() if place.stat().st_size <= LONGEST else None
 
     def near(other: str) -> bool:
@@ -114,7 +126,25 @@ def in_commit(repository: Repository, commit: str, path: str, label: str) -> Sou
         return None
     main = posixpath.join(folder, FILE)
     own = posixpath.basename(folder) or repository.top.name
-    return Source(path=main, where=where, main=FILE, files=found, folder=own)
+
+    def whole() -> Skill:
+        return _committed(repository, commit, folder, f"{where}:{main}")
+
+    return Source(path=main, where=where, main=FILE, files=found, folder=own, whole=whole if folder else None)
+
+
+def _committed(repository: Repository, commit: str, folder: str, shown: str) -> Skill:
+    """The package as it is in a commit. Links and what never belongs to a package are left out."""
+    found = repository.files(commit, folder, longest=LARGEST_FILE) or {}
+    files: dict[str, bytes] = {}
+    for name, content in found.items():
+        if content is None:
+            raise UserError(f"{shown}: {name} is longer than {LARGEST_FILE:,} bytes; no file of a package may be")
+        if not path_problem(name):
+            refuse_secrets(content.decode("utf-8", "ignore"), f"{shown}: {name}")
+            files[name] = content
+    head = read_package(files.pop(FILE).decode("utf-8"))
+    return Skill(head.body, head.front, files, repository.executable(commit, folder) & files.keys())
 
 
 def _read(folder: Path) -> dict[str, bytes | None]:

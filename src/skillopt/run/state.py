@@ -48,6 +48,8 @@ class TriedEdit(BaseModel):
     """An edit of an earlier step, and what became of it."""
 
     op: str
+    file: str = ""
+    """The package's file; empty for SKILL.md."""
     section: str = ""
     anchor: str = ""
     text: str = ""

@@ -46,9 +46,9 @@ def sections(skill: Skill) -> list[Part]:
     return [*parts, *(_part(skill, lines, [region], "(guidance)") for region in guided)]
 
 
-def without_all(skill: Skill, parts: Sequence[Part]) -> Skill:
-    """The document with several rules taken out at once."""
-    return _left(skill, split_lines(skill.text), [(part.lines[0] - 1, part.lines[1]) for part in parts])
+def without_lines(skill: Skill, lines: Sequence[tuple[int, int]]) -> Skill:
+    """The document with several rules taken out at once: each by its first and last line, from 1."""
+    return _left(skill, split_lines(skill.text), [(first - 1, last) for first, last in lines])
 
 
 _Range = tuple[int, int]

@@ -13,7 +13,7 @@ TrainedPart = Literal["body", "references", "scripts"]
 PARTS: tuple[TrainedPart, ...] = ("body", "references", "scripts")
 NEW_FILES: dict[str, str] = {
     "references": r"references/[a-z0-9][a-z0-9_-]{0,59}\.md",
-    "scripts": r"scripts/[a-z0-9][a-z0-9_-]{0,59}\.(?:py|sh|js)",
+    "scripts": r"scripts/[a-z0-9][a-z0-9_-]{0,59}\.(py|sh|js)",
 }
 """The names of files that an edit may make, as regular expressions."""
 _LEGAL = re.compile(r"(?:licen[cs]e|notice|copying)(?:[._-].*)?", re.IGNORECASE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -35,6 +36,8 @@ def _problems(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
     if "enum" in schema and not any(value == each and type(value) is type(each) for each in schema["enum"]):
         yield f"{where}{_shown(value)} is not one of {', '.join(_shown(each) for each in schema['enum'])}"
     if isinstance(value, str):
+        if "pattern" in schema and not re.search(schema["pattern"], value):
+            yield f"{where}{_shown(value)} does not fit the pattern {schema['pattern']}"
         yield from _length(len(value), schema, where, "Length", "characters")
     elif isinstance(value, list):
         yield from _length(len(value), schema, where, "Items", "entries")
@@ -83,9 +86,16 @@ def example(schema: Mapping[str, Any], name: str = "") -> Any:
         middle = 0.5 if kind == "number" else 1
         return min(max(middle, schema.get("minimum", middle)), schema.get("maximum", middle))
     if kind == "string":
-        text = f"your {name.replace('_', ' ')}" if name else "your text"
-        return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength", 200)]
+        return _example_text(schema, name)
     return True if kind == "boolean" else None
+
+
+def _example_text(schema: Mapping[str, Any], name: str) -> str:
+    if "pattern" in schema:  # ours are alternatives, of which the first is literal
+        inner = str(schema["pattern"]).removeprefix("^(").removesuffix(")$")
+        return re.split(r"(?<!\\)\|", inner)[0].replace("\\", "")
+    text = f"your {name.replace('_', ' ')}" if name else "your text"
+    return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength", 200)]
 
 
 def _holds(schema: Mapping[str, Any]) -> bool:
