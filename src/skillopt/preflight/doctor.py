@@ -23,6 +23,7 @@ from skillopt.models.base import TransientError
 from skillopt.models.call import Caller
 from skillopt.models.prices import FREE, price_of
 from skillopt.models.structured import ask
+from skillopt.preflight.agents import agent_answers, does_tasks, installed_agents
 from skillopt.preflight.components import needs_optimizer
 from skillopt.preflight.plan import Plan, is_deterministic, plan_run
 from skillopt.run.journal import Journal
@@ -63,9 +64,21 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
     close_env(env)
     opened = [_opens(config, role) for role in _roles(config)]
     checks += opened
+    if does_tasks(config):
+        checks.append(passed("coding agents", installed_agents()))
     if not offline and all(check.status == "pass" for check in opened):
         checks += await endpoints(config)
+        checks += await _agent(config) if does_tasks(config) else []
     return checks
+
+
+async def _agent(config: Config) -> list[Check]:
+    """One short task for a coding agent that is the target."""
+    says, problem = await agent_answers(config)
+    if not problem:
+        return [passed("target agent", says)]
+    fix = "run the same command line in a terminal; see docs/your_data.md for its key"
+    return [Check(name="target agent", status="fail", says=problem, fix=fix)]
 
 
 def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
