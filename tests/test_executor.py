@@ -27,13 +27,11 @@ class Handle:
 
     def __init__(self, worker: EnvWorker) -> None:
         self._worker = worker
-        self.exchanges = 0
 
     def __getattr__(self, name: str) -> Any:
         class Remote:
             @staticmethod
             def remote(*arguments: Any) -> Any:
-                self.exchanges += name == "exchange"
                 return getattr(self._worker, name)(*arguments)
 
         return Remote
@@ -169,10 +167,10 @@ def test_a_worker_that_was_started_anew_is_lost_to_its_old_tasks() -> None:
         asyncio.run(whole())
 
 
-def together(runs: list[Callable[[Chat], Awaitable[str]]]) -> tuple[list[Any], int]:
-    """Tasks side by side on one worker: their outputs or errors, and the exchanges that it took."""
+def together(runs: list[Callable[[Chat], Awaitable[str]]]) -> list[Any]:
+    """Tasks side by side on one worker: their outputs or errors."""
 
-    async def whole() -> tuple[list[Any], int]:
+    async def whole() -> list[Any]:
         async def run(chat: Chat) -> str:
             return await runs[int((await chat(say("which"))).text)](chat)
 
@@ -189,18 +187,9 @@ def together(runs: list[Callable[[Chat], Awaitable[str]]]) -> tuple[list[Any], i
         line = Line(worker, ConnectionError)
         talks = [Conversation(line, str(n), Numbered(n)).held(TASK, Skill("")) for n in range(len(runs))]  # type: ignore[arg-type]
         found = await asyncio.gather(*talks, return_exceptions=True)
-        return [each if isinstance(each, BaseException) else each[0].output for each in found], worker.exchanges
+        return [each if isinstance(each, BaseException) else each[0].output for each in found]
 
     return asyncio.run(whole())
-
-
-def test_what_many_tasks_say_goes_together() -> None:
-    async def run(chat: Chat) -> str:
-        return [(await chat(say("again"))).text for _ in range(20)][-1]
-
-    outputs, exchanges = together([run] * 16)
-    assert outputs == ["reply 21"] * 16
-    assert exchanges < 16 * 20 / 2
 
 
 def test_tasks_that_work_for_long_hold_up_no_others() -> None:
@@ -216,7 +205,7 @@ def test_tasks_that_work_for_long_hold_up_no_others() -> None:
         over.set()
         return "quick"
 
-    assert together([slow] * 8 + [quick])[0] == ["slow"] * 8 + ["quick"]
+    assert together([slow] * 8 + [quick]) == ["slow"] * 8 + ["quick"]
 
 
 def test_what_cannot_travel_fails_its_own_task_alone() -> None:
@@ -227,7 +216,7 @@ def test_what_cannot_travel_fails_its_own_task_alone() -> None:
     async def even(chat: Chat) -> str:
         return (await chat(say("again"))).text
 
-    outputs, _ = together([odd, even])
+    outputs = together([odd, even])
     assert isinstance(outputs[0], RuntimeError)
     assert "cannot be sent" in str(outputs[0])
     assert outputs[1] == "reply 2"
@@ -239,8 +228,7 @@ def test_a_worker_that_is_gone_is_lost_to_all_its_tasks_and_to_later_ones() -> N
             class Remote:
                 @staticmethod
                 async def remote(*arguments: Any) -> None:
-                    if name == "exchange":
-                        raise ConnectionError("gone")
+                    raise ConnectionError("gone")
 
             return Remote
 

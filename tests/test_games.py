@@ -182,7 +182,7 @@ def test_a_game_that_fails_or_dies_is_that_items_trouble_alone(
                 with pytest.raises(GameError, match="a game"):
                     await game.start(tmp_path / "broken.z8")
             worker = pool._workers[0]
-            worker._process.kill()
+            worker._process._process.kill()
             with pytest.raises(GameError, match="ended"):
                 await worker.ask(do="step", game=1, command="look")
             until(lambda: not worker.alive)

@@ -21,7 +21,7 @@ from skillopt.models.base import (
     Usage,
 )
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch, gather_all
-from skillopt.models.limiter import BLOCK
+from skillopt.models.limiter import Bucket
 from skillopt.models.simulated import SimOptions, SimulatedModel
 from skillopt.run.journal import Journal
 from support import train_sim
@@ -127,27 +127,13 @@ def test_an_endpoint_that_turns_everything_away_is_left_alone_for_as_long_as_it_
     assert len(model.sent) <= 30 + 4, "only the calls in flight met the closed door"
 
 
-def test_rising_latency_narrows_the_width_and_steady_latency_does_not() -> None:
-    endpoint = Endpoint(16)
-    for seconds in (1.0, 1.1, 0.9, 1.2):
-        for _ in range(BLOCK):
-            endpoint.went_through(16, "rollout", seconds)
-    assert endpoint.limit == 16
-    for _ in range(BLOCK):
-        endpoint.went_through(16, "rollout", 3.0)
-    assert endpoint.limit == 12
-    for _ in range(BLOCK):
-        endpoint.went_through(12, "reflect", 9.0)
-    assert endpoint.limit > 12, "another kind of call has a latency of its own"
-
-
 def test_it_grows_again_when_the_endpoint_bears_more() -> None:
     endpoint = Endpoint(16)
     for level in range(16, 4, -1):
         endpoint.turned_down(level, None)
     assert endpoint.limit == 4
     for _ in range(400):
-        endpoint.went_through(min(endpoint.limit, 16), "rollout", 1.0)
+        endpoint.went_through(min(endpoint.limit, 16))
     assert endpoint.limit == 16
 
 
@@ -155,7 +141,7 @@ def test_a_wide_limit_begins_narrower_and_doubles_while_all_goes_well() -> None:
     endpoint = Endpoint(100)
     assert endpoint.limit == 32
     for _ in range(40):
-        endpoint.went_through(32, "rollout", 1.0)
+        endpoint.went_through(32)
     assert endpoint.limit == 72
 
 
@@ -216,7 +202,7 @@ def test_the_users_tokens_a_minute_are_kept(tmp_path: Path) -> None:
 
 def test_what_headers_tell_slows_calls_down(tmp_path: Path) -> None:
     limiter = Limiter(8)
-    limiter.told(RateLimits(requests=Left(limit=60, remaining=2, reset=14.5)))
+    limiter.learn(RateLimits(requests=Left(limit=60, remaining=2, reset=14.5)))
 
     async def reply(text: str) -> str:
         return "yes"
@@ -288,8 +274,8 @@ def test_a_hung_request_is_given_up_and_tried_again(tmp_path: Path) -> None:
 UNPLUGGED: list[tuple[type, str, Callable[[Path], None]]] = [
     (Endpoint, "_fall", test_it_settles_at_what_the_endpoint_bears_and_loses_little),
     (Endpoint, "pause", test_an_endpoint_that_turns_everything_away_is_left_alone_for_as_long_as_it_asks),
-    (Limiter, "_take", test_the_users_requests_a_minute_are_kept),
-    (Limiter, "told", test_what_headers_tell_slows_calls_down),
+    (Bucket, "take", test_the_users_requests_a_minute_are_kept),
+    (Limiter, "learn", test_what_headers_tell_slows_calls_down),
 ]
 
 

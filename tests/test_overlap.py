@@ -97,10 +97,10 @@ def test_who_can_wait_goes_after_all_who_cannot() -> None:
         places, order = Places(1), []
 
         async def visit(name: str, later: bool) -> None:
-            await places.take(later=later)
+            await places.enter(later=later)
             order.append(name)
             await asyncio.sleep(0)
-            places.give_back()
+            places.leave()
 
         names = [("first", False), ("later 1", True), ("now 1", False), ("later 2", True), ("now 2", False)]
         await asyncio.gather(*(visit(name, later) for name, later in names))
@@ -112,12 +112,12 @@ def test_who_can_wait_goes_after_all_who_cannot() -> None:
 def test_a_place_given_to_one_who_has_left_goes_to_the_next() -> None:
     async def whole() -> bool:
         places = Places(1)
-        await places.take(later=False)
-        gone = asyncio.create_task(places.take(later=False))
-        waiting = asyncio.create_task(places.take(later=True))
+        await places.enter(later=False)
+        gone = asyncio.create_task(places.enter(later=False))
+        waiting = asyncio.create_task(places.enter(later=True))
         await asyncio.sleep(0)
         gone.cancel()
-        places.give_back()
+        places.leave()
         await asyncio.wait_for(waiting, 1)
         return gone.cancelled()
 

@@ -140,9 +140,9 @@ def test_a_number_a_pair_a_dict_a_score_and_an_async_function_are_all_scores(fol
 @pytest.mark.parametrize(
     ("output", "told"),
     [
-        ("hang", "no score within 1 s"),
-        ("sleep", "no score within 1 s"),
-        ("fork", "no score within 1 s"),
+        ("hang", "no answer within 1 s"),
+        ("sleep", "no answer within 1 s"),
+        ("fork", "no answer within 1 s"),
         ("exit", "ended with exit code 3"),
         ("quit", "SystemExit: done"),
         ("kill", "SIGKILL"),
@@ -196,7 +196,7 @@ def test_a_pattern_that_never_ends_costs_its_item(folder: Path) -> None:
     (folder / "patterns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     env = QAEnv(EnvConfig(data=str(folder / "patterns.jsonl"), scoring="regex"))
     failed, fine = scores(env, "a" * 40 + "c", "aab")
-    assert "no score within 5 s" in str(failed)
+    assert "no answer within 5 s" in str(failed)
     assert fine == Score(hard=1, soft=1)
     (folder / "patterns.jsonl").write_text(json.dumps({**rows[0], "answers": ["(a"]}) + "\n")
     (folder / "patterns.split.json").unlink()

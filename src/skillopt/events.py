@@ -15,11 +15,15 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, dataclass_transform
 
 from skillopt.run.events import Event as Raw
 
+KINDS: dict[str, type[Event]] = {}
+"""The type of each kind, such as `gate_decided`; a kind without one is a plain Event."""
 
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """Any event: its kind, where in the run it happened, and everything that is known of it."""
@@ -31,8 +35,11 @@ class Event:
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     """All fields, including those that are not attributes."""
 
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+        KINDS[re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()] = cls
 
-@dataclass(frozen=True, kw_only=True)
+
 class RunStarted(Event):
     path: str
     """The run's folder."""
@@ -46,7 +53,6 @@ class RunStarted(Event):
     optimizer: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class EvaluationStarted(Event):
     split: str
     name: str
@@ -54,14 +60,12 @@ class EvaluationStarted(Event):
     items: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class EvaluationFinished(Event):
     split: str
     name: str
     score: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class Progress(Event):
     """Sent while rollouts run; not stored."""
 
@@ -70,7 +74,6 @@ class Progress(Event):
     total: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class LettersOpened(Event):
     """The optimizer is a handoff, and waits for replies."""
 
@@ -81,12 +84,10 @@ class LettersOpened(Event):
     """How many letters are waited for in all."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RolloutStarted(Event):
     items: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReflectStarted(Event):
     score: float
     """The batch's mean score: the training loss of this step."""
@@ -94,7 +95,6 @@ class ReflectStarted(Event):
     """Rollouts without a score."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reflected(Event):
     patches: int
     edits: int
@@ -102,20 +102,17 @@ class Reflected(Event):
     """Replies that could not be used."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Selected(Event):
     edits: int
     rate: float
     conflicts: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class Raced(Event):
     candidates: Sequence[Mapping[str, Any]]
     """Name, edits, items and score of each, the winner first."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class GateDecided(Event):
     decision: str
     """accept, reject, indecisive or skipped."""
@@ -127,61 +124,32 @@ class GateDecided(Event):
     items: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class StepFinished(Event):
     record: Mapping[str, Any]
     """The step's record, as in `history.json`."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SlowUpdateFinished(Event):
     counts: Mapping[str, int]
     gate: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
 class MetaSkillFinished(Event):
     lost: str
     """Why there are no new notes; empty where there are."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class EpochFinished(Event):
     outcome: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunStopped(Event):
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunFinished(Event):
     summary: Mapping[str, Any]
     """As `summary.json` has it."""
-
-
-_TYPES = (
-    RunStarted,
-    EvaluationStarted,
-    EvaluationFinished,
-    Progress,
-    LettersOpened,
-    RolloutStarted,
-    ReflectStarted,
-    Reflected,
-    Selected,
-    Raced,
-    GateDecided,
-    StepFinished,
-    SlowUpdateFinished,
-    MetaSkillFinished,
-    EpochFinished,
-    RunStopped,
-    RunFinished,
-)
-KINDS: dict[str, type[Event]] = {re.sub(r"(?<!^)(?=[A-Z])", "_", t.__name__).lower(): t for t in _TYPES}
-"""The type of each kind; a kind without one is a plain Event."""
 
 
 def typed(raw: Raw) -> Event:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from skillopt.core.context import Context
-from skillopt.envs.base import RolloutError, Trajectory
+from skillopt.core.rollout import roll_out_one
+from skillopt.envs.base import Item, RolloutError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.models.call import gather_all
+from skillopt.skill import Skill
 
 PAUSES = (1.0, 5.0)
 """Seconds before each further round, on top of the retries that every single call has."""
@@ -52,3 +55,14 @@ async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[T
         if unmeasured:
             await wait_or_stop(rounds, unmeasured, len(work), ctx, stage)
     return [settled[number] for number in range(len(work))]
+
+
+async def roll_out_all(
+    skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str, stage: str
+) -> list[Trajectory | RolloutError]:
+    """Every item once with the skill; an error among the results is a refusal because of the item's content."""
+    work = [
+        partial(roll_out_one, skill, item, ctx, tag=tag, number=number, stage=stage)
+        for number, item in enumerate(items)
+    ]
+    return await all_measured(work, ctx, stage)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 from pydantic import BaseModel
 
 from skillopt.core.context import Context
-from skillopt.core.retry import all_measured
-from skillopt.core.rollout import failed, require_few, roll_out_one, scored
+from skillopt.core.retry import roll_out_all
+from skillopt.core.rollout import failed, require_few, scored
 from skillopt.envs.base import Item, Trajectory
 from skillopt.skill import Skill
 
@@ -34,12 +33,8 @@ async def measure(
 
     `set_aside` items of the split were refused earlier in the run and are not among `items`.
     """
-    work = [
-        partial(roll_out_one, skill, item, ctx, tag=tag, number=number, stage=stage)
-        for number, item in enumerate(items)
-    ]
     with ctx.timed(stage):
-        results = await all_measured(work, ctx, stage)
+        results = await roll_out_all(skill, items, ctx, tag=tag, stage=stage)
     refused = {error.item_id: error.error for error in failed(results)}
     require_few(refused, len(items), set_aside=set_aside)
     metric = ctx.config.evaluation.metric

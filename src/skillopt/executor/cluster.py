@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import pickle
 import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from skillopt.config import HardwareConfig
 from skillopt.envs.base import Chat, Env, Episode, Item, Judge, Score, score_output
 from skillopt.errors import Stopped, UserError
 from skillopt.executor.base import NewChat, WorkerLostError
-from skillopt.executor.worker import VISITS, DriverReply, EnvWorker, Turn, packed, unpacked
+from skillopt.executor.worker import DriverReply, EnvWorker, Turn, packed, unpacked
 from skillopt.models.base import RefusedError
 from skillopt.skill import Skill
 
@@ -33,7 +32,7 @@ class RayExecutor:
 
     def __init__(self, ray: Any, make: Callable[[], Env], workers: int, *, started: bool) -> None:
         self._ray = ray
-        self._actor = ray.remote(EnvWorker).options(num_cpus=1, max_concurrency=2 * VISITS + 2)
+        self._actor = ray.remote(EnvWorker).options(num_cpus=1, max_concurrency=1000)
         self._make = ray.put(make)
         self._started = started
         self._lines: list[Line] = []
@@ -63,7 +62,7 @@ class RayExecutor:
             task.cancel()
         await asyncio.gather(*self._hiring, return_exceptions=True)
         for line in self._lines:
-            self._end(line)
+            self._ray.kill(line.worker)
         if self._started:
             self._ray.shutdown()
 
@@ -125,79 +124,25 @@ class RayExecutor:
         """A lost worker leaves the pool once, and another is hired for it."""
         if line in self._lines:
             self._lines.remove(line)
-            self._end(line)
+            self._ray.kill(line.worker)
             task = asyncio.create_task(self._hire())
             self._hiring.add(task)
             task.add_done_callback(self._hiring.discard)
 
-    def _end(self, line: Line) -> None:
-        self._ray.kill(line.worker)
-        line.close("the worker was ended")
-
 
 class Line:
-    """One worker, and all messages to and from its tasks. Answers of the same moment are one message."""
+    """One worker, and how many tasks it has."""
 
     def __init__(self, worker: Any, lost: type[Exception]) -> None:
         self.worker, self.load = worker, 0
         self._lost = lost
-        self._gone = ""
-        self._waiting: dict[str, asyncio.Future[Turn]] = {}
-        self._answers: list[tuple[str, bytes]] = []
-        self._away: set[asyncio.Task[None]] = set()
 
-    async def begin(self, token: str, item: Item, skill: Any) -> Turn:
-        turn = self._next(token)
+    async def turn(self, sent: Awaitable[bytes]) -> Turn:
+        """What the worker returns for a message; raises WorkerLostError where it is gone."""
         try:
-            await self.worker.begin.remote(token, item, skill)
+            return unpacked(await sent, Turn)
         except self._lost as error:
-            self.close(str(error))
-        return await turn
-
-    async def say(self, token: str, answer: DriverReply) -> Turn:
-        self._answers.append((token, packed(answer)))
-        return await self._next(token)
-
-    def close(self, why: str) -> None:
-        """Whoever waits has lost the worker."""
-        self._gone = self._gone or why or "it has ended"
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(WorkerLostError(self._gone))
-        self._waiting, self._answers = {}, []
-        for task in self._away:
-            task.cancel()
-
-    def _next(self, token: str) -> asyncio.Future[Turn]:
-        if self._gone:
-            raise WorkerLostError(self._gone)
-        loop = asyncio.get_running_loop()
-        loop.call_soon(self._send)
-        future = self._waiting[token] = loop.create_future()
-        return future
-
-    def _send(self) -> None:
-        """One exchange with all answers that are there; or without any, to wait for turns, if none is under way."""
-        if self._answers or (self._waiting and not self._away):
-            task = asyncio.create_task(self._exchange(pickle.dumps(self._answers)))
-            self._answers = []
-            self._away.add(task)
-            task.add_done_callback(self._back)
-
-    async def _exchange(self, answers: bytes) -> None:
-        try:
-            turns = pickle.loads(await self.worker.exchange.remote(answers))  # noqa: S301 - our own worker's
-        except Exception as error:  # whatever it is: a worker that cannot be reached is lost
-            self.close(f"{type(error).__name__}: {error}")
-            return
-        for token, turn in turns:
-            future = self._waiting.pop(token)
-            if not future.done():  # nobody may be waiting any more
-                future.set_result(unpacked(turn, Turn))
-
-    def _back(self, task: asyncio.Task[None]) -> None:
-        self._away.discard(task)
-        self._send()
+            raise WorkerLostError(str(error)) from None
 
 
 class Conversation:
@@ -207,7 +152,7 @@ class Conversation:
         self._line, self._token, self._chat = line, token, chat
 
     async def held(self, item: Item, skill: Any) -> tuple[Episode, Score | None]:
-        turn = await self._line.begin(self._token, item, skill)
+        turn = await self._line.turn(self._line.worker.begin.remote(self._token, item, skill))
         return await self._until("done", turn)  # type: ignore[no-any-return]
 
     async def _until(self, end: str, turn: Turn) -> Any:
@@ -216,8 +161,11 @@ class Conversation:
                 raise turn.value
             if turn.kind == "lost":
                 raise WorkerLostError("the worker was restarted")
-            turn = await self._line.say(self._token, await self._answer(turn))
+            turn = await self._send(await self._answer(turn))
         return turn.value
+
+    async def _send(self, answer: DriverReply) -> Turn:
+        return await self._line.turn(self._line.worker.answer.remote(self._token, packed(answer)))
 
     async def _answer(self, turn: Turn) -> DriverReply:
         try:
@@ -232,8 +180,7 @@ class Conversation:
 
     async def _work(self) -> dict[str, Any]:
         """The worker does a whole rollout's work; what it asks for meanwhile is answered."""
-        turn = await self._line.say(self._token, DriverReply("do"))
-        return await self._until("did", turn)  # type: ignore[no-any-return]
+        return await self._until("did", await self._send(DriverReply("do")))  # type: ignore[no-any-return]
 
 
 def _import_ray() -> Any:

@@ -1,8 +1,7 @@
 """One worker of a cluster: it has an env, does tasks, and asks the driver whenever a task needs a model.
 
-A worker never calls the driver. It returns what each of its tasks needs next (`Turn`). The driver makes the calls,
-journalled and paid for once, and sends the replies (`DriverReply`). A message through Ray takes 2 ms of CPU and more,
-so messages of many tasks are combined: the driver sends answers, and gets all turns that are due.
+A worker never calls the driver. It returns what a task needs next (`Turn`). The driver makes the call, journalled and
+paid for once, and sends the reply (`DriverReply`), for which it gets the next turn.
 """
 
 from __future__ import annotations
@@ -10,20 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, TypeVar
 
 from skillopt.envs.base import Env, Item, score_output
 from skillopt.models.base import ChatReply, Message
 from skillopt.skill import Skill
-
-HELD = 0.1
-"""Seconds that a turn waits for others at most."""
-VISITS = 2
-"""Exchanges that wait for turns; the next one sends the first of them home with nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +41,15 @@ Said = TypeVar("Said", Turn, DriverReply)
 class Talk:
     """One task under way in a worker, seen from its env: a Chat that waits for the driver."""
 
-    def __init__(self, say: Callable[[Turn], None]) -> None:
-        self._say = say
-        self.answers: asyncio.Queue[DriverReply] = asyncio.Queue()
+    def __init__(self) -> None:
+        self.turns: asyncio.Queue[Turn] = asyncio.Queue()
+        self._answers: asyncio.Queue[DriverReply] = asyncio.Queue()
+
+    async def next_turn(self, answer: DriverReply | None = None) -> bytes:
+        """What the task needs next, after the answer to what it needed before."""
+        if answer:
+            self._answers.put_nowait(answer)
+        return packed(await self.turns.get())
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
         reply: ChatReply = (await self._ask(Turn("chat", (list(messages), list(tools))))).value
@@ -69,8 +67,8 @@ class Talk:
         return result
 
     async def _ask(self, turn: Turn) -> DriverReply:
-        self._say(turn)
-        answer = await self.answers.get()
+        self.turns.put_nowait(turn)
+        answer = await self._answers.get()
         if answer.kind == "error":
             raise answer.value
         return answer
@@ -84,60 +82,21 @@ class EnvWorker:
         self._env = make()
         self._talks: dict[str, Talk] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._busy = 0
-        self._said: list[tuple[str, bytes]] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._visits: deque[asyncio.Future[bytes]] = deque()
 
     async def ready(self) -> bool:
         return True
 
-    async def begin(self, token: str, item: Item, skill: Skill) -> None:
-        self._busy += 1
-        talk = self._talks[token] = Talk(partial(self._say, token))
+    async def begin(self, token: str, item: Item, skill: Skill) -> bytes:
+        talk = self._talks[token] = Talk()
         task = asyncio.create_task(self._work(token, talk, item, skill))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return await talk.next_turn()
 
-    async def exchange(self, answers: bytes) -> bytes:
-        """Answers for turns, both as lists with the tasks' tokens. There may be none, of either."""
-        brought: list[tuple[str, bytes]] = pickle.loads(answers)  # noqa: S301 - our own driver's
-        self._busy += len(brought)
-        for token, answer in brought:
-            if token in self._talks:
-                self._talks[token].answers.put_nowait(unpacked(answer, DriverReply))
-            else:
-                self._say(token, Turn("lost"))
-        visit: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._visits.append(visit)
-        if len(self._visits) > VISITS:
-            self._visits.popleft().set_result(pickle.dumps([]))
-        self._hand_over()
-        return await visit
-
-    def _say(self, token: str, turn: Turn) -> None:
-        self._busy -= 1
-        self._said.append((token, packed(turn)))
-        self._hand_over()
-
-    def _hand_over(self) -> None:
-        """Turns are due at once, unless more tasks are at work here than have spoken: they keep the worker busy, and
-        what they will say soon can go along."""
-        if not self._said or not self._visits:
-            return
-        if len(self._said) < self._busy and not self._waited():
-            return
-        self._visits.popleft().set_result(pickle.dumps(self._said))
-        self._said = []
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
-
-    def _waited(self) -> bool:
-        """Has the first of the turns waited long enough?"""
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(HELD, self._hand_over)
-        return asyncio.get_running_loop().time() >= self._timer.when() - 0.001
+    async def answer(self, token: str, answer: bytes) -> bytes:
+        if token not in self._talks:
+            return packed(Turn("lost"))
+        return await self._talks[token].next_turn(unpacked(answer, DriverReply))
 
     async def _work(self, token: str, talk: Talk, item: Item, skill: Skill) -> None:
         """Do and score the task. What only a judge can score is scored by the driver, which has the model."""
@@ -149,7 +108,7 @@ class EnvWorker:
         except Exception as error:  # whatever it is, it is the driver's to raise
             turn = Turn("error", error)
         del self._talks[token]
-        self._say(token, turn)
+        talk.turns.put_nowait(turn)
 
 
 def packed(said: Turn | DriverReply) -> bytes:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from skillopt.core.context import Context
-from skillopt.core.retry import all_measured
-from skillopt.core.rollout import roll_out_one
+from skillopt.core.retry import roll_out_all
 from skillopt.edits.update import update
 from skillopt.envs.base import Item, Trajectory
 from skillopt.gates.base import Gate, ItemEvidence, Verdict
@@ -102,15 +100,11 @@ async def _healed(
 ) -> set[str]:
     """The broken items that pass again without the edit."""
     rest = update(skill, [other for other in candidate.applied if other is not edit], ctx).skill
-    work = [
-        partial(roll_out_one, rest, item, ctx, tag=tag, number=number, stage="gate")
-        for number, item in enumerate(asked)
-    ]
     metric = ctx.config.evaluation.metric
-    results = zip(broken, await all_measured(work, ctx, "gate"), strict=True)
+    results = await roll_out_all(rest, asked, ctx, tag=tag, stage="gate")
     return {
         row.item_id
-        for row, result in results
+        for row, result in zip(broken, results, strict=True)
         if isinstance(result, Trajectory) and result.score.value(metric) >= (row.before + row.after) / 2
     }
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from skillopt.core.context import Context
-from skillopt.core.retry import all_measured
-from skillopt.core.rollout import roll_out_one
+from skillopt.core.retry import roll_out_all
 from skillopt.edits.candidates import Candidate
 from skillopt.envs.base import Item, Trajectory
 
@@ -64,19 +62,8 @@ def heat_order(current: Mapping[str, float], ctx: Context) -> list[Item]:
 
 
 async def _run(runner: Candidate, number: int, heat: Sequence[Item], ctx: Context) -> float:
-    work = [
-        partial(
-            roll_out_one,
-            runner.applied.skill,
-            item,
-            ctx,
-            tag=f"race-{ctx.step:04d}-{number}",
-            number=place,
-            stage="race",
-        )
-        for place, item in enumerate(heat)
-    ]
-    results = await all_measured(work, ctx, "race")
+    tag = f"race-{ctx.step:04d}-{number}"
+    results = await roll_out_all(runner.applied.skill, heat, ctx, tag=tag, stage="race")
     metric = ctx.config.evaluation.metric
     return math.fsum(result.score.value(metric) for result in results if isinstance(result, Trajectory))
 

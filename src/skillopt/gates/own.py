@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from skillopt import plugins
-from skillopt.core.context import Context
 from skillopt.errors import UserError
 from skillopt.gates.base import Gate, Rule, Verdict
 from skillopt.skill import Applied, Skill
@@ -25,16 +24,8 @@ def with_vetoes(gate: Gate, vetoes: Sequence[Veto]) -> Gate:
     if not vetoes:
         return gate
 
-    async def vetoed(
-        skill: Skill,
-        candidate: Applied,
-        current: Mapping[str, float],
-        ctx: Context,
-        *,
-        tag: str = "",
-        rule: Rule = "strict",
-    ) -> Verdict:
-        verdict = await gate(skill, candidate, current, ctx, tag=tag, rule=rule)
+    async def vetoed(*given: Any, rule: Rule = "strict", **named: Any) -> Verdict:
+        verdict = await gate(*given, rule=rule, **named)
         if not verdict.accepted or rule == "keep":
             return verdict
         before = {row.item_id: row.before for row in verdict.evidence}
@@ -55,15 +46,9 @@ def own_gate(part: Any) -> Gate:
     name = plugins.named(part)
 
     async def checked(
-        skill: Skill,
-        candidate: Applied,
-        current: Mapping[str, float],
-        ctx: Context,
-        *,
-        tag: str = "",
-        rule: Rule = "strict",
+        skill: Skill, candidate: Applied, current: Mapping[str, float], *given: Any, **named: Any
     ) -> Verdict:
-        said = gate(skill, candidate, current, ctx, tag=tag, rule=rule)
+        said = gate(skill, candidate, current, *given, **named)
         verdict = await said if inspect.isawaitable(said) else said
         if not isinstance(verdict, Verdict):
             raise UserError(f"gate '{name}': gave {type(verdict).__name__}; a gate gives a skillopt.gates.Verdict")

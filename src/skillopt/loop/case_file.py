@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from skillopt.core.context import Context
 from skillopt.core.schedule import edits_for
+from skillopt.edits.candidates import EXAMPLES
 from skillopt.gates.base import changed_types
 from skillopt.letters.case import CaseFile, Job, Room
 from skillopt.loop.record import StepWork
@@ -63,10 +64,14 @@ def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
 
 
 def remember(state: State, work: StepWork, ctx: Context) -> None:
-    """Add a step to what the next letters show."""
+    """Add a step to what the next letters show. One without a proposal says nothing."""
     verdict = work.verdict
     helped, broke = changed_types(verdict, ctx)
-    patterns = [pattern for patch in work.patches for pattern in patch.patterns]
+    read = [patch for patch in work.patches if not patch.source.startswith(EXAMPLES)]
+    causes = dict.fromkeys(f"{p.name}: {p.cause}"[:LONGEST_CAUSE] for patch in read for p in patch.patterns)
+    edits = tuple(_fates(work))[:MOST_EDITS]
+    if not edits and not causes:
+        return
     tried = Tried(
         step=ctx.step,
         epoch=ctx.epoch,
@@ -74,10 +79,10 @@ def remember(state: State, work: StepWork, ctx: Context) -> None:
         before=verdict.before,
         after=verdict.after,
         at_most=verdict.at_most,
-        edits=tuple(_fates(work))[:MOST_EDITS],
+        edits=edits,
         helped=helped,
         broke=broke,
-        causes=tuple(dict.fromkeys(f"{p.name}: {p.cause}"[:LONGEST_CAUSE] for p in patterns))[:MOST_EDITS],
+        causes=tuple(causes)[:MOST_EDITS],
     )
     state.tried = [*state.tried, tried][-MOST_STEPS:]
 

@@ -29,7 +29,7 @@ from skillopt.models.base import (
     Usage,
 )
 from skillopt.models.budget import Budget
-from skillopt.models.limiter import Endpoint, Limiter, Slot, Switch
+from skillopt.models.limiter import Endpoint, Limiter, Switch
 from skillopt.run.journal import Journal, Record
 
 __all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all", "kept"]
@@ -196,11 +196,11 @@ class Caller:
         for attempt in range(self.hardware.max_retries + 1):
             estimate = self._estimate(asked.request)
             tokens = estimate.prompt + estimate.completion
-            slot = await self.limiter.enter(self.switch, tokens=tokens, later=asked.later)
+            level = await self.limiter.enter(self.switch, tokens=tokens, later=asked.later)
             if not attempt:
-                first, others = slot.sent, self._replies
+                first, others = time.monotonic(), self._replies
             try:
-                reply = await self._once(asked, estimate, slot)
+                reply = await self._once(asked, estimate, level)
             except TransientError as error:
                 wait = _wait(error, attempt)
                 self._give_up(error, attempt, time.monotonic() + wait - first, self._replies - others)
@@ -217,21 +217,22 @@ class Caller:
             await self.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
 
-    async def _once(self, asked: _Asked, estimate: Usage, slot: Slot) -> ChatReply:
+    async def _once(self, asked: _Asked, estimate: Usage, level: int) -> ChatReply:
+        endpoint = self.limiter.endpoint
         reserved = self.budget.reserve(self.model.name, estimate)
         try:
             reply = await self._answer(asked.request)
         except TimeoutError:
             self.budget.give_back(reserved)
-            slot.turned_down(None)
+            endpoint.turned_down(level, None)
             raise TransientError(f"no answer within {self.timeout:g} s") from None
         except (TransientError, FatalError, RefusedError, Stopped) as error:
             self.budget.give_back(reserved)
             if isinstance(error, TransientError) and error.overloaded:
-                slot.turned_down(error.retry_after)
+                endpoint.turned_down(level, error.retry_after)
             raise
         if not self._patient:  # how long a reader takes says nothing of how many letters may wait
-            slot.went_through(asked.stage)
+            endpoint.went_through(level)
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
         text, calls = self.clean(reply.text), self.clean(reply.tool_calls)
@@ -266,7 +267,7 @@ class Caller:
         self.limiter.used(usage.prompt + usage.completion - estimate.prompt - estimate.completion)
         limits = getattr(self.model, "limits", None)  # only some endpoints report them
         if limits is not None:
-            self.limiter.told(limits)
+            self.limiter.learn(limits)
 
     def _give_up(self, error: TransientError, attempt: int, seconds: float, others: int) -> None:
         """Raise where another try is not worth it: after `seconds` in all, while `others` were answered."""

@@ -10,8 +10,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
-from statistics import median
 from typing import TypeVar
 
 from skillopt.errors import SkillOptError
@@ -23,10 +21,6 @@ START = 32
 """Calls at once before anything is known of an endpoint; where more are allowed they double while all goes well."""
 WINDOW = 40
 """Recent outcomes, which show the state of an endpoint."""
-RISE = 2.0
-"""Latency has risen when the median of a block of calls is this many times that of an earlier block."""
-BLOCK = 16
-"""Calls of one kind whose median latency is compared."""
 
 
 class Switch:
@@ -85,8 +79,8 @@ class Bucket:
         self._refill()
         return max(0.0, -self._level / self.rate)
 
-    def told(self, remaining: float, rate: float) -> None:
-        """The endpoint's own count, where it says so."""
+    def correct(self, remaining: float, rate: float) -> None:
+        """Take over the endpoint's own count."""
         self._refill()
         self.rate, self._level = rate, min(self._level, remaining)
 
@@ -96,49 +90,61 @@ class Bucket:
         self._seen = now
 
 
-@dataclass
-class _Latency:
-    """The latency of one kind of call, block by block."""
+class Places:
+    """A number of places, which may change. Waiting calls get one in order of arrival, `later` ones last."""
 
-    block: list[float] = field(default_factory=list)
-    usual: float | None = None
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.in_flight = 0
+        self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque())
 
-    def rose(self, seconds: float) -> bool:
-        """Did the block that this call completes take much longer than earlier ones? What it took is then usual."""
-        self.block.append(seconds)
-        if len(self.block) < BLOCK:
-            return False
-        now, self.block = median(self.block), []
-        rose = self.usual is not None and now > RISE * self.usual
-        self.usual = now if rose or self.usual is None else min(self.usual, now)
-        return rose
+    async def enter(self, *, later: bool = False) -> int:
+        """Wait for a place; returns the level: how many are taken now."""
+        if self.in_flight < self.limit:
+            self.in_flight += 1
+            return self.in_flight
+        turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[later].append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        self.in_flight -= 1
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        """Give free places to those who wait."""
+        for queue in self._waiting:
+            while queue and self.in_flight < self.limit:
+                turn = queue.popleft()
+                if not turn.done():
+                    self.in_flight += 1
+                    turn.set_result(self.in_flight)
 
 
-class Endpoint:
+class Endpoint(Places):
     """One server's health: how many calls at once it can handle, and whether it has asked for a pause.
 
-    A call remembers its level: how many were in flight when it was sent, itself included. A call that is turned away
-    where most from its level on go through says nothing about width (a server may turn away every fifth at any). Where
-    most are turned away, the limit falls below that level, and rises again if a call beyond it proves to go through. It
-    grows by one after as many successes as the limit, and after twice as many each time that growing was a mistake.
+    A call that is turned away where most from its level on go through says nothing about width (a server may turn away
+    every fifth at any). Where most are turned away, the limit falls below that level. It grows by one after as many
+    successes as the limit, and after twice as many each time that growing was a mistake.
     """
 
     def __init__(self, ceiling: int) -> None:
+        super().__init__(min(ceiling, START))
         self.ceiling = ceiling
-        self.limit = min(ceiling, START)
-        self.in_flight = 0
         self.turned_away = 0
         """429s and their like, over the session."""
         self._outcomes: deque[tuple[int, bool]] = deque(maxlen=WINDOW)
-        self._recent: deque[bool] = deque(maxlen=WINDOW // 2)
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self._not_before = 0.0
-        self._doubling = True  # until the first call is rejected
-        self._doubtful = False  # it last fell because of rejected calls; calls in flight may show that as wrong
+        self._doubling = True  # until the limit first falls
         self._probing = False  # the limit has grown by one since it fell
         self._patience = 1
         self._healthy = 0
-        self._latency: dict[str, _Latency] = {}
 
     def widen(self, ceiling: int) -> None:
         """Another role shares this endpoint."""
@@ -152,121 +158,38 @@ class Endpoint:
         """Seconds that are left of a pause; not above 0 where there is none."""
         return self._not_before - time.monotonic()
 
-    async def enter(self) -> int:
-        """Wait for a place; returns the level."""
-        while self.in_flight >= self.limit:
-            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(place)
-            try:
-                await place
-            except asyncio.CancelledError:
-                self._wake()
-                raise
-        self.in_flight += 1
-        return self.in_flight
-
-    def leave(self) -> None:
-        self.in_flight -= 1
-        self._wake()
-
-    def went_through(self, level: int, kind: str, seconds: float) -> None:
-        """A call was answered. Calls of one kind take about the same time."""
+    def went_through(self, level: int) -> None:
+        """A call was answered."""
         self._outcomes.append((level, True))
-        self._recent.append(True)
-        if self._latency.setdefault(kind, _Latency()).rose(seconds):
-            self._fall(int(self.limit * 0.8), doubtful=False)
-            return
-        if level > self.limit and self._doubtful:
-            self.limit = level
         self._healthy += 1
-        needed = 1 if self._doubling else self.limit * self._patience
-        if self.limit < self.ceiling and self._healthy >= needed:
-            self._grow()
-        self._wake()
+        if self.limit < self.ceiling and self._healthy >= (1 if self._doubling else self.limit * self._patience):
+            self._patience = 1 if self._probing else self._patience
+            self._probing = not self._doubling
+            self._healthy = 0
+            self.limit += 1
+            self.hand_out()
 
     def turned_down(self, level: int, retry_after: float | None) -> None:
         """A call was answered 429, or similar: 503, 529, nothing at all."""
         self.turned_away += 1
         self._outcomes.append((level, False))
-        self._recent.append(False)
-        if retry_after and self._recent.count(False) > len(self._recent) / 2:
+        recent = [ok for _, ok in self._outcomes][-WINDOW // 2 :]
+        if retry_after and recent.count(False) > len(recent) / 2:
             self.pause(retry_after)
         for lowest in sorted({other for other, ok in self._outcomes if not ok}):
             beyond = [ok for other, ok in self._outcomes if other >= lowest]
             refused = beyond.count(False)
             if 1 < lowest <= self.limit and refused >= 2 and refused > len(beyond) / 2:
-                if self._probing:
-                    self._patience = min(32, self._patience * 2)
-                self._fall(lowest - 1, doubtful=True)
-                self._outcomes = deque((pair for pair in self._outcomes if pair[0] < lowest), maxlen=WINDOW)
+                self._fall(lowest - 1)
                 return
 
-    def _grow(self) -> None:
+    def _fall(self, limit: int) -> None:
         if self._probing:
-            self._patience = 1
-        self._probing = not self._doubling
-        self._healthy = 0
-        self.limit += 1
-
-    def _fall(self, limit: int, *, doubtful: bool) -> None:
-        self.limit = max(1, min(self.limit, limit))
-        self._doubtful = doubtful
+            self._patience = min(32, self._patience * 2)
+        self.limit = limit
         self._doubling = self._probing = False
         self._healthy = 0
-
-    def _wake(self) -> None:
-        free = self.limit - self.in_flight
-        while self._waiting and free > 0:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
-                free -= 1
-
-
-class Places:
-    """A number of places. Waiting calls get one in order of arrival; those that can wait come after all others."""
-
-    def __init__(self, free: int) -> None:
-        self._free = free
-        self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque())
-
-    async def take(self, *, later: bool) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[later].append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.give_back()
-            raise
-
-    def give_back(self) -> None:
-        """Gives the place to the next in the queue."""
-        for queue in self._waiting:
-            while queue:
-                turn = queue.popleft()
-                if not turn.done():
-                    turn.set_result(None)
-                    return
-        self._free += 1
-
-
-@dataclass(slots=True)
-class Slot:
-    """A place among the calls in flight, through which the caller reports the outcome of its call."""
-
-    endpoint: Endpoint
-    level: int
-    sent: float
-
-    def went_through(self, kind: str) -> None:
-        self.endpoint.went_through(self.level, kind, time.monotonic() - self.sent)
-
-    def turned_down(self, retry_after: float | None) -> None:
-        self.endpoint.turned_down(self.level, retry_after)
+        self._outcomes = deque((pair for pair in self._outcomes if pair[0] <= limit), maxlen=WINDOW)
 
 
 class Limiter:
@@ -285,26 +208,24 @@ class Limiter:
         self._own = {"requests": requests is not None, "tokens": tokens is not None}
         self._buckets = {name: Bucket(n) for name, n in (("requests", requests), ("tokens", tokens)) if n is not None}
 
-    def pause(self, seconds: float) -> None:
-        self.endpoint.pause(seconds)
-
-    def told(self, limits: RateLimits) -> None:
-        """What the endpoint's headers said. The user's limits override them."""
+    def learn(self, limits: RateLimits) -> None:
+        """What the endpoint's headers say. The user's limits override them."""
         for name, left in (("requests", limits.requests), ("tokens", limits.tokens)):
             if left is None or self._own[name] or left.reset <= 0 or left.remaining >= left.limit:
                 continue
             rate = (left.limit - left.remaining) / left.reset
             bucket = self._buckets.setdefault(name, Bucket(left.limit))
-            bucket.told(left.remaining, rate)
+            bucket.correct(left.remaining, rate)
 
     def used(self, tokens: float) -> None:
         """Correct a call's estimated tokens by what it really took."""
         if "tokens" in self._buckets:
             self._buckets["tokens"].take(tokens)
 
-    async def enter(self, switch: Switch, *, tokens: float = 0, later: bool = False) -> Slot:
-        """A place for one call of about `tokens` tokens; with `later`, it comes after all calls that cannot wait."""
-        await self._places.take(later=later)
+    async def enter(self, switch: Switch, *, tokens: float = 0, later: bool = False) -> int:
+        """A place for one call of about `tokens` tokens; `later` ones come after all others. Returns
+        the call's level at its endpoint."""
+        await self._places.enter(later=later)
         level = 0
         try:
             level = await self.endpoint.enter()
@@ -314,22 +235,19 @@ class Limiter:
         except BaseException:
             if level:
                 self.endpoint.leave()
-            self._places.give_back()
+            self._places.leave()
             raise
-        self._take(tokens)
+        for name, bucket in self._buckets.items():
+            bucket.take(1 if name == "requests" else tokens)
         self.in_flight += 1
-        return Slot(self.endpoint, level, time.monotonic())
+        return level
 
     def leave(self) -> None:
         """The call that had a place has ended, however it did."""
         self.in_flight -= 1
         self.endpoint.leave()
-        self._places.give_back()
+        self._places.leave()
 
     def _wait(self) -> float:
         waits = [bucket.wait() for bucket in self._buckets.values()]
         return max(self.endpoint.paused(), *waits, 0.0)
-
-    def _take(self, tokens: float) -> None:
-        for name, bucket in self._buckets.items():
-            bucket.take(1 if name == "requests" else tokens)

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
-import json
 import os
-import queue
-import random
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +16,13 @@ from skillopt.keys import no_secrets
 from skillopt.models import weights
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, RefusedError, TransientError, Usage
 from skillopt.models.openai_chat import tool_calls
+from skillopt.workers import WorkerGoneError, WorkerPool, WorkerProcess
 
 WORKER = Path(__file__).with_name("local_worker.py")
 MAX_TOKENS = 1024
 """Of a reply whose request names no limit; a small model that rambles would fill the context otherwise."""
 MAX_CRASHES = 3
-"""Of one worker in a row; then it is not worth another try."""
-
-Job = tuple[dict[str, Any], "Future[dict[str, Any]]"]
+"""Of workers in a row; then it is not worth another try."""
 
 
 class LocalModel:
@@ -39,8 +30,7 @@ class LocalModel:
 
     Nothing is loaded or fetched before the first chat. The same request gives the same reply on one machine,
     whatever was asked before, in whichever order and of however many workers; local_worker.py says why. A
-    request without a temperature is asked at 0. Above 0, one without a seed uses a fixed seed; with
-    `deterministic=False` it draws a fresh one.
+    request without a temperature is asked at 0, and one without a seed uses a fixed seed.
 
     workers: processes, one thread each; by default one a core, up to four. They share the weights' memory.
     context: tokens of prompt and reply together; a longer prompt is a RefusedError.
@@ -48,28 +38,24 @@ class LocalModel:
     it off, because the rounding does, but each setting always repeats its own.
     """
 
+    deterministic = True
+
     def __init__(
-        self,
-        name: str,
-        *,
-        workers: int | None = None,
-        context: int = 8192,
-        deterministic: bool = True,
-        prefix_cache: bool = True,
+        self, name: str, *, workers: int | None = None, context: int = 8192, prefix_cache: bool = True
     ) -> None:
         self._weights = name.removeprefix("local:")
+        self.name = f"local:{self._weights}"
         if importlib.util.find_spec("xllamacpp") is None:
             raise UserError(f"{self.name}: llama.cpp is not installed; pip install 'skillopt[local]'")
         if not weights.is_file(self._weights):
             weights.entry(self._weights)
         elif weights.find(self._weights) is None:
             raise UserError(weights.missing(self._weights))
-        self._deterministic = deterministic
-        self._pool = _Pool(self, workers or local_processes(), context, prefix_cache)
-
-    @property
-    def name(self) -> str:
-        return f"local:{self._weights}"
+        self._setup = {"context": context, "prefix_cache": prefix_cache}
+        self._pool = WorkerPool(self._started, workers or local_processes())
+        self._starting = threading.Lock()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._crashes = 0
 
     @property
     def endpoint(self) -> str:
@@ -78,16 +64,8 @@ class LocalModel:
             return f"local:{weights.sha256_of(weights.path(self._weights))}"
         return f"local:{weights.entry(self._weights).sha256}"
 
-    @property
-    def deterministic(self) -> bool:
-        return self._deterministic
-
-    def resolve(self) -> Path:
-        """The weights' file, fetched when it is missing."""
-        return weights.resolve(self._weights)
-
     async def chat(self, request: ChatRequest) -> ChatReply:
-        reply = await asyncio.wrap_future(self._pool.submit(self._body(request)))
+        reply = await self._asked(self._body(request))
         choice, usage = reply["choices"][0], reply["usage"]
         return ChatReply(
             text=choice["message"].get("content") or "",
@@ -107,17 +85,54 @@ class LocalModel:
 
     async def close(self) -> None:
         """End the worker processes, also in the middle of a reply. The model cannot be used afterwards."""
-        await asyncio.to_thread(self._pool.stop)
+        await asyncio.to_thread(self._pool.close)
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    async def _asked(self, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            reply = await self._pool.ask(body)
+        except WorkerGoneError as error:
+            self._crashes += 1
+            if self._pool.closed:
+                raise FatalError(f"{self.name}: closed before it answered") from error
+            if self._crashes >= MAX_CRASHES:
+                raise FatalError(f"{self.name}: {error} ({self._crashes} times in a row)") from error
+            raise TransientError(f"{self.name}: {error}") from error
+        except OSError as error:
+            raise FatalError(f"{self.name}: a worker process could not be started: {error}") from error
+        self._crashes = 0
+        if "error" in reply:
+            kind = RefusedError if reply["error"] == "refused" else FatalError
+            raise kind(f"{self.name}: {reply['message']}")
+        return reply
+
+    def _started(self) -> WorkerProcess:
+        """A worker with the model loaded. Missing weights are fetched here, by the first thread that comes."""
+        with self._starting:
+            try:
+                file = weights.resolve(self._weights)
+            except UserError as error:
+                raise FatalError(str(error)) from error
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="skillopt-", ignore_cleanup_errors=True)
+            states = Path(self._folder.name)
+            states.mkdir(exist_ok=True)  # a cleaner of temporary folders may run during a long run
+        descriptor, log = tempfile.mkstemp(suffix=".log", dir=states)
+        os.close(descriptor)
+        worker = WorkerProcess(WORKER, {**no_secrets(), "OMP_NUM_THREADS": "1"}, Path(log))
+        reply = worker.ask({**self._setup, "weights": str(file), "states": str(states)})
+        if "error" in reply:
+            worker.stop()
+            raise FatalError(f"{self.name}: {reply['message']}{worker.last_words()}")
+        return worker
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
-        seed = request.seed
-        if seed is None:
-            seed = 0 if self._deterministic else random.getrandbits(31)
         body: dict[str, Any] = {
             "messages": list(request.messages),
             "temperature": request.temperature or 0.0,
             "max_tokens": request.max_tokens or MAX_TOKENS,
-            "seed": seed % (1 << 31),
+            "seed": (request.seed or 0) % (1 << 31),
         }
         if request.tools:
             body["tools"] = list(request.tools)
@@ -125,182 +140,3 @@ class LocalModel:
             schema = {"name": request.schema.name, "schema": request.schema.body, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
-
-
-class _Pool:
-    """A queue of requests and the threads that pass them on, one thread and one process for each worker."""
-
-    def __init__(self, model: LocalModel, size: int, context: int, prefix_cache: bool) -> None:
-        self._model = model
-        self._size = size
-        self._setup = {"context": context, "prefix_cache": prefix_cache}
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._starting = threading.Lock()
-        self._workers: list[_Worker] = []
-        self._unfinished = 0
-        self._closed = False
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def submit(self, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        future: Future[dict[str, Any]] = Future()
-        with self._lock:
-            if self._closed:
-                raise FatalError(f"{self._model.name}: asked after it was closed")
-            self._unfinished += 1
-            if self._unfinished > len(self._workers) < self._size:
-                worker = _Worker(self._model.name)
-                self._workers.append(worker)
-                threading.Thread(target=self._serve, args=(worker,), daemon=True).start()
-        self._jobs.put((body, future))
-        return future
-
-    def pids(self) -> list[int]:
-        with self._lock:
-            return [worker.pid for worker in self._workers if worker.pid is not None]
-
-    def stop(self) -> None:
-        with self._lock:
-            self._closed = True
-            workers, self._workers = self._workers, []
-        for _ in workers:
-            self._jobs.put(None)
-        for worker in workers:
-            worker.stop()
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    def _serve(self, worker: _Worker) -> None:
-        while (job := self._jobs.get()) is not None:
-            body, future = job
-            if future.set_running_or_notify_cancel():
-                try:
-                    reply = self._ask(worker, body)
-                except Exception as error:
-                    future.set_exception(error)
-                else:
-                    future.set_result(reply)
-            with self._lock:
-                self._unfinished -= 1
-
-    def _ask(self, worker: _Worker, body: dict[str, Any]) -> dict[str, Any]:
-        if self._closed:
-            raise FatalError(f"{self._model.name}: closed before it answered")
-        try:
-            if worker.pid is None:
-                worker.start(self._settings())
-            reply = worker.ask(body)
-        except TransientError as error:
-            worker.crashes += 1
-            if self._closed or worker.crashes >= MAX_CRASHES:
-                raise FatalError(f"{error} ({worker.crashes} times in a row)") from error
-            raise
-        except OSError as error:
-            raise FatalError(f"{self._model.name}: a worker process could not be started: {error}") from error
-        worker.crashes = 0
-        return reply
-
-    def _settings(self) -> dict[str, Any]:
-        """What a worker needs to start. Missing weights are fetched here, by the first thread that comes."""
-        with self._starting:
-            try:
-                file = self._model.resolve()
-            except UserError as error:
-                raise FatalError(str(error)) from error
-            if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="skillopt-", ignore_cleanup_errors=True)
-            Path(self._folder.name).mkdir(exist_ok=True)  # a cleaner of temporary folders may run during a long run
-            return {**self._setup, "weights": str(file), "states": self._folder.name}
-
-
-class _Worker:
-    """One worker process as its thread sees it: blocking calls. `stop` may come from any thread."""
-
-    def __init__(self, model: str) -> None:
-        self.crashes = 0
-        self._model = model
-        self._lock = threading.Lock()
-        self._stopped = False
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log: Path | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """None while no process runs."""
-        process = self._process
-        return process.pid if process is not None and process.poll() is None else None
-
-    def start(self, settings: dict[str, Any]) -> None:
-        descriptor, log = tempfile.mkstemp(suffix=".log", dir=settings["states"])
-        self._log = Path(log)
-        try:
-            with self._lock:
-                if self._stopped:
-                    raise FatalError(f"{self._model}: closed before it answered")
-                # -P: the script's own folder, with names like `base`, must not come before the libraries.
-                self._process = subprocess.Popen(  # noqa: S603 - our own script
-                    [sys.executable, "-P", str(WORKER)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=descriptor,
-                    env={**no_secrets(), "OMP_NUM_THREADS": "1"},
-                )
-        finally:
-            os.close(descriptor)
-        self.ask(settings)
-
-    def ask(self, body: dict[str, Any]) -> dict[str, Any]:
-        assert self._process is not None
-        line = self._exchange(self._process, body)
-        if not line.endswith(b"\n"):
-            raise TransientError(self._obituary(self._process))
-        reply: dict[str, Any] = json.loads(line)
-        if reply.get("error") == "refused":
-            raise RefusedError(f"{self._model}: {reply['message']}")
-        if "error" in reply:
-            raise FatalError(f"{self._model}: {reply['message']}{self._last_words()}")
-        return reply
-
-    @staticmethod
-    def _exchange(process: subprocess.Popen[bytes], body: dict[str, Any]) -> bytes:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        # Text that is not valid Unicode is made so: llama.cpp takes nothing else.
-        line = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-        try:
-            process.stdin.write(line)
-            process.stdin.flush()
-            return process.stdout.readline()
-        except (OSError, ValueError):  # the pipe broke, or `stop` closed it
-            return b""
-
-    def stop(self) -> None:
-        """End the process for good: it ends when its input does, and after two seconds it is made to."""
-        with self._lock:
-            self._stopped = True
-            process = self._process
-        if process is None:
-            return
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        try:
-            process.wait(2)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
-
-    def _obituary(self, process: subprocess.Popen[bytes]) -> str:
-        code = process.wait()
-        how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-        hint = "; is there enough memory?" if code == -signal.SIGKILL else ""
-        return f"{self._model}: a worker process ended {how}{hint}{self._last_words()}"
-
-    def _last_words(self) -> str:
-        try:
-            lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines() if self._log else []
-        except OSError:
-            lines = []
-        return f" ({lines[-1].strip()})" if lines else ""

@@ -24,8 +24,6 @@ from skillopt.run.files import read_json, write_json
 Progress = Callable[[int, int, str], None]
 """Called with bytes done, bytes in all, and what is going on: `model hub`, `package index, part 2 of 6` …"""
 
-BLOCK = 1 << 20
-
 
 @dataclass(frozen=True, kw_only=True)
 class IndexParts:

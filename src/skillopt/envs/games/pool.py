@@ -1,26 +1,23 @@
-"""Games in worker processes: each holds many, and each step is answered as soon as it is done; there is no barrier."""
+"""Games in worker processes: each process holds many, and no game waits for those of another process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-import json
 import os
-import subprocess
-import sys
-import threading
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from skillopt.envs.base import ScorerError
 from skillopt.keys import no_secrets
+from skillopt.workers import WorkerGoneError, WorkerProcess
 
 STEP_SECONDS = 120.0
 """Seconds after which a game without an answer has hung; its process is ended."""
 BUILD_SECONDS = 900.0
-"""Making a game takes seconds, but many may wait for their turn."""
+"""The same for making a game."""
 GAMES_A_PROCESS = 200
 """Engines leak memory: after this many games, an idle process is replaced by a new one."""
 
@@ -30,70 +27,33 @@ class GameError(ScorerError):
 
 
 class Worker:
-    """One process, asked from any thread or loop."""
+    """One process that holds games. Its requests wait for their turn in one thread."""
 
     def __init__(self, engine: str) -> None:
-        script = Path(__file__).with_name("worker.py")
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, str(script), engine],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=no_secrets(),
-        )
-        self._waiting: dict[int, Future[dict[str, Any]]] = {}
-        self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._process = WorkerProcess(Path(__file__).with_name("worker.py"), no_secrets())
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="games")
+        self._thread.submit(self._process.ask, {"engine": engine}, BUILD_SECONDS)
         self.open_games = 0
         self.games = 0
-        threading.Thread(target=self._listen, daemon=True).start()
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._process.alive
 
     async def ask(self, *, within: float = 0, **request: Any) -> dict[str, Any]:
         """`within`: seconds, STEP_SECONDS where none are given."""
-        number, within = next(self._numbers), within or STEP_SECONDS
-        future: Future[dict[str, Any]] = Future()
-        with self._lock:
-            self._waiting[number] = future
+        loop = asyncio.get_running_loop()
         try:
-            assert self._process.stdin
-            with self._lock:
-                self._process.stdin.write(json.dumps({"id": number, **request}) + "\n")
-                self._process.stdin.flush()
-            async with asyncio.timeout(within):
-                answer = await asyncio.wrap_future(future)
-        except TimeoutError:
-            self.close()
-            raise GameError(f"a game did not answer for {within:g} s") from None
-        except OSError:
-            raise GameError("a game's process has ended") from None
+            answer = await loop.run_in_executor(self._thread, self._process.ask, request, within or STEP_SECONDS)
+        except WorkerGoneError as error:
+            raise GameError(f"a game has no process any more: {error}") from None
         if "error" in answer:
             raise GameError(f"a game failed: {answer['error']}")
         return answer
 
-    def _listen(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            answer = json.loads(line)
-            with self._lock:
-                future = self._waiting.pop(answer["id"], None)
-            if future is not None and future.set_running_or_notify_cancel():
-                future.set_result(answer)
-        with self._lock:
-            left = list(self._waiting.values())
-            self._waiting.clear()
-        for future in left:
-            if future.set_running_or_notify_cancel():
-                future.set_result({"error": "its process has ended"})
-
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._process.stop()
+        self._thread.shutdown(wait=False)
 
 
 class Game:

@@ -1,34 +1,28 @@
-"""A process that plays games: a separate script, which imports nothing of SkillOpt, so that it starts quickly.
+"""A process that plays games, one request at a time; child.py reads the requests and writes the answers.
 
-It reads one request a line (JSON) and writes one reply a line. A process holds any number of games at once; a game that
-fails answers with an error and leaves the others alone. It ends when its standard input does.
+A process holds any number of games at once; a game that fails answers with an error and leaves the others alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
-import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from skillopt import child
 
-def main() -> None:
-    engine = ENGINES[sys.argv[1]]()
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # keeps what the engine prints out of the answers
-    games: dict[int, Any] = {}
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            answer = handle(engine, games, request)
-        except Exception as error:  # a game that fails is one item's failure
-            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-        answers.write(json.dumps({"id": request["id"], **answer}) + "\n")
-        answers.flush()
+
+def begin(setup: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return partial(handle, ENGINES[setup["engine"]](), {})
+
+
+def explain(error: BaseException) -> dict[str, Any]:
+    return {"error": f"{type(error).__name__}: {error}"[:500]}
 
 
 def handle(engine: Any, games: dict[int, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -37,17 +31,17 @@ def handle(engine: Any, games: dict[int, Any], request: dict[str, Any]) -> dict[
         return {"facts": engine.build(request["recipe"], Path(request["path"]))}
     if request["do"] == "start":
         games[game] = engine.start(request["path"])
-        return {"state": told(games[game].reset())}
+        return {"state": known(games[game].reset())}
     if request["do"] == "step":
         state, _, done = games[game].step(request["command"])
-        return {"state": told(state) | {"done": bool(done)}}
+        return {"state": known(state) | {"done": bool(done)}}
     closed = games.pop(game, None)
     if closed is not None:
         closed.close()
     return {}
 
 
-def told(state: Any) -> dict[str, Any]:
+def known(state: Any) -> dict[str, Any]:
     """What a player may know, and whether the game is won. A title in letters made of letters is left out."""
     text = str(state.feedback).split("\n> ")[0].strip().rstrip(">").strip()
     text = text[text.find("-= ") :] if "$$" in text and "-= " in text else text
@@ -101,7 +95,9 @@ class AlfWorld:
 
     def build(self, recipe: dict[str, Any], path: Path) -> dict[str, Any]:
         """Write game.tw-pddl and traj_data.json; the planner's way to win is the proof that it can be won."""
-        made = importlib.import_module("alfworld_games").make_game(str(recipe["task"]), int(recipe["seed"]))
+        from skillopt.envs.games.alfworld_games import make_game
+
+        made = make_game(str(recipe["task"]), int(recipe["seed"]))
         path.with_name("traj_data.json").write_text(json.dumps(made.trajectory, indent=1))
         unfinished = path.with_name(f"unfinished-{os.getpid()}.tw-pddl")
         unfinished.write_text(json.dumps(made.game))
@@ -132,4 +128,4 @@ class AlfWorld:
 ENGINES = {"textworld": TextWorld, "alfworld": AlfWorld}
 
 if __name__ == "__main__":
-    main()
+    child.serve(begin, explain)
