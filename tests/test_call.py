@@ -490,7 +490,7 @@ def test_the_key_is_in_no_error_even_when_the_server_repeats_it(path: Path, stat
         assert "Incorrect API key provided: Bearer ***" in str(caught.value)
         assert KEY not in repr(caught.value)
 
-    run(echo, path, work, hardware={"max_retries": 1})
+    run(echo, path, work, hardware={"max_retries": 1, "max_retry_seconds": 0.05})
 
 
 @pytest.mark.parametrize("before", range(270, 300, 3))

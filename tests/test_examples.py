@@ -29,7 +29,9 @@ class StandIn:
         body = await http.json()
         message = self._optimizer(body) if "response_format" in body else self._target(body)
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}
-        return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        about = {"id": "1", "object": "chat.completion", "created": 1, "model": body["model"]}
+        return web.json_response({**about, "choices": [choice], "usage": usage})
 
     def _target(self, body: dict[str, Any]) -> dict[str, Any]:
         said = [(message["role"], str(message.get("content") or "")) for message in body["messages"]]
@@ -121,6 +123,31 @@ def test_an_agent_with_tools_learns_what_its_tool_does_not_know(
     assert endpoint[0].tool_results > 50
 
 
+FRAMEWORKS = {
+    "openai_sdk": "openai",
+    "agents_sdk": "agents",
+    "langgraph_agent": "langgraph",
+    "pydantic_ai_agent": "pydantic_ai",
+}
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_an_agent_on_a_framework_learns_and_its_tokens_are_in_the_bill(
+    name: str, endpoint: tuple[StandIn, list[str]], tmp_path: Path
+) -> None:
+    pytest.importorskip(FRAMEWORKS[name], reason="pip install 'skillopt[frameworks]'")
+    *optimizer, url = endpoint[1][2:]
+    config, out = "examples/frameworks/config.yaml", f"env.output_root={tmp_path}"
+    overrides = [f"env.agent=examples/frameworks/{name}.py:run", "train.num_epochs=1", out, url]
+    environment = {"OPENAI_BASE_URL": url.partition("=")[2], "OPENAI_API_KEY": "sk-x"}
+    done = skillopt("train", "-c", config, *optimizer, *overrides, env=environment)
+    assert done.returncode == 0, done.stderr
+    summary = only_summary(tmp_path)
+    assert (summary["initial"]["test"], summary["best"]["test"]) == (0.0, 1.0)
+    assert endpoint[0].tool_results > 50
+    assert summary["tokens"]["target"]["prompt"] == 2 * summary["calls"]["target"]
+
+
 def test_a_scorer_of_ones_own_teaches_through_its_feedback(endpoint: tuple[StandIn, list[str]], tmp_path: Path) -> None:
     *models, url = endpoint[1]
     program = str(REPO / "examples" / "custom_scorer" / "train.py")
@@ -134,3 +161,16 @@ def test_a_scorer_of_ones_own_teaches_through_its_feedback(endpoint: tuple[Stand
     assert summary["initial"]["test"] < 0.6
     assert summary["best"]["test"] == 1.0
     assert "must not end with a full stop" in done.stdout
+
+
+def test_the_notebook_runs_from_top_to_bottom_in_a_real_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="pip install 'skillopt[dev-all]'")
+    nbformat = pytest.importorskip("nbformat")
+    monkeypatch.setenv("PYTHONPATH", str(REPO / "src"))
+    notebook = nbformat.read(REPO / "examples" / "notebook.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [
+        str(output.get("text", output.get("data", ""))) for cell in notebook.cells for output in cell.get("outputs", ())
+    ]
+    assert any(text.startswith("Better: ") for text in shown)
+    assert any("- For maple, answer ZM-73." in text for text in shown)

@@ -67,7 +67,7 @@ def test_what_one_trial_paid_for_the_next_ones_do_not(whole: tuple[Path, dict[st
 def test_a_sweep_stops_at_the_budget_of_all_trials_and_goes_on_where_it_was(
     whole: tuple[Path, dict[str, Any], str], tmp_path: Path
 ) -> None:
-    code, result, told = sweep(tmp_path, "budget.max_calls=120")
+    code, result, told = sweep(tmp_path, "budget.max_calls=80")
     assert code == 3, told
     finished = len(result["rows"])
     assert 1 <= finished < 4

@@ -44,6 +44,6 @@ def ablate(
         result = asyncio.run(run_ablation(directory, config, by=by, repeats=repeats, listeners=[listener]))
     console.print()
     console.width = max(console.width, 160)
-    console.print(ablation_table(result))
+    console.print("\n".join(ablation_table(result)))
     for line in [*ablation_lines(result), f"Written: {result['path']}"]:
         console.print(printable(line))

@@ -176,9 +176,7 @@ def _fetch(config: Config) -> None:
 
 def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
     from skillopt.report import check_lines
-    from skillopt.report.console import open_console
 
-    console = open_console()
     for outcome in outcomes:
         if watch:
             print(printable(check_lines.watch_line(outcome)))
@@ -187,8 +185,11 @@ def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
         for line in check_lines.outcome_lines(outcome):
             print(printable(line))
         if outcome.result and not outcome.result["same_text"]:
-            console.print(check_lines.outcome_table(outcome.result))
-            for line in [*check_lines.type_lines(outcome.result), *check_lines.changed_lines(outcome.result)]:
+            for line in [
+                *check_lines.outcome_table(outcome.result),
+                *check_lines.type_lines(outcome.result),
+                *check_lines.changed_lines(outcome.result),
+            ]:
                 print(printable(line))
             print(f"Written: {outcome.result['path']}")
         if counts := outcome.linted.counts:

@@ -114,7 +114,6 @@ def runs(
     from dataclasses import asdict
 
     from skillopt.errors import UserError
-    from skillopt.report.console import open_console
     from skillopt.report.run_rows import list_runs
     from skillopt.report.runs_table import runs_table
 
@@ -128,9 +127,7 @@ def runs(
     if not rows:
         print(printable(f"{root}: no runs here"))
         return
-    console = open_console()
-    console.width = max(console.width, 150)  # a table that wraps cannot be read, nor cut by other programs
-    console.print(runs_table(rows, root))
+    print("\n".join(runs_table(rows, root)))
 
 
 @app.command()

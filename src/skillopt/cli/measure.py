@@ -77,6 +77,6 @@ def compare(
         result = asyncio.run(run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[listener]))
     console.print()
     console.print(printable(result["verdict"]))
-    console.print(comparison_table(result))
+    console.print("\n".join(comparison_table(result)))
     for line in [*comparison_lines(result), f"Written: {result['path']}"]:
         console.print(printable(line))

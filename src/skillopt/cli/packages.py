@@ -133,7 +133,7 @@ def transfer(
         result = asyncio.run(work)
     console.print()
     console.print(printable(result["verdict"]))
-    console.print(transfer_table(result))
+    console.print("\n".join(transfer_table(result)))
     console.print(printable(f"Written: {result['path']}"))
 
 
@@ -173,6 +173,6 @@ def sweep(
     write_atomic(path.with_suffix(".svg"), sweep_plot(result))
     write_atomic(path.with_suffix(".md"), sweep_markdown(result))
     console.print()
-    console.print(sweep_table(result))
+    console.print("\n".join(sweep_table(result)))
     for line in [*sweep_lines(result), f"Written: {path}, {path.with_suffix('.md')}, {path.with_suffix('.svg')}"]:
         console.print(printable(line))

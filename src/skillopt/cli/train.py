@@ -47,7 +47,7 @@ def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) 
         return result
     console.print()
     console.print(printable(result.verdict))
-    console.print(result_table(result.summary))
+    console.print("\n".join(result_table(result.summary)))
     for line in [*result_lines(result.summary), *next_lines(result)]:
         console.print(printable(line))
     return result
@@ -78,7 +78,7 @@ def replicate(
         result = asyncio.run(work)
     console.print()
     console.print(printable(result["verdict"]))
-    console.print(replicate_table(result))
+    console.print("\n".join(replicate_table(result)))
     for line in [*replicate_lines(result), f"Written: {result['path']}"]:
         console.print(printable(line))
 

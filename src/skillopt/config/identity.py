@@ -28,6 +28,10 @@ _PLACES |= {f"models.{role}_{key}" for role in ("target", "optimizer") for key i
 _NAMED_WHERE_SET = ("gradient.review_risky", "env.scoring_options", "env.agent", "env.command", "env.agent_options")
 
 
+_SCORING = {"env.scoring", "env.scoring_options", "evaluation.metric"}
+_DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
+
+
 def relevant(flat: Flat) -> dict[str, Any]:
     """The settings that change results; files by their names alone, since another folder makes no other run."""
     used = in_use(flat).items()
@@ -47,6 +51,12 @@ def _normal(key: str, value: Any) -> Any:
         words = value.split() if isinstance(value, str) else value
         return [Path(word).name if is_file(Path(word)) else word for word in words]
     return value
+
+
+def asks_the_same(one: Flat, other: Flat) -> bool:
+    """Do two configs send the same requests, as far as they tell? How replies are scored does not matter."""
+    first, second = (relevant(flat) | {key: flat.get(key) for key in _DATA} for flat in (one, other))
+    return bool(one) and all(first[key] == second[key] for key in (first.keys() & second.keys()) - _SCORING)
 
 
 def chosen(flat: Flat, defaults: Flat) -> dict[str, Any]:

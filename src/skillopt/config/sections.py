@@ -172,7 +172,8 @@ class EvaluationConfig(Section):
     regression_margin: float | None = Field(default=None, ge=0, le=1)
     """No task type may fall by more than this, whatever the whole score does; null sets no such limit."""
     baselines: bool = True
-    """Measure the empty skill at the end of a training, so that every score has something to be compared with."""
+    """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two; and what
+    doing nothing and always giving the most frequent answer would score, which costs nothing."""
 
     @field_validator("gate")
     @classmethod
@@ -289,7 +290,8 @@ class HardwareConfig(Section):
     call_timeout: float | None = Field(default=None, gt=0)
     """Seconds until a call without an answer is ended and retried; null: 120, and 300 for local: models."""
     max_retries: int = Field(default=5, ge=0)
-    """Retries of a call that failed for a reason that may go away (429, 5xx, timeouts, resets)."""
+    """Retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Calls that are turned away
+    (429, 503, 529) are retried for max_retry_seconds, however often; 0 retries nothing."""
     max_retry_seconds: float = Field(default=300, gt=0)
     """A call is not retried when its next try would be more than this many seconds after its first."""
     vllm_url: str = ""

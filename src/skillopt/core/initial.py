@@ -56,6 +56,11 @@ def initial_kind(path: str, skill: Skill) -> str:
     return "pretrained" if trained else "seed"
 
 
+def needs_baseline(skill: Skill) -> bool:
+    """Is the empty skill worth measuring next to this one? A line or two are about as good as none."""
+    return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.text.splitlines()) > 2
+
+
 def run_of(
     config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, passed_in: Mapping[str, Any] | None = None
 ) -> RunDirectory:
@@ -87,6 +92,14 @@ def _earlier_run(config: Config, folder: Path, identity: Mapping[str, Any]) -> R
             if run.root.name.startswith(run_name(config.train.seed, {"config": named, **identity})):
                 found.append(run)
     return max(found, key=lambda run: run.state.stat().st_mtime, default=None)
+
+
+def recorded_settings(run: RunDirectory) -> dict[str, Any]:
+    """The flat config of a run, however early it stopped; empty where none is readable."""
+    try:
+        return dict(read_json(run.config_json))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def recorded_config(run: RunDirectory) -> tuple[dict[str, Any], str]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from skillopt.core.context import Context
+from skillopt.models.call import Caller
 from skillopt.run.files import write_brief
 
 SECONDS = 0.5
+EVERY = 15.0
+"""Seconds between two lines about the same throttled endpoint."""
 
 
 @asynccontextmanager
@@ -34,12 +37,14 @@ async def pulse(ctx: Context) -> AsyncIterator[None]:
 
 async def _beat(ctx: Context) -> None:
     known: set[int] = set()
+    callers = {"target": ctx.target, "optimizer": ctx.optimizer}
+    throttled = Throttled(ctx, callers)
     while True:
         letters = _letters(ctx, known)
-        callers = {"target": ctx.target, "optimizer": ctx.optimizer}
+        held_up = throttled.look()
         in_flight = {role: caller.limiter.in_flight for role, caller in callers.items()}
-        spent = ctx.target.budget.standing()
-        ctx.emit("pulse", in_flight=in_flight, spent=spent, letters=letters)
+        spent = ctx.target.budget.spent()
+        ctx.emit("pulse", in_flight=in_flight, spent=spent, letters=letters, throttled=held_up)
         last = ctx.events.last
         now = {
             "time": round(time.time(), 3),
@@ -51,11 +56,42 @@ async def _beat(ctx: Context) -> None:
             "in_flight": in_flight,
             "spent": spent,
             "letters": letters,
+            "throttled": held_up,
             "retries": sum(caller.retries for caller in callers.values()),
         }
         with suppress(OSError):  # the run itself reports a full disk
             write_brief(ctx.run.live, now)
         await asyncio.sleep(SECONDS)
+
+
+class Throttled:
+    """Endpoints that turn calls away. It is said when that begins, and again while it lasts."""
+
+    def __init__(self, ctx: Context, callers: Mapping[str, Caller]) -> None:
+        self._ctx = ctx
+        self._callers = callers
+        self._counted = dict.fromkeys(callers, 0)
+        self._said = dict.fromkeys(callers, -EVERY)
+
+    def look(self) -> list[dict[str, Any]]:
+        """The models whose calls wait now, and for what."""
+        found = []
+        for role, caller in self._callers.items():
+            away, now = caller.limiter.endpoint.turned_away, time.monotonic()
+            row = {
+                "model": caller.model.name,
+                "waiting": caller.throttle.waiting,
+                "seconds": round(caller.throttle.seconds(), 1),
+                "why": caller.throttle.why,
+                "turned_away": away,
+            }
+            grew, self._counted[role] = away > self._counted[role], away
+            if caller.throttle.why and (caller.throttle.waiting or grew):
+                found.append(row)
+                if now - self._said[role] >= EVERY:
+                    self._said[role] = now
+                    self._ctx.emit("throttled", **row)
+        return found
 
 
 def _letters(ctx: Context, known: set[int]) -> dict[str, Any]:

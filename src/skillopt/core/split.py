@@ -37,6 +37,8 @@ async def measure(
         results = await roll_out_all(skill, items, ctx, tag=tag, stage=stage)
     refused = {error.item_id: error.error for error in failed(results)}
     require_few(refused, len(items), set_aside=set_aside)
+    if refused:
+        ctx.emit("set_aside", items=refused)
     metric = ctx.config.evaluation.metric
     trajectories = scored(results)
     values = {t.item_id: t.score.value(metric) for t in trajectories}

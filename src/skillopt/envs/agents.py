@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt import plugins
+from skillopt.cli_agents.trouble import trouble_in
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Chat, Episode, FileChange, Item, Score
 from skillopt.envs.load import load_object, source_hash
@@ -160,7 +161,10 @@ class OwnAgent:
                 raise TransientError(f"env.agent: no answer within {seconds:g} s") from None
             return timed_out(model.talk or first_messages(item, skill), seconds)
         except Exception as error:  # whatever the user's own code raises: no answer, and no score
-            raise TransientError(f"env.agent: {type(error).__name__}: {error}") from error
+            said = f"{type(error).__name__}: {error}"
+            trouble = trouble_in(said)
+            turned_away = trouble.kind == "limit"
+            raise TransientError(f"env.agent: {said}", retry_after=trouble.wait, overloaded=turned_away) from error
         return self._result(found, model.talk or first_messages(item, skill))
 
     async def _call(self, item: Item, skill: Skill, model: Recorder, places: Mapping[str, Path]) -> Any:

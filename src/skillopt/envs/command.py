@@ -18,6 +18,7 @@ from skillopt.cli_agents.line import fingerprint, words_of
 from skillopt.cli_agents.output import hear_text, last_line
 from skillopt.cli_agents.presets import PRESETS, Doing, Preset
 from skillopt.cli_agents.process import Finished, few_variables, run_command
+from skillopt.cli_agents.trouble import trouble_in
 from skillopt.config import EnvConfig
 from skillopt.envs.agents import episode_from, task_text, timed_out
 from skillopt.envs.base import Chat, Episode, Item
@@ -136,7 +137,9 @@ class CommandAgent:
         heard = (self._preset.heard if self._preset else hear_text)(done.stdout)
         if done.code or heard.error:
             said = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)
-            raise TransientError(f"env.command: ended with exit code {done.code}: {redact(said)[:500]}")
+            trouble = trouble_in(said)
+            what = f"env.command: ended with exit code {done.code}: {redact(said)[:500]}"
+            raise TransientError(what, retry_after=trouble.wait, overloaded=trouble.kind == "limit")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
         usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens, "usd": heard.usd}
         return {"output": heard.output, "messages": messages, "usage": usage}

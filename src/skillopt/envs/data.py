@@ -34,6 +34,19 @@ def content_hash(item: Item) -> str:
     return hashlib.sha256(item.content().encode()).hexdigest()[:16]
 
 
+def shown_name(item: Item) -> str:
+    """What people call an item: its id; where that is a hash that we gave it, how its question begins."""
+    if item.id != content_hash(item):
+        return item.id
+    flat = " ".join(item.question.split())
+    return f"“{flat[:48]}{'…' if len(flat) > 48 else ''}”"
+
+
+def shown_names(items: Iterable[Item]) -> dict[str, str]:
+    """By id, where the name is another than the id."""
+    return {item.id: name for item in items if (name := shown_name(item)) != item.id}
+
+
 def read_splits(split_dir: str, *, answers: bool = True) -> dict[str, list[Item]]:
     """The items of `<split_dir>/{train,val,test}/items.json`, `items.jsonl` or `items.csv`."""
     if not split_dir:

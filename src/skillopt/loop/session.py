@@ -13,9 +13,10 @@ import yaml
 
 from skillopt import prompts
 from skillopt.config import Config
+from skillopt.config.identity import asks_the_same
 from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
-from skillopt.core.initial import initial_of, recorded_config, run_of
+from skillopt.core.initial import initial_of, recorded_config, recorded_settings, run_of
 from skillopt.envs.base import Env, is_noisy
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
@@ -89,8 +90,11 @@ async def open_session(
         state = _read_state(run, config, mode)
         if rebuilt:
             events.emit("rebuilt", files=rebuilt)
-        if mode == "fresh" and (source := _abandoned(run, config, env, skill, parts)):
-            events.emit("replies_reused", path=str(source.root), replies=journal.adopt(source.journal))
+        source = _abandoned(run, config, env, skill, parts) if mode == "fresh" else None
+        if mode == "auto" and state is None and not journal.size:
+            source = _scored_otherwise(run, config)
+        if source and (taken := journal.adopt(source.journal)):
+            events.emit("replies_reused", path=str(source.root), replies=taken)
         _write_config(run, config)
         if state is not None and skill.is_package and not run.trains_package:
             skill = run.read_skill(0)  # a run of an earlier version, which trains SKILL.md alone
@@ -155,6 +159,18 @@ def _abandoned(run: RunDirectory, config: Config, env: Env, skill: Skill, parts:
         return None
     state = State.read(older.state)
     return older if state.status != "finished" and method_of(state.pins) != method_of(pins(config)) else None
+
+
+def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
+    """The newest other run of this config that differs in its scorer, or in code and data that the config names: what
+    it has paid for and is asked again needs no second payment. A reply is found by its whole request, so that none can
+    be taken for another."""
+    found = []
+    for other in map(RunDirectory, run.root.parent.glob(f"seed{config.train.seed}-*")):
+        recorded = recorded_settings(other)
+        if other.root != run.root and other.journal.is_file() and asks_the_same(recorded, config.flat()):
+            found.append(other)
+    return max(found, key=lambda other: other.journal.stat().st_mtime, default=None)
 
 
 def pins(config: Config) -> dict[str, str]:

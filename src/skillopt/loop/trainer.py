@@ -25,7 +25,7 @@ from skillopt.edits.merge import aggregate, rank
 from skillopt.edits.review import Reviewed, file_conflicts, review
 from skillopt.edits.risk import held_back
 from skillopt.edits.select import Ranked, select
-from skillopt.envs.base import Env, Item
+from skillopt.envs.base import SPLITS, Env, Item
 from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.gates.credit import credit
 from skillopt.gates.heats import race
@@ -35,12 +35,13 @@ from skillopt.loop.commit import apply_verdict
 from skillopt.loop.epoch_end import end_epoch, look_ahead
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
+from skillopt.loop.rehearsal import rehearse
 from skillopt.loop.session import Mode, Session, open_session, pins
 from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
 from skillopt.preflight.components import Parts, resolve
 from skillopt.preflight.doctor import advice
-from skillopt.preflight.plan import beside, plan_run
+from skillopt.preflight.plan import plan_run, with_real_figures
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
 from skillopt.run.history import History
@@ -73,8 +74,7 @@ class TrainingLoop:
         self._models = models
         self._listeners = listeners
         self._mode = mode
-        self._baseline: asyncio.Task[Measured] | None = None
-        """The initial skill's validation, while it is under way."""
+        self._baseline: asyncio.Task[Measured] | None = None  # the initial skill's validation, while it is under way
         self._parts = parts or resolve(config)
         self._gate = self._parts.gate
         self._shared_journal = shared_journal
@@ -172,9 +172,8 @@ class TrainingLoop:
             run.roll_back(
                 step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
             )
-            self.history.roll_back(state.step, run.step)
+            self.history.roll_back(state.step)
         self._seals = Seals(run, state)
-        sizes = {split: len(self.base.env.items(split)) for split in ("train", "val", "test")}
         self.base.emit(
             "run_started",
             path=str(run.root),
@@ -182,7 +181,7 @@ class TrainingLoop:
             finished=state.status == "finished",
             done=state.step,
             steps=self.base.steps,
-            splits=sizes,
+            splits={split: len(self.base.env.items(split)) for split in SPLITS},
             target=self.base.target.model.name,
             optimizer=self.base.optimizer.model.name,
             workers=config.role("target").workers,
@@ -201,6 +200,7 @@ class TrainingLoop:
         write_atomic(run.conflicts, "")
         self.history.begin()
         self._write_summary(Finals())  # a run that is cut short in its first step has a bill, too
+        await rehearse(self.skill, self._batch(self._steps[0]), self.base.at(1, 1))
         self._baseline = self.base.underway.start(self._evaluate("val", "initial", self.skill, later=True))
 
     async def _val(self) -> dict[str, float]:
@@ -213,8 +213,7 @@ class TrainingLoop:
     def _keep_baseline(self) -> None:
         """From here on there is a run that can be resumed."""
         if self._baseline and self._baseline.done() and not self._baseline.exception():
-            measured, self._baseline = self._baseline.result(), None
-            state = self.state
+            measured, self._baseline, state = self._baseline.result(), None, self.state
             state.val = measured.values
             state.initial_val = state.best.val = measured.score
             state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
@@ -275,7 +274,8 @@ class TrainingLoop:
             self._go_ahead(step.number, guess, stage="speculate")
 
     def _checked(self, results: list[Any]) -> list[Any]:
-        refused = {error.item_id: error.error for error in failed(results) if error.refused}
+        if refused := {error.item_id: error.error for error in failed(results) if error.refused}:
+            self.base.emit("set_aside", items=refused)
         self.state.set_aside = {**self.state.set_aside, **refused}
         return results
 
@@ -350,9 +350,9 @@ class TrainingLoop:
         whole = self.base.env.items(split)
         items = [item for item in whole if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
-        ctx = replace(self.base, later=later)
-        gone = len(whole) - len(items)
-        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate", set_aside=gone)
+        ctx, gone = replace(self.base, later=later), len(whole) - len(items)
+        stage = "baseline" if name == "no_skill" else "evaluate"
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage=stage, set_aside=gone)
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
@@ -397,4 +397,4 @@ class TrainingLoop:
         hits = self.base.target.from_journal + self.base.optimizer.from_journal
         telemetry.from_journal = self._earlier.from_journal + hits
         summary = finals.summary(self.state, self.base, self._paid())
-        write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})
+        write_json(self.run.summary, summary | {"plan": with_real_figures(self.forecast, summary)})

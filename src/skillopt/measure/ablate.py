@@ -26,7 +26,7 @@ from skillopt.skill import FILE, Entry, PatchLogError, Skill, apply_edits, repla
 from skillopt.skill.edit import UNLIMITED
 from skillopt.skill.parts import rules, sections, without_lines
 from skillopt.skill.trained import PARTS, editable, part_of, total_tokens
-from skillopt.statistics import bootstrap, permutation_p
+from skillopt.statistics import gain_interval, permutation_p
 
 By = Literal["rule", "section", "step"]
 Verdict = Literal["earns", "harmful", "nothing", "mixed"]
@@ -253,7 +253,7 @@ def _row(skill: Skill, unit: Unit, known: _Known, ctx: Context) -> dict[str, Any
         "note": unit.note,
         "tokens": total_tokens(skill) - total_tokens(unit.without),
         "worth": worth,
-        "interval": bootstrap(differences) if differences else None,
+        "interval": gain_interval(differences),
         "wins": wins,
         "losses": losses,
         "p_useful": permutation_p(samples),

@@ -17,6 +17,7 @@ from skillopt.core.retry import all_measured
 from skillopt.core.rollout import require_few, roll_out_one
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, Trajectory, data_hash
+from skillopt.envs.data import shown_names
 from skillopt.errors import UserError
 from skillopt.measure.evaluate import note_read
 from skillopt.measure.session import measuring_session
@@ -95,6 +96,7 @@ async def compare(
             **report(trajectories, config.evaluation.metric),
             "a": {"name": names[0], **_about(*a, trajectories["a"], config)},
             "b": {"name": names[1], **_about(*b, trajectories["b"], config)},
+            "names": shown_names(items),
             "same_skill": a[0].hash == b[0].hash,
             "repeats": repeats,
             "set_aside": refused,

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from skillopt.core.context import Context
-from skillopt.core.initial import initial_kind
+from skillopt.core.initial import initial_kind, needs_baseline
 from skillopt.core.rollout import require_few
 from skillopt.core.split import Measured
+from skillopt.envs.data import shown_names
 from skillopt.measure.baselines import do_nothing, majority
 from skillopt.measure.course import scores_of, training_verdict
 from skillopt.measure.verdict import Gain, paired
@@ -30,7 +31,7 @@ class Finals:
     """What was measured at the end; empty before."""
 
     measured: dict[str, Measured] = field(default_factory=dict)
-    """By split and name: test_initial, test_best, val_remeasured, val_no_skill, test_no_skill."""
+    """By split and name: test_initial, test_best, val_remeasured, test_no_skill."""
     majority: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By split."""
     do_nothing: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -63,7 +64,10 @@ class Finals:
         history = read_json(ctx.run.history) if state.status != "running" else []  # the reasons need the run's end
         verdict = training_verdict(summary, history, gains)
         gain = {split: asdict(own) for split, own in gains.items()}
-        return {"verdict": verdict.text, "outcome": verdict.word, **summary, "gain": gain}
+        stuck = set(summary["persistent_failures"])
+        names = shown_names(item for split in ("train", "val") if stuck for item in ctx.env.items(split))
+        known = {item: name for item, name in names.items() if item in stuck}
+        return {"verdict": verdict.text, "outcome": verdict.word, **summary, "gain": gain, "item_names": known}
 
     def gains(self, state: State, run: RunDirectory, metric: str) -> dict[str, Gain]:
         """The best skill against the initial one on the same tasks, by split; validation by fresh samples if any."""
@@ -101,14 +105,8 @@ class Finals:
     def baselines(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if "test_no_skill" in self.measured:
-            found["no_skill"] = {
-                key: value
-                for split in ("val", "test")
-                for key, value in (
-                    (split, self.score(f"{split}_no_skill")),
-                    (f"{split}_interval", self.interval(f"{split}_no_skill")),
-                )
-            }
+            scores = {"test": self.score("test_no_skill"), "test_interval": self.interval("test_no_skill")}
+            found["no_skill"] = {**scores, "tokens": 0}
         if self.majority:
             found["majority"] = {"answer": self.majority["val"]["answer"]}
             for split, row in self.majority.items():
@@ -138,11 +136,12 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     """
     finals = Finals()
     initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
-    wanted = [("val", "remeasured", best)] if ctx.noisy else []
+    won = best.hash != initial.hash
+    wanted = [("val", "remeasured", best)] if ctx.noisy and won else []
     wanted += [("test", "initial", initial)]
-    wanted += [("test", "best", best)] if best.hash != initial.hash else []
+    wanted += [("test", "best", best)] if won else []
     if ctx.config.evaluation.baselines:
-        wanted += [(split, "no_skill", Skill("")) for split in ("val", "test")]
+        wanted += [("test", "no_skill", Skill(""))] if needs_baseline(initial) else []
         for split in ("val", "test"):
             always = await majority(ctx.env, split, ctx.config.evaluation.metric)
             finals.majority |= {split: always} if always else {}

@@ -139,6 +139,9 @@ class TransientError(ModelError):
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.throttled = overloaded
+        """The endpoint said so (429, 503, 529), which says nothing of the item: it is asked again as long as that is
+        allowed, and never set aside for it."""
         self.overloaded = overloaded or retry_after is not None
         """The endpoint has too much to do (429, 503): fewer calls at once may help."""
         self.reached = reached

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from skillopt.errors import Stopped
 from skillopt.models.base import ChatReply, ChatRequest, FatalError, Message, RefusedError, TransientError, Usage
-from skillopt.models.call import Caller, kept
+from skillopt.models.call import Caller, backoff, kept
 from skillopt.run.journal import Record
 
 RETRIES = 2
@@ -72,8 +74,9 @@ class BoundChat:
         return result
 
     async def _tried(self, work: Work) -> dict[str, Any]:
-        caller, tries, before = self._caller, min(RETRIES, self._caller.hardware.max_retries) + 1, 0
-        for attempt in range(tries):
+        caller, hardware = self._caller, self._caller.hardware
+        most, before, failures, first = min(RETRIES, hardware.max_retries), 0, 0, time.monotonic()
+        for attempt in itertools.count():
             caller.switch.check()
             before = before if attempt else caller.whole_done
             self._turn = 0  # a second try asks the same again, and finds what the first was answered
@@ -82,15 +85,21 @@ class BoundChat:
                 caller.whole_done += 1
                 return result
             except TransientError as error:
-                if attempt + 1 == tries and caller.whole_done - before >= 3:
+                trouble, wait = error, backoff(error, attempt)
+                failures += not error.throttled
+                if error.throttled:  # says nothing of the item; only how long it lasts counts
+                    if not most or time.monotonic() + wait - first > hardware.max_retry_seconds:
+                        raise
+                elif failures > most and caller.whole_done - before >= 3:
                     raise RefusedError(f"{error}; this item always fails, while others are done") from None
-                if attempt + 1 == tries:
+                elif failures > most:
                     raise
             except (FatalError, Stopped) as error:
                 caller.switch.trip(error)
                 raise
             caller.retries += 1
-            await caller.switch.sleep(0.5 * 2.0**attempt)
+            with caller.throttle.holding(trouble, wait):
+                await caller.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
 
     async def _counted(self, work: Work) -> dict[str, Any]:

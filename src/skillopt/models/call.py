@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import random
 import time
@@ -29,7 +30,7 @@ from skillopt.models.base import (
     Usage,
 )
 from skillopt.models.budget import Budget
-from skillopt.models.limiter import Endpoint, Limiter, Switch
+from skillopt.models.limiter import Endpoint, Limiter, Switch, Throttle
 from skillopt.run.journal import Journal, Record
 
 __all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all", "kept"]
@@ -39,6 +40,8 @@ T = TypeVar("T")
 _canonical = json.JSONEncoder(sort_keys=True).encode
 LONGEST_WAIT = 60.0
 """The longest wait in seconds that we choose; an endpoint's Retry-After is obeyed."""
+LONGEST_TURNED_AWAY = 20.0
+"""The same after a 429: the limiter sends fewer calls at once, so that the next try need not be far away."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +80,7 @@ class Caller:
     from_journal: int = 0
     """Replies that were there already."""
     retries: int = 0
+    throttle: Throttle = field(default_factory=Throttle)
     whole_done: int = 0
     """Whole rollouts of agents whose calls we cannot see (models/bound.py)."""
     _reached: bool = False
@@ -191,9 +195,9 @@ class Caller:
 
     async def _paid(self, asked: _Asked) -> ChatReply:
         """Try until there is a reply, or another try cannot help."""
-        first, others = 0.0, 0
+        first, others, failures = 0.0, 0, 0
         reply: ChatReply | None = None
-        for attempt in range(self.hardware.max_retries + 1):
+        for attempt in itertools.count():
             estimate = self._estimate(asked.request)
             tokens = estimate.prompt + estimate.completion
             level = await self.limiter.enter(self.switch, tokens=tokens, later=asked.later)
@@ -202,8 +206,9 @@ class Caller:
             try:
                 reply = await self._once(asked, estimate, level)
             except TransientError as error:
-                wait = _wait(error, attempt)
-                self._give_up(error, attempt, time.monotonic() + wait - first, self._replies - others)
+                trouble, wait = error, backoff(error, attempt)
+                failures += not error.throttled
+                self._give_up(error, attempt, failures, time.monotonic() + wait - first, self._replies - others)
             except (FatalError, Stopped) as error:
                 self.switch.trip(error)
                 raise
@@ -214,7 +219,8 @@ class Caller:
                     await self._store(asked, reply)
                 return reply
             self.retries += 1
-            await self.switch.sleep(wait)
+            with self.throttle.holding(trouble, wait):
+                await self.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
 
     async def _once(self, asked: _Asked, estimate: Usage, level: int) -> ChatReply:
@@ -269,18 +275,23 @@ class Caller:
         if limits is not None:
             self.limiter.learn(limits)
 
-    def _give_up(self, error: TransientError, attempt: int, seconds: float, others: int) -> None:
-        """Raise where another try is not worth it: after `seconds` in all, while `others` were answered."""
+    def _give_up(self, error: TransientError, attempt: int, failures: int, seconds: float, others: int) -> None:
+        """Raise where another try is not worth it: after `seconds` in all, while `others` were answered.
+
+        An endpoint that has too much to do (429) says nothing of the item: how often it turns a call away does not
+        count, only how long, and the item is not set aside.
+        """
         if not error.reached and not self._reached and attempt >= 2:
             fatal = FatalError(f"{self.role}: {error}; is the server running, and the URL right?")
             self.switch.trip(fatal)
             raise fatal
-        if attempt < self.hardware.max_retries and seconds <= self.hardware.max_retry_seconds:
+        again = self.hardware.max_retries > 0 if error.throttled else failures <= self.hardware.max_retries
+        if again and seconds <= self.hardware.max_retry_seconds:
             return
         tried = f"{self.role}: {error} (after {attempt + 1} tries)"
-        if attempt and others >= 3:
+        if attempt and others >= 3 and not error.throttled:
             raise RefusedError(f"{tried}, while {others} others were answered: this sample always fails")
-        raise TransientError(tried, reached=error.reached)
+        raise TransientError(tried, reached=error.reached, overloaded=error.throttled)
 
 
 @contextlib.contextmanager
@@ -294,12 +305,14 @@ def kept(switch: Switch) -> Iterator[None]:
         raise stopped from error
 
 
-def _wait(error: TransientError, attempt: int) -> float:
+def backoff(error: TransientError, attempt: int) -> float:
     """Seconds before the next try, spread a little so that retries do not come all at once."""
     spread = random.random()  # noqa: S311 - only timing
     if error.retry_after is not None:
-        return error.retry_after * (1 + spread / 50)
-    return min(LONGEST_WAIT, 0.5 * 2.0**attempt) * (0.75 + spread / 2)
+        least = min(5.0, 0.01 * 2.0 ** min(attempt, 10)) if error.throttled else 0.0  # some ask for no wait at all
+        return max(least, error.retry_after) * (1 + spread / 50)
+    longest = LONGEST_TURNED_AWAY if error.throttled else LONGEST_WAIT
+    return min(longest, 0.5 * 2.0 ** min(attempt, 10)) * (0.75 + spread / 2)
 
 
 def _characters(content: Any) -> int:

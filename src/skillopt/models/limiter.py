@@ -7,13 +7,14 @@ here changes a result: it only decides when a call is sent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import TypeVar
 
 from skillopt.errors import SkillOptError
-from skillopt.models.base import RateLimits
+from skillopt.models.base import RateLimits, TransientError
 
 T = TypeVar("T")
 
@@ -59,6 +60,32 @@ class Switch:
         finally:
             task.cancel()
             end.cancel()
+
+
+class Throttle:
+    """Which calls wait because the endpoint turned them away, for whoever watches."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.why = ""
+        self._until = 0.0
+
+    @contextlib.contextmanager
+    def holding(self, error: TransientError, seconds: float) -> Iterator[None]:
+        """Around the wait before a call's next try; only 429s and their like count."""
+        if not error.throttled:
+            yield
+            return
+        self.waiting += 1
+        self.why, self._until = str(error), time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+
+    def seconds(self) -> float:
+        """Until the next try of the call that was turned away last."""
+        return max(0.0, self._until - time.monotonic())
 
 
 class Bucket:

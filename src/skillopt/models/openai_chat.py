@@ -75,15 +75,15 @@ class OpenAIChat:
             self._transport = Transport(self._url)
         headers = await self._headers()
         try:
-            status, told, body = await self._transport.post(headers, json.dumps(payload).encode())
+            status, received, body = await self._transport.post(headers, json.dumps(payload).encode())
         except UnreachableError as error:
             raise TransientError(
                 f"{self.endpoint}: cannot connect ({self._clean(str(error))})", reached=False
             ) from None
         except ConnectionError as error:
             raise TransientError(f"{self.endpoint}: {self._clean(str(error)) or type(error).__name__}") from None
-        self.limits = rate_limits(told) or self.limits
-        return self._reply(status, told, body, payload)
+        self.limits = rate_limits(received) or self.limits
+        return self._reply(status, received, body, payload)
 
     async def _headers(self) -> dict[str, str]:
         if self._token is not None:
@@ -134,12 +134,13 @@ class OpenAIChat:
         return ChatReply(text=answer(text), finish_reason=finish, usage=usage, tool_calls=calls)
 
     def _no_completion(self, body: bytes) -> Exception:
-        """An answer that is none. A web page where nothing else ever came is the wrong address, not a bad moment."""
+        """An answer that is none. A web page at an incomplete URL where nothing else ever came is no bad moment."""
         raw = body.decode(errors="replace")
         page = web_page(raw)
         said = self._clean(page or " ".join(raw.split()))[:200] or "nothing"
         text = f"{self.endpoint}: the reply is not a chat completion but {said}"
-        return FatalError(f"{text}{self._try_url()}") if page and not self._answered else TransientError(text)
+        hint = self._try_url() if page and not self._answered else ""
+        return FatalError(f"{text}{hint}") if hint else TransientError(text)
 
     def _try_url(self) -> str:
         """What to try where the address may be incomplete: most servers have their API below /v1."""

@@ -224,7 +224,7 @@ class SimulatedModel:
         options = self.options
         every = options.rate_limit_every
         if (every and self.calls % every == 0) or draw.happens("rate_limit", options.rate_limit):
-            raise TransientError("429: too many requests", retry_after=options.retry_after)
+            raise TransientError("429: too many requests", retry_after=options.retry_after, overloaded=True)
         if options.most_in_flight and self.in_flight >= options.most_in_flight:
             raise TransientError("429: too many requests at once", overloaded=True)
 

@@ -166,8 +166,8 @@ def _prices(config: Config) -> Iterator[Check]:
             fix = f'give it as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             yield Check(name=f"{role} price", status="warn", says=f"the price of {name} is unknown", fix=fix)
         else:
-            told = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
-            yield passed(f"{role} price", told)
+            says = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
+            yield passed(f"{role} price", says)
 
 
 def _rates(config: Config) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from typing import Any
 from skillopt.measure.suite import Outcome
 from skillopt.preflight.lint import RULES, Finding
 from skillopt.report.hunks import blamed, hunks
-from skillopt.report.text import counted, printable
+from skillopt.report.text import counted, item_name, printable
 from skillopt.version import __version__
 
 CHECK_RULES = {
@@ -59,7 +59,8 @@ def _notes(outcome: Outcome) -> Iterator[Annotation]:
     for place, rows in sorted(shares.items()):
         if place < 0:
             continue
-        ids = ", ".join(row["item_id"] for row in rows[:_MOST_ITEMS]) + (" …" if len(rows) > _MOST_ITEMS else "")
+        names = [item_name(row["item_id"], row["input"]) for row in rows[:_MOST_ITEMS]]
+        ids = ", ".join(names) + (" …" if len(rows) > _MOST_ITEMS else "")
         says = f"{counted(len(rows), 'item')} lost since these lines changed, by the words they share: {ids}"
         hunk = found[place]
         yield Annotation(rule="regressed", level=level, file=file, line=hunk.first, last=hunk.last, says=says)

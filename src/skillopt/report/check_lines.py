@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
-
 from skillopt.measure.checked import SIDES
 from skillopt.measure.suite import Outcome
 from skillopt.measure.verdict import Spent
 from skillopt.preflight.lint import Finding, Linted
+from skillopt.report.columns import table_lines
 from skillopt.report.markdown import fenced, plain, table
 from skillopt.report.markup import text
-from skillopt.report.text import clipped, counted, duration, printable, ranged
+from skillopt.report.text import clipped, counted, duration, item_name, ranged
 
 _SHOWN, _MOST = 600, 12
 """Characters of an output, and items, that a page shows; `check.json` has all."""
@@ -32,35 +31,25 @@ _ROWS = (
 # On a terminal
 
 
-def outcome_table(result: Mapping[str, Any]) -> Table:
+def outcome_table(result: Mapping[str, Any]) -> list[str]:
     """Both sides: the score, and what one task takes."""
-    shown = Table(show_header=True, box=None, pad_edge=False)
-    for title in ("a task", "base", "skill"):
-        shown.add_column(title, justify="left" if title == "a task" else "right")
-    for title, *cells in zip(_ROWS, *(_column(result, side) for side in SIDES), strict=True):
-        shown.add_row(title, *cells)
-    return shown
+    rows = zip(_ROWS, *(_column(result, side) for side in SIDES), strict=True)
+    return table_lines(("a task", "base", "skill"), list(rows))
 
 
 def type_lines(result: Mapping[str, Any]) -> list[str]:
     """By task type; nothing where there is one type."""
-    return _aligned([_TYPE_HEAD, *_type_rows(result)]) if len(result["by_type"]) > 1 else []
+    return table_lines(_TYPE_HEAD, _type_rows(result), left=range(8)) if len(result["by_type"]) > 1 else []
 
 
 def target_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """One row a skill and target."""
-    rows: list[Sequence[str]] = [("target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill")]
+    head = ("target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill")
+    rows: list[Sequence[str]] = []
     for outcome in outcomes:
         cells = _row(outcome)
         rows.append([outcome.target, outcome.status, *cells[:4], cells[6], outcome.name])
-    return _aligned(rows)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as what is in them, however wide the terminal is."""
-    shown = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[n]) for row in shown) for n in range(len(shown[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+    return table_lines(head, rows, left=range(8))
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:
@@ -80,7 +69,8 @@ def outcome_lines(outcome: Outcome) -> list[str]:
 def changed_lines(result: Mapping[str, Any], most: int = 5) -> Iterator[str]:
     """The items that changed, losses first, each with both outputs."""
     for row in result["changed"][:most]:
-        yield f"{row['change']}: {row['item_id']} ({row['base']['score']:.2f} → {row['skill']['score']:.2f})"
+        name = item_name(row["item_id"], row["input"])
+        yield f"{row['change']}: {name} ({row['base']['score']:.2f} → {row['skill']['score']:.2f})"
         for side in SIDES:
             yield f"  {side}: {clipped(' '.join(row[side]['output'].split()), 160)}"
     if left := len(result["changed"]) - most:
@@ -191,7 +181,7 @@ def _changed(result: Mapping[str, Any]) -> Iterator[str]:
     yield f"### Items that changed: {lost} lost, {len(rows) - lost} won"
     for row in rows[:_MOST]:
         scores = f"{row['base']['score']:.2f} → {row['skill']['score']:.2f}"
-        name = text(" ".join(row["item_id"].split()))
+        name = text(" ".join(item_name(row["item_id"], row["input"]).split()))
         head = f"<details><summary>{row['change']}: {name} ({scores})</summary>"
         shown = [("Task", row["input"]), ("Base", row["base"]["output"]), ("Skill", row["skill"]["output"])]
         body = "\n\n".join(f"{title}:\n\n{fenced(clipped(said, _SHOWN))}" for title, said in shown)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
-from skillopt.report.text import chance, counted, printable, ranged, score
+from skillopt.report.columns import table_lines
+from skillopt.report.text import chance, counted, ranged, score
 
 _LISTED = 8
 """Items of a list that are shown; comparison.json has them all."""
 
 
-def comparison_table(result: dict[str, Any]) -> Table:
-    table = Table(show_header=True, box=None, pad_edge=False)
-    sides = (result["a"], result["b"])
-    for name in ("", *(printable(side["name"]) for side in sides)):
-        table.add_column(name, justify="right" if name else "left", overflow="fold")
-    table.add_row(f"{result['split']} score ({result['metric']})", *(ranged(s["score"], s["interval"]) for s in sides))
-    table.add_row("skill length (tokens)", *(str(s["tokens"]) for s in sides))
-    return table
+def comparison_table(result: dict[str, Any]) -> list[str]:
+    rows = [(ranged(side["score"], side["interval"]), str(side["tokens"]), side["name"]) for side in _sides(result)]
+    return table_lines((f"{result['split']} score ({result['metric']})", "tokens", "skill"), rows, left=(0, 2))
+
+
+def _sides(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    return result["a"], result["b"]
 
 
 def comparison_lines(result: dict[str, Any]) -> list[str]:
@@ -36,7 +34,7 @@ def comparison_lines(result: dict[str, Any]) -> list[str]:
         ("both_pass", "both solve"),
         ("both_fail", "neither solves"),
     ):
-        items = result["lists"][name]
+        items = [result["names"].get(item, item) for item in result["lists"][name]]
         shown = ", ".join(items[:_LISTED]) + (" …" if len(items) > _LISTED else "")
         lines.append(f"{title}: {len(items)}" + (f" ({shown})" if items else ""))
     if "test_reads" in result:
@@ -44,20 +42,17 @@ def comparison_lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def replicate_table(result: dict[str, Any]) -> Table:
+def replicate_table(result: dict[str, Any]) -> list[str]:
     """Seed by seed, then the mean and its interval."""
-    table = Table(show_header=True, box=None, pad_edge=False)
     names = ("initial_val", "best_val", "initial_test", "best_test")
-    for name in ("seed", *(name.replace("_", " ") for name in names), "accepted steps", "target calls"):
-        table.add_column(name, justify="right")
-    for row in result["rows"]:
-        table.add_row(
-            str(row["seed"]), *(score(row[name]) for name in names), str(row["accepted"]), str(row["target_calls"])
-        )
-    table.add_row("mean", *(score(result["mean"][name]) for name in names), "", "")
+    rows = [
+        (str(row["seed"]), *(score(row[name]) for name in names), str(row["accepted"]), f"{row['target_calls']:,}")
+        for row in result["rows"]
+    ]
+    rows.append(("mean", *(score(result["mean"][name]) for name in names), "", ""))
     bounds = (result["interval"][name] for name in names)
-    table.add_row("95 %", *(f"{b[0]:.2f}–{b[1]:.2f}" if b else "–" for b in bounds), "", "")
-    return table
+    rows.append(("95 %", *(f"{b[0]:.2f}–{b[1]:.2f}" if b else "–" for b in bounds), "", ""))
+    return table_lines(("seed", *(name.replace("_", " ") for name in names), "accepted", "calls"), rows)
 
 
 def replicate_lines(result: dict[str, Any]) -> list[str]:

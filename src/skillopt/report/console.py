@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
+from skillopt.report.columns import table_lines
 from skillopt.report.plan_lines import beside_lines
 from skillopt.report.text import chance, dollars, printable, ranged, score
 from skillopt.run.events import FLEETING, Event, Listener
@@ -93,6 +93,14 @@ class Lines:
             f"Letters: {data['waiting']} wait for a reply, new: {numbers} (skillopt letters {data['folder']}, then "
             "skillopt answer)"
         )
+
+    def _throttled(self, data: dict[str, Any], event: Event) -> str:
+        waits = f"{data['waiting']} calls wait, the next try is in {data['seconds']:.0f} s; " if data["waiting"] else ""
+        return f"Throttled: {data['model']} turns calls away ({data['why']}); {waits}{data['turned_away']} so far"
+
+    def _set_aside(self, data: dict[str, Any], event: Event) -> str:
+        why = next(iter(data["items"].values()))
+        return f"Set aside, for every skill alike: {', '.join(data['items'])} ({why})"
 
     def _stopping(self, data: dict[str, Any], event: Event) -> str:
         letters = f"; {data['letters']} letters stay open" if data.get("letters") else ""
@@ -199,33 +207,31 @@ def gate_line(data: dict[str, Any]) -> str:
     return f"val score {score(after)} {sign} {score(before)} {mark}" + (f" ({notes})" if notes else "")
 
 
-def result_table(summary: dict[str, Any]) -> Table:
-    """What the run gave, on one screen."""
-    table = Table(show_header=True, box=None, pad_edge=False)
-    table.add_column("")
+def result_table(summary: dict[str, Any]) -> list[str]:
+    """What the run gave: a line for each skill that was measured."""
     baselines = {
-        name: row
+        name.replace("_", " "): row
         for name, row in summary["baselines"].items()
         if name != "do_nothing" or row.get("val") or row.get("test")  # nothing done, nothing scored: no need to say
     }
-    columns = {**baselines, "initial": summary["initial"], "best": summary["best"]}
-    for name in columns:
-        table.add_column(name.replace("_", " "), justify="right")
-    for split, title in (("val", "validation score"), ("test", "test score")):
-        shown = (ranged(column[split], column.get(f"{split}_interval")) for column in columns.values())
-        table.add_row(title, *shown)
-    if summary["best"]["val_remeasured"] is not None:
-        again = ranged(summary["best"]["val_remeasured"], summary["best"]["val_remeasured_interval"])
-        table.add_row("validation, measured again", *["" for _ in columns][1:], again)
-    table.add_row("skill length (tokens)", *(str(column.get("tokens", "")) for column in columns.values()))
-    return table
+    best = summary["best"]
+    skills = {**baselines, "initial": summary["initial"], "best": best}
+    if best["val_remeasured"] is not None and best["version"]:
+        again = {"val": best["val_remeasured"], "val_interval": best["val_remeasured_interval"]}
+        skills["best, measured again"] = again
+    rows = []
+    for name, row in skills.items():
+        scores = (ranged(row[split], row.get(f"{split}_interval")) if split in row else "" for split in ("val", "test"))
+        rows.append((name, *scores, str(row.get("tokens", ""))))
+    return table_lines(("skill", "validation", "test", "tokens"), rows)
 
 
 def result_lines(summary: dict[str, Any]) -> list[str]:
     steps, calls, edits = summary["steps"], summary["calls"], summary["edits"]
     rate = summary["edit_acceptance_rate"]
     tokens = {role: sum(v for k, v in t.items() if k != "cached") for role, t in summary["tokens"].items()}
-    stuck = summary["persistent_failures"]
+    names = summary.get("item_names", {})
+    stuck = [names.get(item, item) for item in summary["persistent_failures"]]
     shown = ", ".join(stuck[:8]) + (" …" if len(stuck) > 8 else "")
     costs = summary["cost_usd"]
     return [
@@ -248,9 +254,9 @@ def next_lines(result: Result) -> list[str]:
     return [
         f"Best skill: {result.path / ('best_skill' if result.best_skill.is_package else 'best_skill.md')}",
         "Next:",
-        f"  skillopt report {run} --open    what was learned, and why",
-        f"  skillopt diff {run}    what changed in the skill",
-        f"  skillopt ablate {run}    what each rule of it is worth",
+        f"  skillopt report {run} --open    # what was learned, and why",
+        f"  skillopt diff {run}    # what changed in the skill",
+        f"  skillopt ablate {run}    # what each rule of it is worth",
     ]
 
 
@@ -259,11 +265,11 @@ def _estimated(summary: dict[str, Any]) -> str:
 
 
 def _winner(best: dict[str, Any]) -> list[str]:
-    """The best of many noisy scores is partly luck; fresh samples show how much."""
+    """The best of many noisy scores is partly luck; fresh samples show how much. Where nothing won, there is none."""
     curse = best["winners_curse"]
-    if curse is None:
+    if curse is None or not best["version"]:
         return []
     return [
-        f"Winner's curse: reported {score(best['val'])}, measured again {score(best['val_remeasured'])}, "
-        f"difference {curse:+.2f}"
+        f"Luck: the gate saw {score(best['val'])} in validation, fresh samples give {score(best['val_remeasured'])} "
+        f"({0 - curse:+.2f})"
     ]

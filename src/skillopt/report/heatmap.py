@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from skillopt.envs.base import Score
@@ -32,6 +32,10 @@ class HeatMap:
             splits=tuple(self.splits[n] for n in rows),
             values=tuple(self.values[n] for n in rows),
         )
+
+    def called(self, names: Mapping[str, str]) -> HeatMap:
+        """With other names for some items."""
+        return replace(self, items=tuple(names.get(item, item) for item in self.items))
 
 
 def heat_map(run: RunDirectory) -> HeatMap:

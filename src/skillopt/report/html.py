@@ -33,7 +33,7 @@ def make_plots(facts: Facts, width: float = 960) -> dict[str, str]:
     return {
         "progress": progress_plot(facts.history, facts.summary, facts.tokens, width),
         "learning_rate": rate_plot(facts.history, facts.summary, width),
-        "heat_map": heat_plot(facts.heat.only("val"), "Validation items under each version"),
+        "heat_map": heat_plot(facts.heat.only("val").called(facts.names), "Validation items under each version"),
     }
 
 

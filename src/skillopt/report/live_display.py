@@ -57,6 +57,7 @@ class View:
         self.scores: list[float] = []
         self.in_flight = 0
         self.letters: dict[str, Any] = {}
+        self.throttled: list[dict[str, Any]] = []
         self.spent: dict[str, Sequence[float | None]] = {}
         self.started = time.monotonic()
         self._steps_started: float | None = None
@@ -75,6 +76,7 @@ class View:
         elif event.kind == "pulse":
             self.in_flight, self.spent = sum(data["in_flight"].values()), data["spent"]
             self.letters = data.get("letters", {})
+            self.throttled = data.get("throttled", [])
         elif event.kind == "evaluation_finished" and data["split"] == "val" and not self.scores:
             self.scores.append(float(data["score"]))
         elif event.kind == "rollout_started":
@@ -106,9 +108,13 @@ class View:
         return Group(Text(self._where()), line, Text(self._waits() + self._taken(), style="dim"))
 
     def _waits(self) -> str:
-        """`waits for 3 letters in outputs/…/letters · `."""
+        """`waits for 3 letters in outputs/…/letters · `, `throttled by openai:…: 8 calls wait 3 s · `."""
         count = self.letters.get("waiting", 0)
-        return f"waits for {count} letters in {printable(self.letters['folder'])} · " if count else ""
+        letters = f"waits for {count} letters in {printable(self.letters['folder'])} · " if count else ""
+        return letters + "".join(
+            f"throttled by {printable(row['model'])}: {row['waiting']} calls wait {row['seconds']:.0f} s · "
+            for row in self.throttled
+        )
 
     def _where(self) -> str:
         if not self.steps:

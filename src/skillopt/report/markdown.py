@@ -64,7 +64,7 @@ def _parts(facts: Facts) -> Iterator[str]:
     yield "## Persistent failures" if facts.failures else ""
     yield lead(facts.failures) if facts.failures else ""
     for group in facts.failures:
-        items = ", ".join(plain(item.item_id) for item in group.items)
+        items = ", ".join(plain(facts.names.get(item.item_id, item.item_id)) for item in group.items)
         yield f"- **{plain(group.pattern)}** ({len(group.items)}): {items}. {plain(group.advice)}"
     yield "## What it took"
     yield table(

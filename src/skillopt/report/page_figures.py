@@ -105,9 +105,9 @@ def _sides(summary: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
     yield f"initial skill ({summary['initial']['kind']}, zero-shot)", summary["initial"]
     best = summary["best"]
     yield "best skill", best
-    if best["val_remeasured"] is not None:
+    if best["val_remeasured"] is not None and best["version"]:
         again = {"val": best["val_remeasured"], "val_interval": best["val_remeasured_interval"]}
-        yield f"best skill, measured again (winner's curse {best['winners_curse']:+.2f})", again
+        yield f"best skill, measured again ({0 - best['winners_curse']:+.2f}: what luck had added)", again
 
 
 def _bar(value: float | None, bounds: Sequence[float] | None) -> str:
@@ -155,7 +155,8 @@ def heat(facts: Facts) -> str:
     told = "".join(
         tag("span", f'<i class="plot" style="background:var(--{name})"></i>{text(said)}') for name, said in key
     )
-    val, train = facts.heat.only("val"), facts.heat.only("train")
+    heat_map = facts.heat.called(facts.names)
+    val, train = heat_map.only("val"), heat_map.only("train")
     parts = [
         tag("div", told, tag("span", "blank: not measured"), cls="key"),
         tag("div", _sized(heat_plot(val, "Validation items under each version")), cls="heat"),

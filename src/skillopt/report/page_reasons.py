@@ -90,14 +90,15 @@ def _change(change: Change, facts: Facts, *, opened: bool) -> str:
     title = f"<b>Version {first.version}</b> · step {first.step} · {text(gain)} · {text(what)}"
     proof = [
         tag("p", text(f"Gate: {gate_line(first.evidence)}; measured on {first.evidence['measured']} items.")),
-        tag("p", text(_moved(change)), cls="soft"),
+        tag("p", text(_moved(change, facts.names)), cls="soft"),
     ]
     diff = _diff(diff_skills(change.before, change.after))
     return fold(title, *proof, diff, *(_edit(entry, facts) for entry in change.entries), opened=opened)
 
 
-def _moved(change: Change) -> str:
-    return f"Solved now: {_named(change.improved)}. Lost: {_named(change.regressed)}."
+def _moved(change: Change, names: Mapping[str, str]) -> str:
+    improved, regressed = ([names.get(item, item) for item in own] for own in (change.improved, change.regressed))
+    return f"Solved now: {_named(improved)}. Lost: {_named(regressed)}."
 
 
 def _named(items: Sequence[str]) -> str:
@@ -157,7 +158,13 @@ def _stuck(item: StuckItem, facts: Facts) -> list[str]:
     version = known.get(str(last.get("skill_hash")))
     tried = "–" if not last else "a candidate" if version is None else f"v{version}"
     expected = ", ".join(str(answer) for answer in last.get("answers", ()))
-    cells = (item.item_id, item.type, str(item.skills), tried, clipped(str(last.get("output", "")), 160))
+    cells = (
+        facts.names.get(item.item_id, item.item_id),
+        item.type,
+        str(item.skills),
+        tried,
+        clipped(str(last.get("output", "")), 160),
+    )
     return [*(text(cell) for cell in cells), text(clipped(expected, 120))]
 
 

@@ -12,6 +12,7 @@ from skillopt.measure.course import verdict_of
 from skillopt.report.blame import BlamedLine, best_version, blame, initial_skill
 from skillopt.report.failures import FailureGroup, failure_groups
 from skillopt.report.heatmap import HeatMap, heat_map
+from skillopt.report.text import item_name
 from skillopt.report.traces import Trace, read_traces
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
@@ -57,6 +58,8 @@ class Facts:
     test_reads: list[dict[str, Any]] = field(default_factory=list)
     ablations: tuple[dict[str, Any], ...] = ()
     """What `skillopt ablate` found of the version shown."""
+    names: dict[str, str] = field(default_factory=dict)
+    """What people call the items whose id is a hash: how their question begins."""
     trained_by: str = ""
     """The version that trained it, and whether another continued it."""
     trouble: str = ""
@@ -92,6 +95,7 @@ def read_facts(run: RunDirectory) -> Facts:
         heat=heat_map(run),
         failures=tuple(failure_groups(run)) if done else (),
         traces=_cited(run, entries),
+        names=item_names(run),
         test_reads=read_jsonl(run.test_reads),
         ablations=tuple(read_json(path) for path in sorted(run.ablation.glob(f"*_v{shown:04d}.json"))),
         trained_by=_trained_by(read_json(run.state)["pins"]) if run.state.exists() else "",
@@ -140,6 +144,16 @@ def _changes(run: RunDirectory, entries: Sequence[Entry], versions: Mapping[int,
 def cited_ids(entry: Entry) -> tuple[str, ...]:
     """The trajectories that are shown of an edit: the first few that it cites."""
     return entry.edit.trajectory_ids[:_CITED]
+
+
+def item_names(run: RunDirectory) -> dict[str, str]:
+    """By id, where the name is another than the id."""
+    found: dict[str, str] = {}
+    for trace in read_traces(run):
+        item = str(trace["item_id"])
+        if item not in found and (name := item_name(item, str(trace.get("input", "")))) != item:
+            found[item] = name
+    return found
 
 
 def _cited(run: RunDirectory, entries: Iterable[Entry]) -> dict[str, Trace]:

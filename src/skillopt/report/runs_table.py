@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from skillopt.errors import UserError
+from skillopt.report.columns import table_lines
 from skillopt.report.run_rows import RunRow, run_row
 from skillopt.report.skill_diff import diff_skills
-from skillopt.report.text import dollars, duration, printable, score
+from skillopt.report.text import dollars, duration, score
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_text
 from skillopt.run.package import read_skill
@@ -20,28 +19,19 @@ from skillopt.shipped import is_file, is_there
 from skillopt.skill import FILE, Skill
 
 
-def runs_table(rows: Sequence[RunRow], root: Path) -> Table:
-    table = Table(show_header=True, box=None, pad_edge=False)
-    left = ("run", "status")
-    for name in (*left, "steps", "accepted", "validation", "test", "tokens", "calls", "cost", "time"):
-        table.add_column(name, justify="left" if name in left else "right", overflow="fold")
+def runs_table(rows: Sequence[RunRow], root: Path) -> list[str]:
+    head = ("status", "steps", "accepted", "validation", "test", "calls", "cost", "time", "run")
+    shown = []
     for row in rows:
         path = row.path.relative_to(root) if row.path.is_relative_to(root) and row.path != root else row.path
         steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else str(row.steps)
-        cells = (
-            str(path),
-            row.status,
-            steps,
-            str(row.accepted),
+        scores = (
             f"{score(row.initial_val)} → {score(row.best_val)}",
             f"{score(row.initial_test)} → {score(row.best_test)}",
-            "–" if row.tokens is None else f"{row.tokens:,}",
-            f"{row.calls:,}",
-            dollars(row.usd),
-            duration(row.seconds),
         )
-        table.add_row(*(printable(cell) for cell in cells))
-    return table
+        figures = (f"{row.calls:,}", dollars(row.usd), duration(row.seconds))
+        shown.append((row.status, steps, str(row.accepted), *scores, *figures, str(path)))
+    return table_lines(head, shown, left=(0, 8))
 
 
 @dataclass(frozen=True)

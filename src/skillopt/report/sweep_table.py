@@ -5,45 +5,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table
-
+from skillopt.report.columns import table_lines
 from skillopt.report.svg import Frame, label, standalone, svg
-from skillopt.report.text import printable, ranged, score
+from skillopt.report.text import ranged, score
 
 
-def transfer_table(result: dict[str, Any]) -> Table:
-    table = Table(show_header=True, box=None, pad_edge=False)
-    for name in ("", "on", "validation", "test", "tokens"):
-        table.add_column(name, justify="left" if name in {"", "on"} else "right")
-    for row in result["rows"]:
-        scores = (ranged(row.get(split), row.get(f"{split}_interval")) for split in ("val", "test"))
-        table.add_row(row["skill"], printable(row["where"]), *scores, str(row.get("tokens", "")))
-    return table
+def transfer_table(result: dict[str, Any]) -> list[str]:
+    rows = [
+        (
+            row["skill"],
+            *(ranged(row.get(split), row.get(f"{split}_interval")) for split in ("val", "test")),
+            str(row.get("tokens", "")),
+            row["where"],
+        )
+        for row in result["rows"]
+    ]
+    return table_lines(("skill", "validation", "test", "tokens", "on"), rows, left=(0, 4))
 
 
-def sweep_table(result: dict[str, Any]) -> Table:
+def sweep_table(result: dict[str, Any]) -> list[str]:
     """Trials in the order of their validation scores. Only the winner has a test score.
 
     `calls` are the target's that a trial paid for, `known` those that the shared journal answered.
     """
-    table = Table(show_header=True, box=None, pad_edge=False)
     keys = [key.rpartition(".")[2] for key in result["axes"]]
-    for name in ("trial", *keys, "validation", "accepted", "tokens", "calls", "known", "test"):
-        table.add_column(printable(name), justify="right", no_wrap=True)
-    winner = result["best"]["trial"]
+    winner, rows = result["best"]["trial"], []
     for row in sorted(result["rows"], key=lambda row: (-row["best_val"], row["trial"] != winner, row["trial"])):
         test = ranged(result["best"]["test"], result["best"]["test_interval"]) if row["trial"] == winner else ""
-        table.add_row(
-            f"{row['trial']} ←" if row["trial"] == winner else str(row["trial"]),
-            *(printable(str(row["values"][key])) for key in result["axes"]),
-            ranged(row["best_val"], row["val_interval"]),
-            f"{row['accepted']} of {row['steps']}",
-            str(row["tokens"]),
-            str(row["target_calls"]),
-            str(row["from_journal"]),
-            test,
+        rows.append(
+            (
+                f"{row['trial']} ←" if row["trial"] == winner else str(row["trial"]),
+                *(str(row["values"][key]) for key in result["axes"]),
+                ranged(row["best_val"], row["val_interval"]),
+                f"{row['accepted']} of {row['steps']}",
+                str(row["tokens"]),
+                str(row["target_calls"]),
+                str(row["from_journal"]),
+                test,
+            )
         )
-    return table
+    return table_lines(("trial", *keys, "validation", "accepted", "tokens", "calls", "known", "test"), rows)
 
 
 def sweep_lines(result: dict[str, Any]) -> list[str]:

@@ -31,7 +31,7 @@ class Event:
 Listener = Callable[[Event], None]
 
 
-FLEETING = frozenset({"progress", "pulse"})
+FLEETING = frozenset({"progress", "pulse", "throttled"})
 """Events that are sent to listeners but not stored."""
 
 

@@ -229,11 +229,22 @@ class Journal:
         self._pending += [record for record in records if self.get(record.key, record.attempt) is None]
         self._flush()
 
+    @property
+    def size(self) -> int:
+        """How many replies there are."""
+        return self._count
+
     def adopt(self, other: Path) -> int:
-        """Copy another run's replies, which are not part of this run's totals; returns how many."""
-        self._db.execute("ATTACH ? AS other", (str(other),))
-        taken = self._db.execute(f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies").rowcount  # noqa: S608
-        self._db.execute("DETACH other")
+        """Copy another run's replies, which are not part of this run's totals; returns how many. A journal that cannot
+        be read has none to give."""
+        try:
+            self._db.execute("ATTACH ? AS other", (str(other),))
+            copy = f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies"  # noqa: S608
+            taken = self._db.execute(copy).rowcount
+        except UNREADABLE:
+            taken = 0
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("DETACH other")
         self._count += taken
         return taken
 

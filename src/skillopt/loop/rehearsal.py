@@ -1,0 +1,51 @@
+"""Before a run pays for a batch: does the user's scorer score, and does the user's agent answer?
+
+Only where there is code that could be wrong. What the rehearsal asks is what the first step asks: its reply is in the
+journal then, and nothing is paid for twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skillopt.core.context import Context
+from skillopt.core.rollout import roll_out_one
+from skillopt.envs.base import Env, Item, Trajectory, is_judged, nothing_done, score_output
+from skillopt.errors import SkillOptError, Stopped, UserError
+from skillopt.skill import Skill
+
+TRIES = 2
+"""Items that are tried before the code is blamed: a single one may be at fault itself."""
+
+
+async def rehearse(skill: Skill, items: Sequence[Item], ctx: Context) -> None:
+    """Score an output of nothing, then do one task. Raises where neither of two items can be scored or done."""
+    if not getattr(ctx.env, "fingerprint", ""):
+        return
+    await _score_nothing(ctx.env, items[:TRIES])
+    failed = []
+    for number, item in enumerate(items[:TRIES]):
+        result = await roll_out_one(skill, item, ctx, tag=f"{ctx.step:04d}", number=number, stage="rollout")
+        if isinstance(result, Trajectory):
+            return
+        failed.append(result)
+    raise Stopped(
+        f"the first {len(failed)} tasks gave no score, so no other was begun: {failed[-1].error}; when that is "
+        "corrected, run the same command again: replies are kept"
+    )
+
+
+async def _score_nothing(env: Env, items: Sequence[Item]) -> None:
+    if is_judged(env) or getattr(env, "looks_at_files", False):
+        return
+    trouble = ""
+    for item in items:
+        try:
+            await score_output(env, item, nothing_done(env, item))
+        except SkillOptError as error:
+            trouble = str(error)
+        except Exception as error:  # whatever a scorer raises
+            trouble = f"the scorer failed on task '{item.id}': {type(error).__name__}: {error}"
+        else:
+            return
+    raise UserError(f"{trouble} (for an empty output; a scorer gives a score for any text; nothing was paid for yet)")
