@@ -85,7 +85,7 @@ class RunDirectory:
     def base(self) -> Skill:
         """The package that the run began with."""
         if self._base is None:
-            self._base = read_folder(self.package)
+            self._base = _read_own(self.package)
         return self._base
 
     def read_skill(self, version: int) -> Skill:
@@ -102,7 +102,7 @@ class RunDirectory:
         if not self.trains_package:
             return Skill(read_text(self.best_skill))
         try:
-            return read_folder(self.best_package)
+            return _read_own(self.best_package)
         except PackageError as error:
             raise Damaged(f"{error}; {WAY_OUT}") from None
 
@@ -204,6 +204,12 @@ class RunDirectory:
             except OSError:
                 return True
         return False
+
+
+def _read_own(folder: Path) -> Skill:
+    if folder.is_symlink():  # a run from elsewhere may hold anything
+        raise PackageError(f"{folder}: is a link, and a run keeps a folder there")
+    return read_folder(folder)
 
 
 def make_folder(path: Path, *, private: bool) -> None:
