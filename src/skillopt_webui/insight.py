@@ -8,7 +8,9 @@ from skillopt.report.blame import blame_run
 from skillopt.report.costs import cost_rows, stage_seconds
 from skillopt.report.failures import FailureGroup, failure_groups, lead
 from skillopt.report.funnel import dropped, funnel
+from skillopt.report.skill_diff import file_line
 from skillopt.run.directory import RunDirectory
+from skillopt.skill import FILE
 from skillopt_webui import items, view
 from skillopt_webui.files import Cache, load
 from skillopt_webui.places import NotThereError
@@ -33,6 +35,8 @@ def blamed(run: RunDirectory, version: int) -> dict[str, Any]:
                 "edit": line.entry.edit.model_dump(mode="json"),
                 "evidence": line.entry.evidence,
             }
+        if line.file != FILE and line.number == 1:
+            rows.append([file_line(line.file), 0])
         rows.append([line.text, line.entry.seq if line.entry else 0])
     return {"version": version, "text": text, "lines": rows, "entries": entries}
 

@@ -17,6 +17,7 @@ from skillopt.models.handoff import box_of
 from skillopt.models.prices import cost_of, price_of
 from skillopt.report.curves import Curves, curves, guided_tokens
 from skillopt.report.ranking import ranking_words
+from skillopt.report.skill_diff import whole_text
 from skillopt.run.comments import feedback_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
@@ -323,7 +324,7 @@ def skill_text(run: RunDirectory, version: int) -> str:
     path = run.snapshot(version)
     if not path.is_file():
         raise NotThereError(f"no version {version}")
-    return read_text(path)
+    return whole_text(run.read_skill(version))
 
 
 def diff(a: str, b: str) -> list[dict[str, Any]]:
