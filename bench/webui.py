@@ -1,8 +1,9 @@
 """How quick the web page is on a large run: python bench/webui.py [--work FOLDER]
 
 Trains a simulated run of 500 steps over batches of 40 (20,000 training trajectories), adds 3,000 runs to the table and
-a run of 2,000 items by 40 versions, and opens every view in headless Chromium three times. Prints the seconds until a view's content is there (first, then
-the best of the rest), and the server's memory afterwards. The same folder again keeps the run.
+a run of 2,000 items by 40 versions, and opens every view in headless Chromium three times. Prints the seconds until a
+view's content is there (first, then the best of the rest), and the server's memory afterwards. The same
+folder again keeps the run.
 """
 
 from __future__ import annotations
