@@ -59,8 +59,11 @@ class QAEnv:
     task = "Each task is a question or a request; the agent's reply is its answer."
     scoring = ""
 
-    def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
-        options = checked(QAOptions, config.options, "env.options")
+    def __init__(
+        self, config: EnvConfig, splits: dict[str, list[Item]] | None = None, options: QAOptions | None = None
+    ) -> None:
+        """A benchmark passes its own items, and its own options, which extend these."""
+        options = options or checked(QAOptions, config.options, "env.options")
         if unknown := options.limit.keys() - set(SPLITS):
             raise UserError(f"env.options.limit: unknown split '{min(unknown)}'; known are: {', '.join(SPLITS)}")
         self.name = config.benchmark or config.name
