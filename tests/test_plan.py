@@ -96,3 +96,24 @@ def test_the_end_of_a_run_shows_plan_and_real_figures(tmp_path: Path) -> None:
     done = skillopt("train", "--config", str(SIM), SMALL, "train.num_epochs=1", f"env.output_root={tmp_path}")
     assert "Planned (estimate) → real: target calls " in done.stdout
     assert "Plan against actual" in next(tmp_path.rglob("report.html")).read_text()
+
+
+def test_the_empty_skill_is_measured_on_the_test_split_alone_and_is_a_line_of_the_plan(tmp_path: Path) -> None:
+    overrides = ("train.num_epochs=1", "env.options={rules: 6, train: 12, val: 12, test: 10}")
+    done = skillopt("plan", "--config", str(SIM), *overrides)
+    assert "    baseline: 10\n" in done.stdout
+    result = train_sim(tmp_path, *overrides)
+    assert result.summary["calls_by_stage"]["target"]["baseline"] == 10
+    assert result.summary["baselines"]["no_skill"].keys() == {"test", "test_interval", "tokens"}
+    assert not (result.path / "evaluations" / "val_no_skill.json").exists()
+
+
+@pytest.mark.parametrize("text", ["", "You triage tickets.\n", "# Skill\n\nAnswer with the code.\n"])
+def test_next_to_a_line_or_two_the_empty_skill_is_not_measured(text: str, tmp_path: Path) -> None:
+    (tmp_path / "skill.md").write_text(text)
+    overrides = ("train.num_epochs=1", "env.options={rules: 6, train: 12, val: 12, test: 10}")
+    own = f"train.init_skill={tmp_path / 'skill.md'}"
+    assert "baseline" not in skillopt("plan", "--config", str(SIM), *overrides, own).stdout
+    result = train_sim(tmp_path / "out", *overrides, own)
+    assert "baseline" not in result.summary["calls_by_stage"]["target"]
+    assert "no_skill" not in result.summary["baselines"]

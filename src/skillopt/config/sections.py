@@ -172,7 +172,8 @@ class EvaluationConfig(Section):
     regression_margin: float | None = Field(default=None, ge=0, le=1)
     """No task type may fall by more than this, whatever the whole score does; null sets no such limit."""
     baselines: bool = True
-    """Measure the empty skill at the end of a training, so that every score has something to be compared with."""
+    """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two; and what
+    doing nothing and always giving the most frequent answer would score, which costs nothing."""
 
     @field_validator("gate")
     @classmethod

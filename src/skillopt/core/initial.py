@@ -56,6 +56,11 @@ def initial_kind(path: str, skill: Skill) -> str:
     return "pretrained" if trained else "seed"
 
 
+def needs_baseline(skill: Skill) -> bool:
+    """Is the empty skill worth measuring next to this one? A line or two are about as good as none."""
+    return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.text.splitlines()) > 2
+
+
 def run_of(
     config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, passed_in: Mapping[str, Any] | None = None
 ) -> RunDirectory:

@@ -350,9 +350,9 @@ class TrainingLoop:
         whole = self.base.env.items(split)
         items = [item for item in whole if item.id not in self.state.set_aside]
         self.base.emit("evaluation_started", split=split, name=name, items=len(items))
-        ctx = replace(self.base, later=later)
-        gone = len(whole) - len(items)
-        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage="evaluate", set_aside=gone)
+        ctx, gone = replace(self.base, later=later), len(whole) - len(items)
+        stage = "baseline" if name == "no_skill" else "evaluate"
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage=stage, set_aside=gone)
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from skillopt.core.context import Context
-from skillopt.core.initial import initial_kind
+from skillopt.core.initial import initial_kind, needs_baseline
 from skillopt.core.rollout import require_few
 from skillopt.core.split import Measured
 from skillopt.envs.data import shown_names
@@ -31,7 +31,7 @@ class Finals:
     """What was measured at the end; empty before."""
 
     measured: dict[str, Measured] = field(default_factory=dict)
-    """By split and name: test_initial, test_best, val_remeasured, val_no_skill, test_no_skill."""
+    """By split and name: test_initial, test_best, val_remeasured, test_no_skill."""
     majority: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By split."""
     do_nothing: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -105,14 +105,8 @@ class Finals:
     def baselines(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if "test_no_skill" in self.measured:
-            found["no_skill"] = {
-                key: value
-                for split in ("val", "test")
-                for key, value in (
-                    (split, self.score(f"{split}_no_skill")),
-                    (f"{split}_interval", self.interval(f"{split}_no_skill")),
-                )
-            }
+            scores = {"test": self.score("test_no_skill"), "test_interval": self.interval("test_no_skill")}
+            found["no_skill"] = {**scores, "tokens": 0}
         if self.majority:
             found["majority"] = {"answer": self.majority["val"]["answer"]}
             for split, row in self.majority.items():
@@ -147,7 +141,7 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     wanted += [("test", "initial", initial)]
     wanted += [("test", "best", best)] if won else []
     if ctx.config.evaluation.baselines:
-        wanted += [(split, "no_skill", Skill("")) for split in ("val", "test")]
+        wanted += [("test", "no_skill", Skill(""))] if needs_baseline(initial) else []
         for split in ("val", "test"):
             always = await majority(ctx.env, split, ctx.config.evaluation.metric)
             finals.majority |= {split: always} if always else {}

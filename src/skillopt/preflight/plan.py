@@ -14,6 +14,7 @@ from typing import Any
 from skillopt import prompts
 from skillopt.config import Config
 from skillopt.core.batches import plan_steps
+from skillopt.core.initial import needs_baseline
 from skillopt.core.schedule import scheduled_rate
 from skillopt.envs.base import SPLITS, Env
 from skillopt.gates import credit, heats
@@ -94,7 +95,7 @@ def plan_run(
     batches = [step.size for step in steps]
     prompt = (task + skill_tokens[0], task + skill_tokens[1] + 20)
     lines = (
-        *_over_turns(_target_lines(config, parts, sizes, batches, prompt), env),
+        *_over_turns(_target_lines(config, parts, skill, sizes, batches, prompt), env),
         *_optimizer_lines(config, parts, batches, task, skill_tokens),
     )
     lines = (*lines, *_judge_lines(config, lines, task))
@@ -115,7 +116,7 @@ def plan_run(
 
 
 def _target_lines(
-    config: Config, parts: Parts, sizes: dict[str, int], batches: list[int], prompt: Range
+    config: Config, parts: Parts, skill: Skill, sizes: dict[str, int], batches: list[int], prompt: Range
 ) -> Iterable[Line]:
     """A deterministic target is never asked the same twice, so that a skill that does not change costs nothing."""
     known = is_deterministic(config, "target")
@@ -127,13 +128,14 @@ def _target_lines(
     gates = len(batches) + credited + later
     probes = credited * credit.MOST_BROKEN * min(credit.MOST_SUSPECTS, math.ceil(config.optimizer.learning_rate))
     compared = 2 * min(config.optimizer.slow_update_samples, sizes["train"])
-    baseline = sizes["val"] + sizes["test"] if config.evaluation.baselines else 0
     again = 0 if known else sizes["val"]  # the winner is measured again, since its score may be luck
-    measured = (sizes["val"] + sizes["test"], sizes["val"] + again + 2 * sizes["test"] + baseline)
+    measured = (sizes["val"] + sizes["test"], sizes["val"] + again + 2 * sizes["test"])
+    baseline = sizes["test"] if config.evaluation.baselines and needs_baseline(skill) else 0
     guessed = sum(batches) if config.train.speculate else 0
     least = min(least, *batches) if guessed else least
     for stage, calls, phases in (
-        ("evaluate", measured, 3 + 2 * bool(baseline)),
+        ("evaluate", measured, 3),
+        ("baseline", (baseline, baseline), int(bool(baseline))),
         ("rollout", (least, sum(batches)), len(batches)),
         ("gate", (0, gates * _gate_calls(config, sizes["val"], known) + probes), gates + credited),
         ("race", (0, _race_calls(config, parts, sizes["val"]) * len(batches)), len(batches)),
