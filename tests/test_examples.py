@@ -161,3 +161,16 @@ def test_a_scorer_of_ones_own_teaches_through_its_feedback(endpoint: tuple[Stand
     assert summary["initial"]["test"] < 0.6
     assert summary["best"]["test"] == 1.0
     assert "must not end with a full stop" in done.stdout
+
+
+def test_the_notebook_runs_from_top_to_bottom_in_a_real_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="pip install 'skillopt[dev-all]'")
+    nbformat = pytest.importorskip("nbformat")
+    monkeypatch.setenv("PYTHONPATH", str(REPO / "src"))
+    notebook = nbformat.read(REPO / "examples" / "notebook.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [
+        str(output.get("text", output.get("data", ""))) for cell in notebook.cells for output in cell.get("outputs", ())
+    ]
+    assert any(text.startswith("Better: ") for text in shown)
+    assert any("- For maple, answer ZM-73." in text for text in shown)

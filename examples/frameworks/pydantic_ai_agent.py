@@ -13,7 +13,9 @@ async def run(item, skill, model):
     agent = Agent(OpenAIChatModel(MODEL), instructions=skill.text, tools=[price])
     done = await agent.run(item.question)
     used = done.usage
-    turns = [{"role": turn["kind"], "content": json.dumps(turn["parts"])} for turn in json.loads(done.all_messages_json())]
+    turns = [
+        {"role": turn["kind"], "content": json.dumps(turn["parts"])} for turn in json.loads(done.all_messages_json())
+    ]
     return Episode(
         output=str(done.output),
         messages=[{"role": "system", "content": skill.text}, *turns],

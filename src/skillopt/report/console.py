@@ -257,7 +257,7 @@ def next_lines(result: Result) -> list[str]:
     run = shlex.quote(str(result.path))
     skillopt = _command()
     return [
-        f"Best skill: {result.path / 'best_skill.md'}",
+        f"Best skill: {result.path / ('best_skill' if result.best_skill.is_package else 'best_skill.md')}",
         "Next:",
         f"  {skillopt} report {run} --open    # what was learned, and why",
         f"  {skillopt} diff {run}    # what changed in the skill",
