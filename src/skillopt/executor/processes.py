@@ -46,7 +46,8 @@ class ProcessExecutor(Pool):
     async def start(self) -> Line:
         command = (sys.executable, "-m", "skillopt.executor.processes")
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        own = dict(os.environ)  # it does what this process would do itself
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=own)
         line = ProcessLine(process)
         try:
             async with asyncio.timeout(READY_WITHIN):
