@@ -19,7 +19,7 @@ from aiohttp import web
 
 @dataclass(frozen=True)
 class Call:
-    """A tool that the model wants called (Anthropic Messages alone)."""
+    """A tool that the model wants called."""
 
     name: str
     arguments: dict[str, Any]
@@ -56,6 +56,9 @@ def texts_in(value: Any) -> list[str]:
             "content",
             "parts",
             "text",
+            "output",
+            "functionResponse",
+            "response",
         )
         return [text for key in keys if key in value for text in texts_in(value[key])]
     return []
@@ -67,6 +70,7 @@ class CliEndpoint:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.calls = 0
         self.app = web.Application(client_max_size=64 * 2**20)
         self.app.router.add_route("*", "/{path:.*}", self._any)
 
@@ -94,7 +98,8 @@ class CliEndpoint:
             error = {"type": "error", "message": no.message, "code": no.status, "status": "RESOURCE_EXHAUSTED"}
             return web.json_response({"type": "error", "error": error}, status=no.status, headers=no.headers)
         if isinstance(text, Call):
-            return await _events(http, _anthropic_call(text))
+            self.calls += 1
+            return await _called(http, body, text, f"call_{self.calls}")
         if path.endswith("/chat/completions"):
             return await _events(http, _chat_chunks(text)) if body.get("stream") else web.json_response(_chat(text))
         if path.endswith("/responses"):
@@ -175,9 +180,44 @@ def _anthropic(text: str) -> list[dict[str, Any]]:
     ]
 
 
-def _anthropic_call(call: Call) -> list[dict[str, Any]]:
+async def _called(http: web.Request, body: dict[str, Any], call: Call, identity: str) -> web.StreamResponse:
+    """A tool call, in the protocol of the request's path."""
+    path, given = http.path, json.dumps(call.arguments)
+    if path.endswith("/messages"):
+        return await _events(http, _anthropic_call(call, identity))
+    if path.endswith("/responses"):
+        item = {
+            "type": "function_call",
+            "id": f"fc_{identity}",
+            "call_id": identity,
+            "name": call.name,
+            "arguments": given,
+        }
+        whole = {**_response(""), "output": [item]}
+        first = {"type": "response.created", "response": {"id": "r"}}
+        done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+        return await _events(http, [first, done, {"type": "response.completed", "response": whole}])
+    if path.endswith("/chat/completions"):
+        tool = {"id": identity, "type": "function", "function": {"name": call.name, "arguments": given}}
+        if not body.get("stream"):
+            whole = _chat("")
+            whole["choices"][0] |= {
+                "finish_reason": "tool_calls",
+                "message": {"role": "assistant", "tool_calls": [tool]},
+            }
+            return web.json_response(whole)
+        first, last = _chat_chunks("")
+        first["choices"][0]["delta"] = {"role": "assistant", "content": None, "tool_calls": [{"index": 0, **tool}]}
+        last["choices"][0]["finish_reason"] = "tool_calls"
+        return await _events(http, [first, last])
+    reply = _gemini("")
+    reply["candidates"][0]["content"]["parts"] = [{"functionCall": {"name": call.name, "args": call.arguments}}]
+    return await _events(http, [reply]) if path.endswith("streamGenerateContent") else web.json_response(reply)
+
+
+def _anthropic_call(call: Call, identity: str) -> list[dict[str, Any]]:
     first, *_, last = _anthropic("")
-    tool = {"type": "tool_use", "id": "t1", "name": call.name, "input": {}}
+    tool = {"type": "tool_use", "id": identity, "name": call.name, "input": {}}
     given = {"type": "input_json_delta", "partial_json": json.dumps(call.arguments)}
     ended = {"stop_reason": "tool_use", "stop_sequence": None}
     return [

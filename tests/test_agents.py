@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import stat
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from skillopt.cli_agents.output import call_message, loaded, tool_calls
+from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config, EnvConfig
 from skillopt.core.callers import make_callers
 from skillopt.envs.base import Episode, Item
@@ -376,11 +379,9 @@ def test_claude_code_is_called_without_a_person_and_finds_the_skill_where_it_loo
     assert given["env"]["HOME"] != os.environ["HOME"]
     assert given["workspace"] == []
     assert episode.output == "right"
-    assert [m["content"] for m in episode.messages[2:]] == [
-        '[calls Skill: {"skill": "x"}]',
-        "[result: loaded]",
-        "right",
-    ]
+    call, result, said = episode.messages[2:]
+    assert call["tool_calls"][0]["function"] == {"name": "Skill", "arguments": '{"skill": "x"}'}
+    assert [(m["role"], m["content"]) for m in (result, said)] == [("tool", "loaded"), ("assistant", "right")]
     assert [(t.prompt_tokens, t.completion_tokens, t.usd) for t in journal.totals()] == [(100, 7, 0.01)]
 
 
@@ -433,7 +434,9 @@ def test_codex_is_called_without_a_person_and_finds_the_skill_where_it_looks(
     assert given["env"]["CODEX_API_KEY"] == "codex-key-of-the-test"
     assert not {"OTHER_API_KEY", "ANTHROPIC_API_KEY"} & given["env"].keys()
     assert episode.output == "right"
-    assert "[runs ls: a b]" in [m["content"] for m in episode.messages]
+    call, result = next((a, b) for a, b in itertools.pairwise(episode.messages) if a.get("tool_calls"))
+    assert call["tool_calls"][0]["function"] == {"name": "shell", "arguments": '{"command": "ls"}'}
+    assert result["content"] == "a b"
     assert [(t.prompt_tokens, t.completion_tokens) for t in journal.totals()] == [(100, 7)]
 
 
@@ -462,3 +465,134 @@ def test_an_agents_own_trouble_is_no_wrong_answer(
     stand_in(folder, name, lines, monkeypatch)
     with pytest.raises(TransientError, match=told):
         run(config_of(folder, command=command))
+
+
+def test_the_doctor_says_which_agents_are_installed_and_whether_the_target_answers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(folder, "claude", CLAUDE, monkeypatch)
+    config = Config.parse({**config_of(folder, command="claude-code").model_dump(), **ALONE})
+    checks = {check.name: check for check in asyncio.run(examine(config))}
+    assert checks["coding agents"].says.startswith("installed: claude-code; not installed: codex")
+    assert checks["target agent"].says.startswith("claude-code answered in ")
+    refused = {"type": "result", "is_error": True, "result": "Invalid API key. Please run /login"}
+    stand_in(folder, "claude", [refused], monkeypatch)
+    checks = {check.name: check for check in asyncio.run(examine(config))}
+    assert checks["target agent"].status == "fail"
+    assert "finds no login: give it a key (ANTHROPIC_API_KEY" in checks["target agent"].says
+
+
+# The events of each agent in a task with a skill and a shell command, shortened
+
+PRINTED: dict[str, list[dict[str, Any]]] = {
+    "opencode": [
+        {
+            "type": "tool_use",
+            "part": {"tool": "skill", "callID": "c1", "state": {"input": {"name": "task-skill"}, "output": "Rules."}},
+        },
+        {"type": "step_finish", "part": {"tokens": {"input": 1200, "output": 34}, "cost": 0.01}},
+        {
+            "type": "tool_use",
+            "part": {"tool": "bash", "callID": "c2", "state": {"input": {"command": "ls"}, "output": "a.txt"}},
+        },
+        {"type": "text", "part": {"text": "Done."}},
+        {"type": "step_finish", "part": {"tokens": {"input": 1200, "output": 34}, "cost": 0.02}},
+    ],
+    "gemini-cli": [
+        {"type": "tool_use", "tool_id": "c1", "tool_name": "activate_skill", "parameters": {"name": "task-skill"}},
+        {"type": "tool_result", "tool_id": "c1", "status": "success", "output": "Rules."},
+        {"type": "tool_use", "tool_id": "c2", "tool_name": "run_shell_command", "parameters": {"command": "ls"}},
+        {"type": "tool_result", "tool_id": "c2", "status": "success", "output": "a.txt"},
+        {"type": "message", "role": "assistant", "content": "Do", "delta": True},
+        {"type": "message", "role": "assistant", "content": "ne.", "delta": True},
+        {"type": "result", "status": "success", "stats": {"input_tokens": 2400, "output_tokens": 68}},
+    ],
+    "copilot": [
+        {
+            "type": "assistant.message",
+            "data": {
+                "content": "",
+                "toolRequests": [{"toolCallId": "c1", "name": "skill", "arguments": {"skill": "task-skill"}}],
+            },
+        },
+        {"type": "tool.execution_complete", "data": {"toolCallId": "c1", "result": {"content": "Rules."}}},
+        {
+            "type": "assistant.message",
+            "data": {
+                "content": "",
+                "toolRequests": [{"toolCallId": "c2", "name": "bash", "arguments": {"command": "ls"}}],
+            },
+        },
+        {"type": "tool.execution_complete", "data": {"toolCallId": "c2", "result": {"content": "a.txt"}}},
+        {"type": "assistant.message", "data": {"content": "Done."}},
+    ],
+    "goose": [
+        {
+            "type": "message",
+            "message": {
+                "role": "assistant",
+                "content": [
+                    {
+                        "type": "toolRequest",
+                        "id": "c1",
+                        "toolCall": {"value": {"name": "load_skill", "arguments": {"name": "task-skill"}}},
+                    }
+                ],
+            },
+        },
+        {
+            "type": "message",
+            "message": {
+                "role": "user",
+                "content": [{"type": "toolResponse", "id": "c1", "toolResult": {"value": "Rules."}}],
+            },
+        },
+        {
+            "type": "message",
+            "message": {
+                "role": "assistant",
+                "content": [
+                    {
+                        "type": "toolRequest",
+                        "id": "c2",
+                        "toolCall": {"value": {"name": "shell", "arguments": {"command": "ls"}}},
+                    }
+                ],
+            },
+        },
+        {
+            "type": "message",
+            "message": {
+                "role": "user",
+                "content": [{"type": "toolResponse", "id": "c2", "toolResult": {"value": "a.txt"}}],
+            },
+        },
+        {"type": "message", "message": {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}},
+        {"type": "complete", "total_tokens": 100},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_transcript_becomes_turns_tool_calls_and_results(name: str) -> None:
+    preset = PRESETS[name]
+    assert preset.doing is not None
+    heard = (preset.doing.heard or preset.heard)("\n".join(map(json.dumps, PRINTED[name])))
+    assert (heard.output, heard.error) == ("Done.", "")
+    assert [message["role"] for message in heard.messages] == ["assistant", "tool", "assistant", "tool", "assistant"]
+    (_, first), (_, second) = tool_calls(heard.messages)
+    assert json.loads(second) == {"command": "ls"}
+    assert "task-skill" in first
+    assert [m["content"] for m in heard.messages if m["role"] == "tool"] == ["Rules.", "a.txt"]
+    assert loaded(heard.messages, "task-skill")
+    assert not loaded(heard.messages, "task")
+    if name in {"opencode", "gemini-cli"}:
+        assert (heard.prompt_tokens, heard.completion_tokens) == (2400, 68)
+    if name == "opencode":
+        assert heard.usd == pytest.approx(0.03)
+
+
+def test_reading_a_skills_own_file_is_loading_it() -> None:
+    command = {"command": "cat ~/.codex/skills/task-skill/SKILL.md"}
+    assert loaded([call_message("c", "shell", command)], "task-skill")
+    assert not loaded([call_message("c", "shell", {"command": "echo task-skill"})], "task-skill")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import platform
 import re
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +16,19 @@ import pytest
 
 from cli_endpoint import USED, Call, cli_endpoint
 from cli_mind import simulated
+from skillopt.cli_agents.output import loaded
+from skillopt.config import Config
+from skillopt.core.callers import make_callers
+from skillopt.envs.base import Episode
+from skillopt.envs.qa import QAEnv
+from skillopt.loop.trainer import TrainingLoop
+from skillopt.models import open_model
 from skillopt.models.base import FatalError, TransientError
+from skillopt.models.bound import BoundChat
+from skillopt.models.simulated_clerk import WORK, rules_in
 from skillopt.run.directory import RunDirectory
+from skillopt.run.journal import Journal
+from skillopt.skill import Skill
 from support import REPO, differing, essence, train_sim
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(900)]
@@ -159,6 +174,139 @@ def test_a_whole_training_has_this_command_line_as_its_target(
     for key in ("initial", "best"):
         assert done.summary[key]["val"] == plain.summary[key]["val"], "the agent found the skill and used it"
     assert done.best_skill.text == plain.best_skill.text
+
+
+TARGETS: dict[str, tuple[str, dict[str, str], str]] = {
+    "claude-code": ("Skill", {"skill": "task-skill"}, "Bash"),
+    "codex": ("", {}, "exec_command"),
+    "copilot": ("skill", {"skill": "task-skill"}, "bash"),
+    "gemini-cli": ("activate_skill", {"name": "task-skill"}, "run_shell_command"),
+    "opencode": ("skill", {"name": "task-skill"}, "bash"),
+    "qwen-code": ("skill", {"skill": "task-skill"}, "run_shell_command"),
+}
+"""Each agent's tool for skills (Codex reads the skill that a task names by itself), its arguments, and its shell."""
+
+
+def as_target(name: str, url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The agent as the target, led to our endpoint by what a rollout may see: variables and arguments."""
+    given = pointed_at(name, url, home, monkeypatch)
+    options: dict[str, Any] = {"timeout": 300, **given}
+    if name == "codex":
+        provider = f'model_providers.lo={{name="lo", base_url="{url}/v1", env_key="LO_KEY"}}'
+        options |= {"args": ["-c", 'model_provider="lo"', "-c", provider]}
+    if name == "opencode":  # it looks for a skill's files with ripgrep, which it would fetch
+        monkeypatch.setenv("OPENCODE_CONFIG", str(home / ".config" / "opencode" / "opencode.json"))
+        monkeypatch.setenv("PATH", f"{ripgrep()}:{os.environ['PATH']}")
+    options |= {"model": MODELS.get(name, "m" if name == "codex" else "")}
+    return [f"env.command={name}", f"env.agent_options={json.dumps(options)}", "hardware.workers=2"]
+
+
+def ripgrep() -> Path:
+    kind = "arm64" if platform.machine() in {"arm64", "aarch64"} else "x64"
+    return BIN.parent / "@qwen-code" / "qwen-code" / "vendor" / "ripgrep" / f"{kind}-{sys.platform}"
+
+
+def shell_call(name: str, command: str) -> Call:
+    key = "cmd" if name == "codex" else "command"
+    return Call(TARGETS[name][2], {key: command} | ({} if name == "codex" else {"description": "work"}))
+
+
+PACKAGE = Skill(
+    "The word is in references/word.md, next to this file. Write it to out.txt.",
+    "---\nname: task-skill\ndescription: Words. Use for every task here.\n---\n",
+    {"references/word.md": b"HERON-77\n"},
+)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_task_with_files_is_done_by_this_command_line_with_the_whole_package(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(name)
+    tool, arguments, _ = TARGETS[name]
+
+    def mind(texts: list[str]) -> str | Call:
+        """Loads the skill, finds the folder that it is in, copies the word from there, and ends."""
+        everything = "\n".join(texts)
+        if "Write the word" not in everything:
+            return "A title"
+        if "word-is-written" in everything:
+            return "Done."
+        if tool and "references/word.md, next" not in everything:
+            return Call(tool, dict(arguments))
+        file = "skills/task-skill/references/word.md"
+        return shell_call(name, f"cat ~/.*/{file} ~/.config/*/{file} > out.txt 2>/dev/null; echo word-is-written")
+
+    rows = [
+        {
+            "id": f"q{n}",
+            "question": f"Write the word, {n}.",
+            "workspace": {"a.txt": "x"},
+            "expected": {"out.txt": "HERON-77"},
+        }
+        for n in range(8)
+    ]
+    with cli_endpoint(mind) as (_, url):
+        told = as_target(name, url, tmp_path / "home", monkeypatch)
+        write(tmp_path / "tasks.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        write(
+            tmp_path / "c.yaml",
+            "env: {data: tasks.jsonl, scoring: files, output_root: out, options: {limit: {test: 1}}}",
+        )
+        config = Config.load(tmp_path / "c.yaml", [*told, "hardware.max_retries=0"])
+        rolled = rollouts(config, PACKAGE)
+        bare = rollouts(config, replace(PACKAGE, others={}))
+    assert rolled.score is not None
+    assert (rolled.score.hard, rolled.output) == (1, "Done.")
+    assert [change.path for change in rolled.changes] == ["out.txt"]
+    assert rolled.opened == ("references/word.md",)
+    roles = [message["role"] for message in rolled.messages]
+    assert roles.count("tool") >= (2 if tool else 1), "the transcript has the calls and their results"
+    assert loaded(rolled.messages, "task-skill") == bool(tool)
+    assert bare.score is not None
+    assert bare.score.hard == 0, "without the file the task cannot be solved"
+
+
+def rollouts(config: Config, skill: Skill) -> Episode:
+    env = QAEnv(config.env)
+
+    async def work() -> Episode:
+        callers, _, _ = make_callers(config, Journal(":memory:"), {"target": open_model("target", config)})
+        return await env.run(env.items("test")[0], skill, BoundChat(callers["target"], label="x", stage="rollout"))
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("name", ["codex", "claude-code"])
+def test_a_whole_training_on_tasks_with_files_has_this_command_line_as_its_target(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(name)
+    tool, arguments, _ = TARGETS[name]
+
+    def clerk(texts: list[str]) -> str | Call:
+        """The simulated clerk behind the agent: it knows the house rules when the agent has read the skill to it."""
+        everything = "\n".join(texts)
+        asked = re.findall(r"[^\n]*(?:house rules|typing mistake)[^\n]*", everything)
+        if not asked:
+            return "A title"
+        if "clerk-is-done" in everything:
+            return "Done."
+        if tool and "You keep the files" not in everything and "Use the skill" in everything:
+            return Call(tool, dict(arguments))
+        known = sorted(rules_in(everything))
+        program = f"RULES = {known!r}\nTASK = {asked[-1]!r}\n{WORK}print('clerk' + '-is-done')\n"
+        return shell_call(name, f"python3 - <<'END'\n{program}END")
+
+    with cli_endpoint(clerk) as (_, url):
+        told = as_target(name, url, tmp_path / "home", monkeypatch)
+        small = ["env.agent=", "env.options={limit: {train: 4, val: 4, test: 2}}", "train.num_epochs=1"]
+        more = ["evaluation.baselines=false", f"env.output_root={tmp_path / 'out'}", "models.target_deterministic=true"]
+        config = Config.load(REPO / "configs/workspaces/default.yaml", [*small, *told, *more])
+        done = asyncio.run(TrainingLoop(config).fit())
+    assert done.summary["initial"]["val"] == 0
+    assert done.summary["best"]["val"] > 0.4
+    assert done.summary["tokens"]["target"]["prompt"] > 0, "what the agent reports is in the bill"
 
 
 def test_a_refused_key_and_a_missing_login_are_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

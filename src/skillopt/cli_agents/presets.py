@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillopt.cli_agents.output import Heard, hear_claude, hear_codex, hear_copilot, hear_gemini, hear_opencode
+from skillopt.cli_agents.output import (
+    Heard,
+    hear_claude,
+    hear_codex,
+    hear_copilot,
+    hear_gemini,
+    hear_gemini_stream,
+    hear_goose,
+    hear_opencode,
+)
 
 PLACES = ("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 """Where a command line finds its own login; none of them holds a secret."""
@@ -27,8 +36,12 @@ class Doing:
     argv: tuple[str, ...]
     env: Callable[[Path], dict[str, str]]
     skill_folders: Callable[[Path], list[Path]]
-    use: Callable[[str], str]
+    use: Callable[[str], str] = "Use the skill {} for this task.".format
     """The first line of the task, which names the skill."""
+    heard: Callable[[str], Heard] | None = None
+    """How its output is read, where that differs from an answer's."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files of the home folder, by path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +72,12 @@ class Preset:
         return ["--model", model] if model else []
 
 
+def _below(home: Path) -> dict[str, str]:
+    """The rollout's home for programs that look at these variables first."""
+    places = {"CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state", "CACHE": ".cache"}
+    return {f"XDG_{name}_HOME": str(home / place) for name, place in places.items()}
+
+
 PRESETS: dict[str, Preset] = {
     "claude-code": Preset(
         program="claude",
@@ -75,11 +94,10 @@ PRESETS: dict[str, Preset] = {
         doing=Doing(
             argv=(
                 *("-p", "--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits"),
-                *("--allowedTools", "Skill,Read,Glob,Grep,Edit,Write"),
+                *("--allowedTools", "Skill,Read,Glob,Grep,Edit,Write,Bash"),
             ),
             env=lambda home: {"CLAUDE_CONFIG_DIR": str(home / ".claude"), **_QUIET_CLAUDE},
             skill_folders=lambda home: [home / ".claude" / "skills"],
-            use=lambda name: f"Use the skill {name} for this task.",
         ),
     ),
     "codex": Preset(
@@ -111,6 +129,11 @@ PRESETS: dict[str, Preset] = {
         heard=hear_opencode,
         at_once=4,  # its processes share one database
         reports_cost=True,
+        doing=Doing(
+            argv=("run", "--pure", "--format", "json", "--title", "skillopt", "--auto"),
+            env=lambda home: {"OPENCODE_DISABLE_AUTOUPDATE": "1", **_below(home)},
+            skill_folders=lambda home: [home / ".config" / "opencode" / "skills"],
+        ),
     ),
     "gemini-cli": Preset(
         program="gemini",
@@ -120,6 +143,13 @@ PRESETS: dict[str, Preset] = {
         install="install Gemini CLI (npm install -g @google/gemini-cli)",
         login="start gemini once and choose how to sign in",
         heard=hear_gemini,
+        doing=Doing(
+            argv=("--output-format", "stream-json", "--skip-trust", "--extensions", "none", "--approval-mode", "yolo"),
+            env=lambda home: {"GEMINI_CLI_HOME": str(home)},
+            files={".gemini/settings.json": '{"security": {"auth": {"selectedType": "gemini-api-key"}}}'},
+            skill_folders=lambda home: [home / ".gemini" / "skills"],
+            heard=hear_gemini_stream,
+        ),
     ),
     "qwen-code": Preset(
         program="qwen",
@@ -131,6 +161,11 @@ PRESETS: dict[str, Preset] = {
         install="install Qwen Code (npm install -g @qwen-code/qwen-code)",
         login="run: qwen auth",
         heard=hear_claude,
+        doing=Doing(
+            argv=("--output-format", "stream-json", "--chat-recording", "false", "--approval-mode", "yolo"),
+            env=lambda home: {},
+            skill_folders=lambda home: [home / ".qwen" / "skills"],
+        ),
     ),
     "copilot": Preset(
         program="copilot",
@@ -145,5 +180,30 @@ PRESETS: dict[str, Preset] = {
         install="install GitHub Copilot CLI (npm install -g @github/copilot)",
         login="start copilot once and use /login",
         heard=hear_copilot,
+        doing=Doing(
+            argv=(
+                *("--no-color", "--output-format", "json", "--stream", "off", "--no-ask-user", "--allow-all-tools"),
+                *("--no-custom-instructions", "--disable-builtin-mcps"),
+            ),
+            env=lambda home: {"COPILOT_HOME": str(home / ".copilot")},
+            skill_folders=lambda home: [home / ".copilot" / "skills"],
+        ),
+    ),
+    "goose": Preset(
+        program="goose",
+        ask=("run", "--no-session", "--quiet", "--no-profile", "--output-format", "stream-json", "--instructions", "-"),
+        env={"GOOSE_MODE": "chat"},
+        pass_env=(
+            *("GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_API_KEY", "OPENAI_HOST", "ANTHROPIC_API_KEY"),
+            *("ANTHROPIC_HOST", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"),
+        ),
+        install="install goose (see its documentation: a script, or brew install block-goose-cli)",
+        login="run: goose configure",
+        heard=hear_goose,
+        doing=Doing(
+            argv=("run", "--no-session", "--quiet", "--output-format", "stream-json", "--instructions", "-"),
+            env=lambda home: {"GOOSE_MODE": "auto", **_below(home)},
+            skill_folders=lambda home: [home / ".config" / "goose" / "skills"],
+        ),
     ),
 }

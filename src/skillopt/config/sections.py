@@ -244,8 +244,8 @@ class ModelsConfig(Section):
 
 class EnvConfig(Section):
     name: str = "qa"
-    """The tasks' kind: qa (questions with answers), sim (the simulated world), trigger (is a skill picked), a benchmark
-    (docs/benchmarks.md), a plug-in's name, or `module:Class`."""
+    """The tasks' kind: qa (questions with answers), sim (the simulated world), trigger (is a skill picked), folders
+    (task folders in Harbor's form), a benchmark (docs/benchmarks.md), a plug-in's name, or `module:Class`."""
     task: str = ""
     """What the tasks are, in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str = ""
@@ -267,7 +267,8 @@ class EnvConfig(Section):
     """Your agent as the target, `module:fn` or `file.py:fn`; shell: the target model with a sandboxed shell, for tasks
     with files; empty: one question, one reply."""
     command: str | list[str] = ""
-    """A command line as the target (task on stdin, answer on stdout), or claude-code or codex."""
+    """A command line as the target (task on stdin, answer on stdout), or a coding agent: claude-code, codex,
+    opencode, gemini-cli, qwen-code, copilot, goose."""
     agent_options: dict[str, Any] = {}
     """What the agent or command takes, such as {timeout: 600, pass_env: [MY_KEY]}."""
     options: dict[str, Any] = {}
@@ -282,9 +283,9 @@ class EnvConfig(Section):
 class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
     """Target calls in flight; a local: model has at most one a core."""
-    executor: Literal["local", "ray"] = "local"
-    """Where tasks are done and scored: in this process, or on the CPUs of a Ray cluster; model calls are always made by
-    this process."""
+    executor: Literal["local", "processes", "ray"] = "local"
+    """Where tasks are done and scored: in this process; in processes of this machine, at most one a core; or on a Ray
+    cluster. Model calls are always made by this process."""
     ray_address: str = ""
     """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
     call_timeout: float | None = Field(default=None, gt=0)

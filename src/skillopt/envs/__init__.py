@@ -13,6 +13,7 @@ from skillopt.errors import UserError
 BUILT_IN = {
     "qa": "skillopt.envs.qa:QAEnv",
     "sim": "skillopt.envs.sim:SimEnv",
+    "folders": "skillopt.envs.folders:FoldersEnv",
     "trigger": "skillopt.envs.trigger:TriggerEnv",
     "searchqa": "skillopt.envs.searchqa:SearchQAEnv",
     "docvqa": "skillopt.envs.docvqa:DocVQAEnv",

@@ -256,7 +256,7 @@ class CommandCheck:
         (own / "item.json").write_text(item.model_dump_json(), encoding="utf-8")
         try:
             done = await self._sandbox.shell(
-                self._command(item), workspace, others={"check": own}, variables={"SKILLOPT_CHECK": "check"}, keep=False
+                self._command(item), workspace, others={"check": own}, variables={"SKILLOPT_CHECK": "check"}, keep=""
             )
         except SkillOptError as error:
             raise ScorerError(f"the check could not be run: {error}") from None

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt.cli_agents.line import fingerprint, words_of
-from skillopt.cli_agents.output import hear_text, last_line
+from skillopt.cli_agents.output import Heard, hear_text, last_line, loaded, tool_calls
 from skillopt.cli_agents.presets import PRESETS, Doing, Preset
 from skillopt.cli_agents.process import Finished, few_variables, run_command
 from skillopt.cli_agents.trouble import trouble_in
 from skillopt.config import EnvConfig
 from skillopt.envs.agents import episode_from, task_text, timed_out
 from skillopt.envs.base import Chat, Episode, Item
+from skillopt.envs.package_tools import scripts_of
 from skillopt.envs.place import Place, opened_place, read_since, unread
 from skillopt.envs.scorers import checked
 from skillopt.envs.workspace import Workspaces
@@ -29,6 +30,7 @@ from skillopt.errors import UserError
 from skillopt.keys import redact
 from skillopt.models.base import FatalError, Message, TransientError
 from skillopt.skill import Skill
+from skillopt.skill.package import name_problem, read_package
 
 
 class CommandOptions(BaseModel):
@@ -43,14 +45,16 @@ class CommandOptions(BaseModel):
     workspace: str = ""
     """A folder that is copied into every fresh workspace."""
     model: str = ""
-    """`{model}` in the command line; for claude-code and codex, the model that they use."""
+    """`{model}` in the command line; for a coding agent, the model that it uses."""
     args: tuple[str, ...] = ()
-    """Further arguments of claude-code or codex."""
+    """Further arguments of a coding agent."""
     skill_name: str = Field(default="task-skill", pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
     description: str = "House rules for the tasks of this workspace. Use for every task here."
 
 
 class CommandAgent:
+    """Does tasks with a command line, or with a coding agent that is known by name."""
+
     def __init__(self, config: EnvConfig, workspaces: Workspaces) -> None:
         self._options = checked(CommandOptions, config.agent_options, "env.agent_options")
         self._workspaces = workspaces
@@ -78,28 +82,66 @@ class CommandAgent:
 
         return episode_from(await chat.whole(identity, work))
 
+    async def watched(self, item: Item, skills: Mapping[str, Skill], chat: Chat) -> Episode:
+        """A coding agent does a task with these skills at hand, none of which is named in the task; the output is the
+        names of those that it loaded."""
+        options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
+        known = sorted((name, skill.hash) for name, skill in skills.items())
+        identity = ["trigger", self._argv_name(), options, self.fingerprint, item.model_dump(mode="json"), known]
+
+        async def work() -> dict[str, Any]:
+            with opened_place(item, Skill(""), self._workspaces.start(item), self._options.workspace) as place:
+                argv, env, stdin = self._given(item, Skill(""), place)
+                for folder in self._doing.skill_folders(place.home) if self._doing else ():
+                    for name, skill in skills.items():
+                        skill.write_to(folder / name)
+                return self._loaded(await self._ran(argv, env, stdin, place), stdin, list(skills))
+
+        return episode_from(await chat.whole(identity, work))
+
+    def _loaded(self, done: Finished, stdin: str, names: Sequence[str]) -> dict[str, Any]:
+        """An agent that is ended by its time has loaded what it has loaded."""
+        heard = self._heard()(done.stdout)
+        found = [name for name in names if loaded(heard.messages, name)]
+        if not done.timed_out and not found:
+            self._result(done, Skill(""), stdin)  # raises what a failure calls for
+        usage = {"prompt": heard.prompt_tokens, "completion": heard.completion_tokens, "usd": heard.usd}
+        talk = [{"role": "user", "content": stdin}, *heard.messages]
+        return {"output": ", ".join(found) or "none", "messages": talk, "usage": usage}
+
     def _argv_name(self) -> list[str]:
         return [Path(word).name if Path(word).is_absolute() else word for word in self._argv]
 
     async def _once(self, item: Item, skill: Skill, place: Place) -> dict[str, Any]:
         argv, env, stdin = self._given(item, skill, place)
+        result = self._result(await self._ran(argv, env, stdin, place), skill, stdin)
+        return result | self._used(skill, place, result["messages"])
+
+    async def _ran(self, argv: list[str], env: dict[str, str], stdin: str, place: Place) -> Finished:
         try:
-            done = await run_command(argv, cwd=place.workspace, env=env, stdin=stdin, timeout=self._options.timeout)
+            return await run_command(argv, cwd=place.workspace, env=env, stdin=stdin, timeout=self._options.timeout)
         except OSError as error:
             raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
-        return self._result(done, skill, stdin) | self._used(skill, place)
 
-    def _used(self, skill: Skill, place: Place) -> dict[str, Any]:
-        """Which of the package's files it read."""
+    def _used(self, skill: Skill, place: Place, messages: list[Message]) -> dict[str, Any]:
+        """Which of the package's files it read, by the disk's account and by its transcript."""
         if not skill.others:
             return {}
-        folders = self._skill_folders(place) or [place.skill_dir]
-        return {"opened": sorted({name for folder in folders for name in read_since(folder, skill)})}
+        folders = self._skill_folders(skill, place) or [place.skill_dir]
+        calls = [given for _, given in tool_calls(messages)]
+        named = {name for name in skill.others if any(name in given for given in calls)}
+        opened = named | {name for folder in folders for name in read_since(folder, skill)}
+        return {"opened": sorted(opened), "ran": sorted(named & set(scripts_of(skill)))}
 
-    def _skill_folders(self, place: Place) -> list[Path]:
+    def _name(self, skill: Skill) -> str:
+        """The skill's name: a package's own, which its folder must have as well."""
+        name = read_package(skill.front).name if skill.front else ""
+        return name if name and not name_problem(name) else self._options.skill_name
+
+    def _skill_folders(self, skill: Skill, place: Place) -> list[Path]:
         """Where a coding agent finds the skill; empty for any other command."""
         folders = self._doing.skill_folders(place.home) if self._doing else []
-        return [folder / self._options.skill_name for folder in folders]
+        return [folder / self._name(skill) for folder in folders]
 
     def _given(self, item: Item, skill: Skill, place: Place) -> tuple[list[str], dict[str, str], str]:
         """The command line, the environment and the standard input of one rollout."""
@@ -114,15 +156,23 @@ class CommandAgent:
             return argv, env | ({"SKILLOPT_MODEL": options.model} if options.model else {}), task
         argv = [*self._argv, *preset.model_argv(options.model), *options.args, *preset.last]
         env |= doing.env(place.home)
-        folders = self._skill_folders(place)
+        for name, text in doing.files.items():
+            (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+            (place.home / name).write_text(text, encoding="utf-8")
+        folders = self._skill_folders(skill, place)
         for folder in folders:  # also without a skill: an agent's own folder must be there
-            folder.parent.mkdir(parents=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
         if not skill.text.strip() and not skill.is_package:
             return argv, env, task
         for folder in folders:
             skill.write_to(folder, front_matter(options.skill_name, options.description))
             unread(folder)
-        return argv, env, f"{doing.use(options.skill_name)}\n\n{task}"
+        return argv, env, f"{doing.use(self._name(skill))}\n\n{task}"
+
+    def _heard(self) -> Callable[[str], Heard]:
+        if self._preset is None:
+            return hear_text
+        return (self._doing.heard if self._doing else None) or self._preset.heard
 
     def _result(self, done: Finished, skill: Skill, stdin: str) -> dict[str, Any]:
         system: list[Message] = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
@@ -134,10 +184,16 @@ class CommandAgent:
             raise TransientError(f"env.command: no answer within {self._options.timeout:g} s")
         if done.too_long:
             raise TransientError("env.command: printed more than 8 MB; it was ended")
-        heard = (self._preset.heard if self._preset else hear_text)(done.stdout)
+        heard = self._heard()(done.stdout)
         if done.code or heard.error:
             said = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)
-            trouble = trouble_in(said)
+            trouble = trouble_in(f"{said}\n{done.stderr[-4000:]}")
+            if self._preset and trouble.kind == "login":
+                keys = ", ".join(self._preset.pass_env[:3])
+                raise FatalError(
+                    f"env.command: {redact(said)[:300]}; a rollout has a fresh home folder, in which {self._argv[0]} "
+                    f"finds no login: give it a key ({keys}), or name your own variable in env.agent_options.pass_env"
+                )
             what = f"env.command: ended with exit code {done.code}: {redact(said)[:500]}"
             raise TransientError(what, retry_after=trouble.wait, overloaded=trouble.kind == "limit")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]

@@ -86,7 +86,7 @@ class PackageChat:
             with tempfile.TemporaryDirectory(prefix="skillopt-script-") as empty:
                 places = {"skill": self._folder}
                 return await self._sandbox.shell(
-                    words, Path(empty), others=places, variables={"SKILLOPT_SKILL_DIR": "skill"}, keep=False
+                    words, Path(empty), others=places, variables={"SKILLOPT_SKILL_DIR": "skill"}, keep=""
                 )
         except SkillOptError as error:  # this machine's, and no mistake of the target
             raise FatalError(f"the skill's script '{name}' cannot be run: {error}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +14,9 @@ from skillopt.envs.agents import OneReply, open_agent
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
 from skillopt.envs.data import read_splits
 from skillopt.envs.sandbox import Mode
-from skillopt.envs.scorers import JudgeScorer, WorkspaceCheck, checked, open_scorer, workspace_check
+from skillopt.envs.scorers import JudgeScorer, Scorer, WorkspaceCheck, checked, open_scorer, workspace_check
 from skillopt.envs.splits import load_split, parse_ratios
-from skillopt.envs.workspace import WorkedEpisode, Workspaces
+from skillopt.envs.workspace import Files, WorkedEpisode, Workspaces
 from skillopt.errors import UserError
 from skillopt.skill import Skill
 
@@ -59,19 +59,29 @@ class QAEnv:
     task = "Each task is a question or a request; the agent's reply is its answer."
     scoring = ""
 
-    def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
+    def __init__(
+        self,
+        config: EnvConfig,
+        splits: dict[str, list[Item]] | None = None,
+        *,
+        scorer: Scorer | None = None,
+        starts: Mapping[str, Files] | None = None,
+    ) -> None:
+        """An env of a special kind may bring its items, its scorer and what each item's workspace starts from."""
         options = checked(QAOptions, config.options, "env.options")
         if unknown := options.limit.keys() - set(SPLITS):
             raise UserError(f"env.options.limit: unknown split '{min(unknown)}'; known are: {', '.join(SPLITS)}")
         self.name = config.benchmark or config.name
         root = Path(config.split_dir) if config.split_dir else Path(config.data).parent
-        self._scorer = open_scorer(config.scoring, config.scoring_options, root)
+        self._scorer = scorer or open_scorer(config.scoring, config.scoring_options, root)
         loaded = splits or load_items(config, answers=self._scorer.needs_answers)
         self._splits = {split: take(items, options.limit.get(split)) for split, items in loaded.items()}
         self._check = workspace_check(self._scorer)
         self.looks_at_files = self._check is not None
         everything = [item for items in self._splits.values() for item in items]
-        self.workspaces = Workspaces(root, everything, most_mb=options.workspace_mb, needed=self._check is not None)
+        self.workspaces = Workspaces(
+            root, everything, most_mb=options.workspace_mb, needed=self._check is not None, starts=starts
+        )
         self._agent = open_agent(config, self.workspaces, options.sandbox)
         self.problem = CANNOT if self.workspaces.used and isinstance(self._agent, OneReply) else ""
         self.turns = getattr(self._agent, "turns", 1)

@@ -63,7 +63,17 @@ class Start:
 class Workspaces:
     """The workspaces of a set of tasks. All of them are looked at once, before anything is paid for."""
 
-    def __init__(self, root: Path, items: Sequence[Item] = (), *, most_mb: int = 64, needed: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        items: Sequence[Item] = (),
+        *,
+        most_mb: int = 64,
+        needed: bool = False,
+        starts: Mapping[str, Files] | None = None,
+    ) -> None:
+        """`starts` are files by item, where they come from elsewhere than the items' own fields."""
+        self._given = starts or {}
         self._root = root
         self.most = most_mb << 20
         self._starts = {item.id: self._read(item) for item in items if has_workspace(item)}
@@ -76,11 +86,9 @@ class Workspaces:
 
     def _read(self, item: Item) -> Start:
         fields, where = item.model_extra or {}, f"item '{item.id}'"
-        files: dict[str, Content] = {}
-        executable: set[str] = set()
-        for name in ("workspace", "files"):
-            found = read_files(fields.get(name), self._root, f"{where}: {name}", self.most)
-            files |= found
+        files: dict[str, Content] = dict(self._given.get(item.id) or {})
+        for name in ("workspace", "files") if item.id not in self._given else ():
+            files |= read_files(fields.get(name), self._root, f"{where}: {name}", self.most)
         executable = {name for name, content in files.items() if isinstance(content, Path) and is_executable(content)}
         total = sum(_size(content) for content in files.values())
         if total > self.most:

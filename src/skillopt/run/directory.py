@@ -69,6 +69,10 @@ class RunDirectory:
     def snapshot(self, version: int) -> Path:
         return self.skills / f"skill_v{version:04d}.md"
 
+    def step_skill(self, step: int) -> Path:
+        """The document in force after a step's gate, for who looks for it by step and not by version."""
+        return self.skills / f"step_{step:04d}.md"
+
     def changes(self, version: int) -> Path:
         """Of a package: what of its further files differs from `package/`. One document has no such file."""
         return self.skills / f"skill_v{version:04d}.files.json"
@@ -134,6 +138,9 @@ class RunDirectory:
             for number, path in _numbered(self.skills, "skill_v", ending):
                 if number > version:
                     path.unlink()
+        for number, path in _numbered(self.skills, "step_", ".md"):
+            if number > step:
+                path.unlink()
         for number, path in _numbered(self.steps, "step_"):
             if number > step:
                 shutil.rmtree(path)

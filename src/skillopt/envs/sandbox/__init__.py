@@ -101,13 +101,15 @@ class Sandbox:
         *,
         others: Mapping[str, Path] | None = None,
         variables: Mapping[str, str] | None = None,
-        keep: bool = True,
+        links: Mapping[str, str] | None = None,
+        keep: str = "workspace",
     ) -> Outcome:
-        """Run a shell command, or words, in a copy of a folder; `keep`: what it leaves there becomes the folder.
+        """Run a shell command, or words, in a copy of a folder.
 
-        `others` are further folders by name: copies next to the workspace, which are never brought back. `variables`
-        name such a folder each; the program finds its path in them. Only plain files come back, no links; and nothing
-        does where they are more than `limits.disk_mb`.
+        `others` are further folders by name: copies next to the workspace. What the program leaves in the folder `keep`
+        replaces that folder; empty: none. `variables` name a folder each, whose path the program finds in them; `links`
+        are absolute paths at which it finds a folder as well. Only plain files come back, no links; and nothing does
+        where they are more than `limits.disk_mb`.
         """
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else ["/usr/bin/env", *command]
         places = {"workspace": workspace, **(others or {})}
@@ -118,11 +120,11 @@ class Sandbox:
                 spec = _spec(self.limits, self.mode, office=self._office) | {"argv": argv, "cwd": "workspace"}
                 spec["trees"] = {name: str(path) for name, path in places.items()}
                 paths = {name: f"{inside}/{place}" for name, place in (variables or {}).items()}
-                spec |= {"environment": _shell_environment(inside) | paths, "keep": "workspace" if keep else ""}
+                spec |= {"environment": _shell_environment(inside) | paths, "keep": keep, "links": dict(links or {})}
                 outcome = await _run(folder, _prepared(folder, {}, spec), self.limits)
                 if keep and outcome.whole:
-                    shutil.rmtree(workspace, ignore_errors=True)
-                    shutil.move(folder / "out" / "workspace", workspace)
+                    shutil.rmtree(places[keep], ignore_errors=True)
+                    shutil.move(folder / "out" / keep, places[keep])
                 return outcome
 
     def _turn(self) -> asyncio.Semaphore:
@@ -176,6 +178,7 @@ def _spec(limits: Limits, mode: Mode, *, office: bool = False) -> dict[str, Any]
         "cwd": "",
         "trees": {},
         "keep": "",
+        "links": {},
         "wanted": [],
         "read_only": [*_SYSTEM, *(_OFFICE if office else ()), *_python_folders()],
         "limits": limits.model_dump(),

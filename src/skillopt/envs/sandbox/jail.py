@@ -87,6 +87,10 @@ def build(spec: dict[str, Any], folder: int) -> int:
     for place in ("/tmp", "/var/tmp"):
         if not os.path.lexists(f"{root}{place}"):  # this Python may lie below one; programs then look at the other
             os.symlink(f"{WORK}/tmp", f"{root}{place}")
+    for place, name in spec["links"].items():
+        if not os.path.lexists(f"{root}{place}"):
+            os.makedirs(os.path.dirname(f"{root}{place}"), exist_ok=True)
+            os.symlink(f"{WORK}/{name}", f"{root}{place}")
     inside = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
     copy_in(os.path.join(spec["folder"], "in"), work, spec["trees"], NOBODY)
     os.chdir(root)
