@@ -30,12 +30,12 @@ LARGE = [
     "models.optimizer_model=sim:world?duds=0.8",
 ]
 VIEWS = {
-    "runs": ("#/runs", ".runs a.line"),
+    "runs": ("#/runs", ".runs .line.run"),
     "overview": ("#/run/{run}/overview", ".chart path"),
     "steps": ("#/run/{run}/steps?n=2", "text=Gate, item by item"),
     "skill, blame": ("#/run/{run}/skill", ".ln"),
     "skill, diff": ("#/run/{run}/skill?v=9&mode=diff&a=0", ".sidebyside .add"),
-    "items": ("#/run/{run}/items", ".heat canvas"),
+    "items": ("#/run/{run}/items", ".items .virtual .line"),
     "costs": ("#/run/{run}/costs", "text=Time by stage"),
 }
 

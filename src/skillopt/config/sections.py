@@ -115,6 +115,9 @@ class GradientConfig(Section):
     prompt_tokens: int = Field(default=24_000, ge=500)
     """Tokens of trajectories in one request. A batch that has more is read in several requests; a single trajectory
     that is longer loses its middle."""
+    feedback: str = ""
+    """The folder of an earlier run: what people said on the page of its training items and of its skill's lines is
+    shown to the optimizer in every letter. A new run keeps a copy."""
     prompts_dir: str = ""
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
     merge: Literal["local", "llm"] = "llm"

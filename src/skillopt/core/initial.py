@@ -13,8 +13,9 @@ from skillopt.config.identity import name_giving
 from skillopt.envs.base import Env, data_hash
 from skillopt.errors import UserError
 from skillopt.keys import refuse_secrets
+from skillopt.run.comments import Comment, feedback_of
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
+from skillopt.run.files import digest, read_json
 from skillopt.run.open import find_run, run_name
 from skillopt.run.package import open_package, package_file, package_hash, read_skill
 from skillopt.shipped import shipped
@@ -48,6 +49,19 @@ def read_initial(path: str, where: str = "train.init_skill") -> Skill:
     return skill
 
 
+def given_feedback(config: Config) -> list[Comment]:
+    """Comments on an earlier run that this one is given."""
+    if not config.gradient.feedback:
+        return []
+    path = Path(config.gradient.feedback)
+    path = path / "comments.jsonl" if path.is_dir() else path
+    if not path.is_file():
+        raise UserError(f"gradient.feedback: '{config.gradient.feedback}' has no comments.jsonl; name a run's folder")
+    found = feedback_of(path)
+    refuse_secrets(" ".join(comment.text for comment in found), f"gradient.feedback: '{path}'")
+    return found
+
+
 def initial_kind(path: str, skill: Skill) -> str:
     """empty; pretrained (it is in a run's folder); or seed."""
     if not skill.text.strip():
@@ -70,6 +84,8 @@ def run_of(
     identity: dict[str, Any] = {"data": data_hash(env), "initial_skill": Skill(initial_skill.text).hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
+    if comments := given_feedback(config):
+        identity["feedback"] = digest([comment.model_dump(mode="json", exclude={"when"}) for comment in comments])
     if passed_in:
         identity["parts"] = dict(passed_in)
     if package := package_hash(config.train.init_skill):

@@ -147,25 +147,17 @@ def failures(facts: Facts) -> str:
     for group in facts.failures:
         title = f"<b>{text(group.pattern)}</b> · {counted(len(group.items), 'item')}"
         rows = [_stuck(item, facts) for item in group.items]
-        head = ("item", "type", "skills tried", "last tried", "last answer", "expected")
-        parts.append(fold(title, tag("p", text(group.advice)), table(head, rows, numbers=(2,)), opened=len(parts) <= 3))
+        head = ("item", "type", "evidence", "last answer", "expected")
+        parts.append(fold(title, tag("p", text(group.advice)), table(head, rows), opened=len(parts) <= 3))
     return "".join(parts)
 
 
 def _stuck(item: StuckItem, facts: Facts) -> list[str]:
     last = item.last or {}
-    known = {own.hash: number for number, own in facts.versions.items()}
-    version = known.get(str(last.get("skill_hash")))
-    tried = "–" if not last else "a candidate" if version is None else f"v{version}"
     expected = ", ".join(str(answer) for answer in last.get("answers", ()))
-    cells = (
-        facts.names.get(item.item_id, item.item_id),
-        item.type,
-        str(item.skills),
-        tried,
-        clipped(str(last.get("output", "")), 160),
-    )
-    return [*(text(cell) for cell in cells), text(clipped(expected, 120))]
+    name = facts.names.get(item.item_id, item.item_id)
+    cells = (name, item.type, item.said, clipped(str(last.get("output", "")), 160), clipped(expected, 120))
+    return [text(cell) for cell in cells]
 
 
 def steps(facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""The trajectories of a run, from all of its files: training, gate, slow update."""
+"""The trajectories of a run, from all of its files: evaluations, training, gate, slow update."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ Trace = dict[str, Any]
 
 
 def trace_files(run: RunDirectory) -> list[Path]:
-    """In the order of the run: each step's batch, then its gate; the slow updates last."""
-    steps = [
-        folder / name
-        for folder in sorted(run.steps.glob("step_*"))
-        for name in ("trajectories.jsonl", "gate_trajectories.jsonl")
-    ]
-    return [path for path in (*steps, *sorted(run.root.glob("slow_update/*/trajectories.jsonl"))) if path.is_file()]
+    """In the order of the run: evaluations, each step's batch, then its gate; the slow updates last."""
+    measured = sorted(run.evaluations.glob("*.jsonl"))
+    folders = [*sorted(run.steps.glob("step_*")), *sorted(run.root.glob("slow_update/epoch_*"))]
+    rest = [folder / name for folder in folders for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
+    return [path for path in (*measured, *rest) if path.is_file()]
 
 
 def read_traces(run: RunDirectory) -> Iterator[Trace]:
