@@ -399,6 +399,8 @@ def test_a_training_on_the_shipped_tasks_learns_the_house_rules(tmp_path: Path) 
     assert done.summary["best"]["test"] > 0.9
     rows = [json.loads(line) for line in (done.path / "steps/step_0001/trajectories.jsonl").open()]
     assert all(row["changes"] for row in rows if row["type"] != "script")
+    shown = (done.path / "report.html").read_text()
+    assert "changed invoice.txt" in shown, "the report shows what became of the files"
 
 
 def test_the_shipped_tasks_are_as_their_maker_makes_them_and_no_task_is_right_untouched(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from skillopt.report.traces import Trace, read_traces
+from skillopt.report.traces import Trace, read_traces, result_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.summary import outcomes, persistent_failures
@@ -114,7 +114,7 @@ def _from_feedback(trace: Trace | None) -> str:
 def _sign(traces: Sequence[Trace]) -> Sign:
     if not traces:
         return "unknown"
-    outputs = [_flat(trace["output"]) for trace in traces]
+    outputs = [_flat(result_of(trace)) for trace in traces]
     if not any(outputs):
         return "empty"
     if sum(map(_contains_answer, traces)) * 2 > len(traces):
