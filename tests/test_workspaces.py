@@ -226,6 +226,8 @@ def test_a_folder_of_files_is_copied_and_its_content_makes_another_run(tmp_path:
         ({"workspace": "piped"}, "neither a file nor a folder"),
         ({"workspace": "large"}, "'big.bin' has 1024 MB; the limit is 64 MB"),
         ({"workspace": 3}, "must be the name of a folder"),
+        ({"workspace": {"a": "x", "a/b": "y"}}, "'a/b' is below a file"),
+        ({"workspace": {"a": "x"}, "files": {"a/b": "y"}}, "'a/b' is below a file"),
         ({"expected": {"../x": "a"}}, "leads out of the workspace"),
         ({"expected": {}}, "is missing"),
     ],
@@ -262,6 +264,20 @@ def test_what_is_left_of_any_workspace_comes_back_byte_for_byte(tmp_path: Path) 
     files = {p.relative_to(there).as_posix(): p.read_bytes() for p in there.rglob("*") if p.is_file()}
     assert files == {"a/inner": bytes(range(256)), "d": b"a file now", "f": b"3"}
     assert (there / "f").stat().st_mode & 0o100
+
+
+def test_names_that_no_file_should_have_and_pipes_are_left_out(tmp_path: Path) -> None:
+    start = Workspaces(tmp_path).start(Item(id="x", question="q"))
+    here = tmp_path / "here"
+    (here / "bad\x01folder").mkdir(parents=True)
+    (here / "bad\x01folder" / "a").write_text("a")
+    (here / "back\\slash").write_text("b")
+    (here / os.fsdecode(b"not-utf8-\xff")).write_text("c")
+    (here / "good").write_text("d")
+    os.mkfifo(here / "pipe")
+    left = difference(start, here, 1 << 20)
+    assert [change.path for change in left.changes] == ["good"]
+    restore(start, left.packed, tmp_path / "there")
 
 
 @pytest.mark.parametrize(
