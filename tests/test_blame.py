@@ -58,9 +58,9 @@ def test_every_line_that_training_added_names_its_edit_and_the_others_the_initia
             assert line.text == line.entry.edit.text
             assert line.entry.edit.trajectory_ids
             assert line.entry.evidence["decision"] == "accept"
-    assert {line.text for line in lines if line.entry is None} == {
-        text for text in initial if text in trained.best_skill.read_text().splitlines()
-    }
+    kept = {text for text in initial if text in trained.best_skill.read_text().splitlines()}
+    rewritten = {line.text for line in lines if line.entry}  # a line may have been lost, and stated again by an edit
+    assert kept - rewritten <= {line.text for line in lines if line.entry is None} <= kept
     assert sum(line.entry is not None for line in lines) >= 3
 
 

@@ -150,7 +150,9 @@ def test_what_only_the_journal_can_give_back_is_refused_and_repair_ends_as_if_no
     )
 
 
-@pytest.mark.parametrize("victim", ["history.json", "best_skill.md", "skills/skill_v0001.md", "summary.json"])
+@pytest.mark.parametrize(
+    "victim", ["history.json", "best_skill.md", "skills/skill_v0001.md", "skills/step_0001.md", "summary.json"]
+)
 def test_what_other_files_give_is_rebuilt_by_itself_and_told(
     victim: str, runs: dict[str, RunDirectory], copies: dict[str, RunDirectory], tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from skillopt.envs.base import Score
 from skillopt.models.base import ChatReply
 from skillopt.preflight import doctor
 from skillopt.preflight.doctor import Check, examine
-from support import SIM, over_http, sim_server, skillopt
+from support import SIM, over_http, sim_server, skillopt, train_sim
 from wire import completion, served
 
 
@@ -146,3 +146,12 @@ def test_training_shows_what_the_cheap_part_finds(tmp_path: Path) -> None:
 def test_a_strict_gate_over_a_target_that_varies_is_warned_of() -> None:
     check = checks("evaluation.gate=strict", "models.target_model=sim:world?noise=0.1")["gate"]
     assert (check.status, "set evaluation.gate to paired" in check.fix) == ("warn", True)
+
+
+def test_the_output_folder_is_versioned_and_no_run_overwrites_another(tmp_path: Path) -> None:
+    out = f"env.output_root={tmp_path}"
+    before = checks(out, "train.num_epochs=1")["output folder"].says
+    run = train_sim(tmp_path, "train.num_epochs=1").path
+    assert f"versioned: sim/{run.name} will be new" in before
+    assert f"sim/{run.name} is there and will be continued" in checks(out, "train.num_epochs=1")["output folder"].says
+    assert run.name not in checks(out, "train.num_epochs=2")["output folder"].says

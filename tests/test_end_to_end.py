@@ -38,6 +38,20 @@ def test_every_file_of_the_run_tree_is_left(finished: RunDirectory) -> None:
     assert [name for name in files.split() if not (finished.root / name).is_file()] == []
 
 
+def test_each_step_leaves_the_skill_in_force_after_it(finished: RunDirectory) -> None:
+    records = read_json(finished.history)
+    assert {record["verdict"] for record in records} >= {"accept", "reject"}
+    for record in records:
+        assert finished.step_skill(record["step"]).read_text() == finished.read_skill(record["version"]).text
+    assert len(list(finished.skills.glob("step_*.md"))) == len(records)
+
+
+def test_one_trajectory_a_letter_learns_as_much_as_a_whole_batch(tmp_path: Path, finished: RunDirectory) -> None:
+    single = train_sim(tmp_path, "gradient.minibatch_size=1").summary
+    assert single["best"]["test"] >= read_json(finished.summary)["best"]["test"] - 0.02
+    assert single["calls"]["optimizer"] > read_json(finished.summary)["calls"]["optimizer"]
+
+
 def test_a_step_record_holds_what_the_contract_names(finished: RunDirectory) -> None:
     record = read_json(finished.step(1) / "step_record.json")
     assert {

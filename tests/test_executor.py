@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import skillopt
 from skillopt.envs.base import Chat, Episode, Item, Score, ScorerError
 from skillopt.executor.base import WorkerLostError
-from skillopt.executor.cluster import Conversation, Line
+from skillopt.executor.cluster import RayLine
+from skillopt.executor.pool import Conversation
 from skillopt.executor.worker import EnvWorker
 from skillopt.models.base import ChatReply, Message, RefusedError, TransientError
 from skillopt.run.directory import RunDirectory
@@ -35,6 +40,12 @@ class Handle:
                 return getattr(self._worker, name)(*arguments)
 
         return Remote
+
+
+def line_to(worker: Any) -> RayLine:
+    """A line as Ray's, whose worker is gone where it raises ConnectionError."""
+    ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=ConnectionError))
+    return RayLine(ray, worker, lambda skill: skill)
 
 
 class ScriptedEnv:
@@ -78,7 +89,7 @@ def converse(
 ) -> tuple[Episode, Score | None]:
     async def whole() -> tuple[Episode, Score | None]:
         worker = EnvWorker(lambda: ScriptedEnv(run, score))  # type: ignore[arg-type,return-value]
-        conversation = Conversation(Line(Handle(worker), ConnectionError), "1", desk)  # type: ignore[arg-type]
+        conversation = Conversation(line_to(Handle(worker)), "1", desk)  # type: ignore[arg-type]
         found = await conversation.held(TASK, Skill(""))
         assert worker._talks == {}, "a finished task is forgotten"
         return found
@@ -160,7 +171,7 @@ def test_a_worker_that_was_started_anew_is_lost_to_its_old_tasks() -> None:
                 worker._talks.clear()
                 return ChatReply(text="late")
 
-        line = Line(Handle(worker), ConnectionError)
+        line = line_to(Handle(worker))
         await Conversation(line, "1", Forgetful()).held(TASK, Skill(""))  # type: ignore[arg-type]
 
     with pytest.raises(WorkerLostError):
@@ -184,7 +195,7 @@ def together(runs: list[Callable[[Chat], Awaitable[str]]]) -> list[Any]:
                 return ChatReply(text=str(self._number) if len(self.asked) == 1 else f"reply {len(self.asked)}")
 
         worker = Handle(EnvWorker(lambda: ScriptedEnv(run, lambda out: Score(hard=1, soft=1))))  # type: ignore[arg-type,return-value]
-        line = Line(worker, ConnectionError)
+        line = line_to(worker)
         talks = [Conversation(line, str(n), Numbered(n)).held(TASK, Skill("")) for n in range(len(runs))]  # type: ignore[arg-type]
         found = await asyncio.gather(*talks, return_exceptions=True)
         return [each if isinstance(each, BaseException) else each[0].output for each in found]
@@ -233,7 +244,7 @@ def test_a_worker_that_is_gone_is_lost_to_all_its_tasks_and_to_later_ones() -> N
             return Remote
 
     async def whole() -> list[Any]:
-        line = Line(Dead(None), ConnectionError)  # type: ignore[arg-type]
+        line = line_to(Dead(None))  # type: ignore[arg-type]
         talks = [Conversation(line, str(n), Desk()) for n in range(3)]  # type: ignore[arg-type]
         first = await asyncio.gather(*(t.held(TASK, Skill("")) for t in talks[:2]), return_exceptions=True)
         return [*first, *await asyncio.gather(talks[2].held(TASK, Skill("")), return_exceptions=True)]
@@ -279,3 +290,80 @@ def test_any_number_of_workers_and_speculation_give_the_same_run(tmp_path: Path)
     one, many, guessing = (essence(only_run(tmp_path / name)) for name in runs)
     assert differing(one, many) == []
     assert differing(one, guessing) == []
+
+
+# In processes of this machine
+
+
+@pytest.mark.slow
+def test_a_run_in_processes_equals_one_in_this_process(tmp_path: Path) -> None:
+    small = ("train.num_epochs=1", "env.options={rules: 8, train: 12, val: 12, test: 8}")
+    here = train_sim(tmp_path / "here", *small)
+    there = train_sim(tmp_path / "there", *small, "hardware.executor=processes")
+    assert differing(essence(RunDirectory(here.path)), essence(RunDirectory(there.path))) == []
+
+
+BUSY = """
+import os
+
+def score(item, output):
+    return 1.0 if os.getpid() != {driver} else 0.0
+
+def done_where(item, skill, model):
+    return str(os.getpid())
+"""
+
+
+def test_agents_do_their_tasks_in_other_processes_and_the_journal_is_here(tmp_path: Path) -> None:
+    (tmp_path / "busy.py").write_text(BUSY.format(driver=os.getpid()))
+    rows = [{"question": f"Q{n}", "answer": str(os.getpid())} for n in range(24)]
+    env = {"agent": f"{tmp_path}/busy.py:done_where", "scoring": "exact"}
+    result = skillopt.evaluate(
+        {"env": {**env, "output_root": str(tmp_path / "out"), "split_dir": str(split_folder(tmp_path, rows))}},
+        Skill(""),
+        models={"target_model": "agent:busy"},
+        executor="processes",
+        split="val",
+    )
+    assert (result["score"], result["items"]) == (0, 8)  # none was done in this process
+
+
+def split_folder(folder: Path, rows: list[dict[str, str]]) -> Path:
+    for place, split in enumerate(("train", "val", "test")):
+        (folder / "data" / split).mkdir(parents=True)
+        own = [{"id": f"{split}{n}", **row} for n, row in enumerate(rows[place * 8 : place * 8 + 8])]
+        (folder / "data" / split / "items.json").write_text(json.dumps(own))
+    return folder / "data"
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_replaced_and_the_task_is_done_again(tmp_path: Path) -> None:
+    text = """
+import os
+from pathlib import Path
+
+def fragile(item, skill, model):
+    mark = Path({folder!r}) / "died"
+    if not mark.exists():
+        mark.touch()
+        os._exit(7)
+    return item.answer
+"""
+    (tmp_path / "fragile.py").write_text(text.format(folder=str(tmp_path)))
+    rows = [{"question": f"Q{n}", "answer": "yes"} for n in range(24)]
+    env = {"agent": f"{tmp_path}/fragile.py:fragile", "split_dir": str(split_folder(tmp_path, rows))}
+    result = skillopt.evaluate(
+        {"env": {**env, "output_root": str(tmp_path / "out")}},
+        Skill(""),
+        models={"target_model": "agent:x"},
+        executor="processes",
+        split="val",
+    )
+    assert (result["score"], (tmp_path / "died").exists()) == (1, True)
+
+
+def test_an_env_that_no_process_can_open_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    rows = [{"question": f"Q{n}", "answer": "yes"} for n in range(24)]
+    given: dict[str, Any] = {"target_model": "sim:world", "output_root": str(tmp_path), "executor": "processes"}
+    with pytest.raises(skillopt.UserError, match=r"hardware\.executor: this env cannot be sent to processes"):
+        skillopt.evaluate(None, Skill(""), tasks=rows, scorer=lambda item, output: 1.0, **given)

@@ -1,4 +1,4 @@
-"""history.json grows by a record a step, is whole whenever somebody reads it, and can be mended."""
+"""history.json grows by a record a step, and is whole whenever somebody reads it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_only_the_newest_epoch_is_kept_in_memory_and_its_end_amends_the_last_rec
 def test_a_run_that_goes_on_forgets_what_was_not_finished(tmp_path: Path, step: int) -> None:
     begun(tmp_path, *(record(n, (n + 1) // 2) for n in range(1, 5)))
     history = History(tmp_path / "history.json")
-    history.roll_back(step, lambda n: tmp_path / f"{n}")
+    history.roll_back(step)
     assert [row["step"] for row in read(history)] == list(range(1, step + 1))
     history.append(record(step + 1, 9))
     history.amend(mark=1)
@@ -65,19 +65,10 @@ def test_a_run_that_goes_on_forgets_what_was_not_finished(tmp_path: Path, step: 
     assert [row["step"] for row in history.epoch] == [step + 1]
 
 
-def test_a_last_line_that_a_crash_cut_is_mended_from_the_steps_own_folder(tmp_path: Path) -> None:
-    history = begun(tmp_path, record(1), record(2), record(3))
-    history.path.write_bytes(history.path.read_bytes()[:-12])
-    write_json(tmp_path / "3" / "step_record.json", record(3))
-    mended = History(history.path)
-    mended.roll_back(3, lambda n: tmp_path / f"{n}")
-    assert read(mended) == [record(1), record(2), record(3)]
-
-
 def test_a_history_written_with_indents_is_read_all_the_same(tmp_path: Path) -> None:
     write_json(tmp_path / "history.json", [record(1), record(2)])
     history = History(tmp_path / "history.json")
-    history.roll_back(2, lambda n: tmp_path)
+    history.roll_back(2)
     history.append(record(3))
     assert [row["step"] for row in read(history)] == [1, 2, 3]
 
@@ -94,6 +85,6 @@ def test_going_on_writes_the_file_once_so_that_no_reader_misses_a_step(
 
     monkeypatch.setattr("skillopt.run.history.write_atomic", keep)
     history = History(tmp_path / "history.json")
-    history.roll_back(3, lambda n: tmp_path / f"{n}")
+    history.roll_back(3)
     assert written == [history.path.read_text(encoding="utf-8")]
     assert [row["step"] for row in read(history)] == [1, 2, 3]

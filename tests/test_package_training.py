@@ -9,25 +9,33 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from skills_ref import validate
 
 import skillopt as skillopt_api
+from skillopt.config import Config
 from skillopt.edits.review import filed
 from skillopt.envs.base import Trajectory
+from skillopt.errors import UserError
+from skillopt.measure.compare import find_skill
 from skillopt.models.simulated import TOPICS, code_for
 from skillopt.report.blame import blame_run, by_file
 from skillopt.report.html import write_report
 from skillopt.report.runs_table import diff_report
 from skillopt.run.directory import RunDirectory
+from skillopt.run.export import export
 from skillopt.run.files import read_json
-from skillopt.run.package import read_skill
+from skillopt.run.package import read_skill, zipped
 from skillopt.run.repair import find_damage, repair
 from skillopt.skill import FILE, Edit, Skill, apply_edits
 from skillopt.skill.edit import Limits
+from skillopt_webui.insight import blamed
+from skillopt_webui.view import skill_text
 from support import SIM, train_sim
 from support import skillopt as command
 
@@ -232,6 +240,50 @@ def test_a_run_that_is_begun_again_finds_its_files(tmp_path: Path) -> None:
     whole = train_sim(tmp_path / "other", *quick(tmp_path / "other"), f"train.init_skill={package}")
     assert result.best_skill.hash == whole.best_skill.hash
     assert contents(result.path / "skills") == contents(whole.path / "skills")
+
+
+def test_the_page_shows_all_files_as_one_text_and_gives_them_as_one_archive(
+    imported: tuple[Path, RunDirectory, Path], tmp_path: Path
+) -> None:
+    _, run, _ = imported
+    version = read_json(run.state)["best"]["version"]
+    shown = skill_text(run, version)
+    assert "\n== references/codes.md\n# Codes" in shown
+    texts = [line.rstrip("\r") for line in shown.removesuffix("\n").split("\n")]
+    assert [text for text, _ in blamed(run, version)["lines"]] == texts
+    with ZipFile(BytesIO(zipped(run.read_best()))) as archive:
+        archive.extractall(tmp_path / "house-codes")
+    assert contents(tmp_path / "house-codes") == contents(run.best_package)
+    assert find_skill(f"{run.root}@0", Config.load(SIM), None)[0].hash == read_skill(run.package).hash
+    with pytest.raises(UserError, match="there is no"):
+        find_skill(f"{run.root}@77", Config.load(SIM), None)
+
+
+def test_a_runs_own_folders_are_no_links(imported: tuple[Path, RunDirectory, Path], tmp_path: Path) -> None:
+    shutil.copytree(imported[1].root, tmp_path / "run")
+    for name in ("package", "best_skill"):
+        shutil.move(tmp_path / "run" / name, tmp_path / name)
+        (tmp_path / "run" / name).symlink_to(tmp_path / name)
+    for read in (RunDirectory(tmp_path / "run").read_best, lambda: RunDirectory(tmp_path / "run").read_skill(0)):
+        with pytest.raises(UserError, match="is a link"):
+            read()
+
+
+def test_a_run_that_trained_only_the_document_of_a_package_is_read_and_exported(tmp_path: Path) -> None:
+    """As versions before this one left it: the package aside, and every version one document."""
+    (tmp_path / "seed.md").write_text(BODY)
+    run = RunDirectory(
+        train_sim(tmp_path / "out", *quick(tmp_path / "out"), f"train.init_skill={tmp_path}/seed.md").path
+    )
+    write_package(run.package)
+    assert not run.trains_package
+    assert not find_damage(run)
+    export(run, tmp_path / "to" / "house-codes")
+    after = contents(tmp_path / "to" / "house-codes")
+    assert after.pop(FILE) == FRONT.encode() + run.best_skill.read_bytes()
+    assert after == FILES
+    assert validate(tmp_path / "to" / "house-codes") == []
+    assert set(by_file(blame_run(run))) == {FILE}
 
 
 # Scripts

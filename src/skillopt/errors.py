@@ -42,7 +42,7 @@ def disk_trouble(error: OSError | sqlite3.Error) -> str:
     room, leave = "free some space or raise the quota", "make the folder writable again"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        told = f"{where}{error.strerror or error}; {room if error.errno in _FULL else leave}"
+        message = f"{where}{error.strerror or error}; {room if error.errno in _FULL else leave}"
     else:  # SQLite does not always distinguish the two
-        told = f"the journal cannot be written ({error}); {room}, or {leave}"
-    return f"{told}. What was finished before is on disk"
+        message = f"the journal cannot be written ({error}); {room}, or {leave}"
+    return f"{message}. What was finished before is on disk"

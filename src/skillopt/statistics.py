@@ -91,7 +91,7 @@ def sign_test(wins: int, losses: int) -> float:
 def permutation_p(samples: Sequence[Samples]) -> float:
     """How likely the candidate looks as good as this, or better, when it is not better at all (one-sided p).
 
-    Each item's samples are dealt out anew to the two skills, in every way that there is. An item speaks by the square
+    Each item's samples are dealt out anew to the two skills, in every way that there is. An item counts by the square
     of its difference: a few items that always differ weigh more than many that sometimes do. With one sample each this
     is McNemar's exact test.
     """

@@ -13,8 +13,10 @@ from skillopt.models.handoff.page import page
 from skillopt.models.handoff.status import LOOK, standing
 from skillopt.report.blame import blame_run
 from skillopt.report.blame_lines import blame_lines, line_story
+from skillopt.report.skill_diff import whole_text
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_text
+from skillopt.skill import FILE
 from skillopt_mcp.workspace import Workspace, require_budget
 from skillopt_webui import launch, view
 from skillopt_webui.api_letters import letters_of
@@ -103,16 +105,17 @@ class Tools:
         return f"taken; {len(box.open_letters())} letters are open"
 
     def best_skill(self, run: str) -> str:
-        """The best version of the skill so far."""
+        """The best version of the skill so far; of a package, all files that edits may touch, each under its name."""
         directory = self._space.run(run)
         if not directory.best_skill.is_file():
             raise UserError(f"{run}: has no skill yet")
-        return redact(read_text(directory.best_skill))
+        return redact(whole_text(directory.read_best()))
 
-    def evidence(self, run: str, line: int | None = None) -> str:
-        """For each line of the best skill the step and edit that it comes from; for one `line` all that led to it."""
+    def evidence(self, run: str, line: int | None = None, file: str = FILE) -> str:
+        """For each line of the best skill the step and edit that it comes from; for one `line` (of a package: of one
+        `file`) all that led to it."""
         lines = blame_run(self._space.run(run), None)
-        return redact("\n".join(blame_lines(lines) if line is None else line_story(lines, line)))
+        return redact("\n".join(blame_lines(lines) if line is None else line_story(lines, line, file)))
 
     def report(self, run: str) -> str:
         """The run's report as Markdown: scores with intervals, what changed and why, what still fails, costs."""

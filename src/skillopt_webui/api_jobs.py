@@ -10,6 +10,8 @@ from aiohttp import web
 
 from skillopt.envs.base import SPLITS
 from skillopt.errors import UserError
+from skillopt.report.runs_table import side_of
+from skillopt.report.skill_diff import whole_text
 from skillopt.run.files import read_text
 from skillopt.run.reading import as_written
 from skillopt_webui import forms, view
@@ -93,7 +95,7 @@ async def diff(request: web.Request) -> web.Response:
     """Any two skills side by side."""
     state, given = request.app[STATE], await body(request)
     (a, a_name), (b, b_name) = (_skill(state.settings, given.get(side)) for side in ("a", "b"))
-    blocks = await asyncio.to_thread(view.diff, _text_of(a), _text_of(b))
+    blocks = await asyncio.to_thread(view.diff, *(whole_text(side_of(each).skill) for each in (a, b)))
     return answer(request, {"a": a_name, "b": b_name, "blocks": blocks})
 
 
@@ -104,28 +106,23 @@ def _split(given: dict[str, Any]) -> str:
     return split
 
 
-def _skill(settings: Settings, given: Any) -> tuple[Path, str]:
-    """A skill's file and its name."""
+def _skill(settings: Settings, given: Any) -> tuple[str, str]:
+    """A skill as a command takes it (a file, a package's folder, RUN@3), and its name."""
     if isinstance(given, dict) and isinstance(given.get("run"), str):
         run = find_run(settings, given["run"])
         version = given.get("version", "best")
         path = run.best_skill if version == "best" else run.snapshot(number(str(version)))
         if not path.is_file():
             raise UserError(f"{given['run']}: has no version {version}")
-        return path, f"{run.root.name} {'best' if version == 'best' else f'v{version}'}"
+        if run.trains_package:
+            path = run.best_package if version == "best" else Path(f"{run.root}@{version}")
+        return str(path), f"{run.root.name} {'best' if version == 'best' else f'v{version}'}"
     if isinstance(given, dict) and isinstance(given.get("file"), str):
         path = find_file(settings, given["file"], what="skill")
         if path.suffix != ".md" or any(part.startswith(".") for part in Path(given["file"]).parts):
             raise UserError(f"{given['file']}: a skill is a .md file")
-        return path, Path(given["file"]).name
+        return str(path), Path(given["file"]).name
     raise UserError("choose a skill")
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return read_text(path)
-    except UnicodeDecodeError:
-        raise UserError(f"{path.name}: is not UTF-8 text") from None
 
 
 def _config(settings: Settings, given: dict[str, Any]) -> tuple[str, list[str]]:

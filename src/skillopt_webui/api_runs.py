@@ -13,8 +13,10 @@ from aiohttp import web
 from skillopt.edits.review import checked_decision, filed, write_decisions
 from skillopt.keys import redact
 from skillopt.report.review_dialog import status as conflict_status
+from skillopt.report.skill_diff import whole_text
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
+from skillopt.run.package import zipped
 from skillopt.run.reading import as_written
 from skillopt_webui import insight, launch, view
 from skillopt_webui.answers import answer, body, number, text
@@ -160,18 +162,19 @@ async def config(request: web.Request) -> web.Response:
 
 @routes.get(RUN + r"/export/{what:best|report|v\d+}")
 async def export(request: web.Request) -> web.Response:
-    """A skill or the report as a download; never shown by the browser under this page's address."""
+    """A skill (a package zipped) or the report as a download; never shown by the browser under this page's address."""
     run, what = _run(request), request.match_info["what"]
     path = {"best": run.best_skill, "report": run.report}.get(what)
     path = path or run.snapshot(number(what.removeprefix("v")))
-    name = f"{run.root.parent.name}-{run.root.name}-{what}{path.suffix}"
+    packed = zipped(run.read_best()) if what == "best" and run.trains_package else None
+    name = f"{run.root.parent.name}-{run.root.name}-{what}{'.zip' if packed else path.suffix}"
     headers = {
         "Content-Disposition": f'attachment; filename="{"".join(c for c in name if c.isascii() and c != chr(34))}"'
     }
     if not path.resolve().is_relative_to(run.root.resolve()):
         raise NotThereError(f"'{what}' is a link that leads out of the run")
-    text = redact(path.read_text(encoding="utf-8", errors="replace"))
-    return web.Response(body=text.encode(), content_type="application/octet-stream", headers=headers)
+    text = "" if packed else redact(path.read_text(encoding="utf-8", errors="replace"))
+    return web.Response(body=packed or text.encode(), content_type="application/octet-stream", headers=headers)
 
 
 @routes.post(RUN + "/pause")
@@ -195,4 +198,4 @@ async def for_comparison(request: web.Request) -> web.Response:
 def _compared(run: RunDirectory) -> dict[str, Any]:
     found = view.overview(run)
     kept = {key: found[key] for key in ("summary", "config", "steps", "versions")}
-    return kept | {"best": read_text(run.best_skill) if run.best_skill.exists() else ""}
+    return kept | {"best": whole_text(run.read_best()) if run.best_skill.exists() else ""}

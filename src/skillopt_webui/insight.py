@@ -11,7 +11,9 @@ from skillopt.report.costs import cost_rows, stage_seconds
 from skillopt.report.failures import FailureGroup, failure_groups, lead
 from skillopt.report.funnel import dropped, funnel
 from skillopt.report.heatmap import heat_map
+from skillopt.report.skill_diff import file_line
 from skillopt.run.directory import RunDirectory
+from skillopt.skill import FILE
 from skillopt_webui import view
 from skillopt_webui.files import Cache, load
 from skillopt_webui.places import NotThereError
@@ -36,6 +38,8 @@ def blamed(run: RunDirectory, version: int) -> dict[str, Any]:
                 "edit": line.entry.edit.model_dump(mode="json"),
                 "evidence": line.entry.evidence,
             }
+        if line.file != FILE and line.number == 1:
+            rows.append([file_line(line.file), 0])
         rows.append([line.text, line.entry.seq if line.entry else 0])
     return {"version": version, "text": text, "lines": rows, "entries": entries}
 

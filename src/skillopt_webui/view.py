@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.models.handoff import box_of
+from skillopt.report.skill_diff import whole_text
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt_webui.alive import holder
@@ -233,7 +234,7 @@ def skill_text(run: RunDirectory, version: int) -> str:
     path = run.snapshot(version)
     if not path.is_file():
         raise NotThereError(f"no version {version}")
-    return read_text(path)
+    return whole_text(run.read_skill(version))
 
 
 def diff(a: str, b: str) -> list[dict[str, Any]]:

@@ -89,5 +89,9 @@ def overrule(tree: Mapping[str, Any], dotted: str) -> None:
 def local_processes() -> int:
     """How many requests a model on this machine's CPU answers at once: one for each core that this process may use, up
     to four, since each has a separate context in memory."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, 4))
+    return min(cores(), 4)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

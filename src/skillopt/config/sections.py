@@ -283,9 +283,9 @@ class EnvConfig(Section):
 class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
     """Target calls in flight; a local: model has at most one a core."""
-    executor: Literal["local", "ray"] = "local"
-    """Where tasks are done and scored: in this process, or on the CPUs of a Ray cluster; model calls are always made by
-    this process."""
+    executor: Literal["local", "processes", "ray"] = "local"
+    """Where tasks are done and scored: in this process; in processes of this machine, at most one a core; or on a Ray
+    cluster. Model calls are always made by this process."""
     ray_address: str = ""
     """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
     call_timeout: float | None = Field(default=None, gt=0)

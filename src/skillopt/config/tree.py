@@ -125,8 +125,8 @@ def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _near(path: str, folder: Path) -> str:
-    beside = folder / path
-    return str(beside if is_there(beside) else shipped(path))
+    near = folder / path
+    return str(near if is_there(near) else shipped(path))
 
 
 def _merge(into: dict[str, Any], tree: Mapping[str, Any]) -> None:

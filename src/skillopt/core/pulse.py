@@ -43,7 +43,7 @@ async def _beat(ctx: Context) -> None:
         letters = _letters(ctx, known)
         held_up = throttled.look()
         in_flight = {role: caller.limiter.in_flight for role, caller in callers.items()}
-        spent = ctx.target.budget.standing()
+        spent = ctx.target.budget.spent()
         ctx.emit("pulse", in_flight=in_flight, spent=spent, letters=letters, throttled=held_up)
         last = ctx.events.last
         now = {

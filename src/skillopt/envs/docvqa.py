@@ -71,11 +71,11 @@ class DocVQAEnv(QAEnv):
         with target_with(skill, chat) as target:
             reply = await target([*system, {"role": "user", "content": [image, asked]}])
         named = {"type": "text", "text": f"[image: {field(item, 'image')}]"}
-        told: list[dict[str, Any]] = [
+        talk: list[dict[str, Any]] = [
             {"role": "user", "content": [named, asked]},
             {"role": "assistant", "content": reply.text},
         ]
-        return Episode(messages=[*system, *told], output=reply.text, **opened_by(target))
+        return Episode(messages=[*system, *talk], output=reply.text, **opened_by(target))
 
     def score(self, item: Item, output: str) -> Score:
         return anls(output, item.answers)

@@ -1,4 +1,4 @@
-"""OfficeQA: questions over long documents; the passages that speak of the question are shown, the answer is matched.
+"""OfficeQA: questions over long documents; the passages about the question are shown, the answer is matched.
 
 Answers that are numbers or dates are compared as such: `1,234.5` is `1234.5` and never `12345`.
 """

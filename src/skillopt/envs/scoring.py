@@ -16,7 +16,7 @@ from skillopt.models.base import ChatReply
 from skillopt.models.structured import parse
 
 _ANSWER_TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
-"""A tag that is only spoken of before the real one begins nothing."""
+"""A tag that is only mentioned before the real one begins nothing."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NAMED = re.compile(r"\b(?:answer|option|choice)\b\W{0,6}(?:is|:|=)?\W{0,6}([a-z])\b(?![’'])", re.IGNORECASE)
@@ -261,8 +261,8 @@ def _json_score(got: Any, gold: str, fields: Sequence[str], tolerance: float) ->
     for name, value in wanted.items():
         found = _at(got, name)
         if not _same(found, value, tolerance):
-            told = "is missing" if found is _MISSING else f"is {_short(found)} where {_short(value)} is right"
-            problems.append(f"field '{name}' {told}" if name else f"the value {told}")
+            wrong = "is missing" if found is _MISSING else f"is {_short(found)} where {_short(value)} is right"
+            problems.append(f"field '{name}' {wrong}" if name else f"the value {wrong}")
     soft = 1 - len(problems) / len(wanted) if wanted else 1.0
     return Score(hard=float(not problems), soft=soft, feedback="; ".join(problems[:5]))
 

@@ -32,7 +32,7 @@ class Source:
     read: Callable[[Path], Iterable[dict[str, Any]]]
     url: str = ""
     """What can be fetched without an account; empty where an account is needed."""
-    beside: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     """Folders next to the items that belong to the data."""
     how: str = ""
     """What to fetch by hand, and where it goes."""
@@ -50,7 +50,7 @@ SOURCES: dict[str, Source] = {
         sizes={"train": 107, "val": 53, "test": 374},
         files="val_v1.0*.json",
         read=docvqa.published,
-        beside=("documents",),
+        folders=("documents",),
         how="val_v1.0_withQT.json and the folders documents/ and ocr/ of the single-page task (rrc.cvc.uab.es/?ch=17; "
         "needs an account)",
     ),
@@ -59,7 +59,7 @@ SOURCES: dict[str, Source] = {
         files="**/dataset.json",
         read=spreadsheet.published,
         url="https://huggingface.co/datasets/KAKA22/SpreadsheetBench/resolve/main/spreadsheetbench_verified_400.tar.gz",
-        beside=("spreadsheet",),
+        folders=("spreadsheet",),
         how="dataset.json and the folder spreadsheet/ of SpreadsheetBench (github.com/RUCKBReasoning/SpreadsheetBench)",
     ),
     "livemathematicianbench": Source(
@@ -74,7 +74,7 @@ SOURCES: dict[str, Source] = {
         sizes={"train": 50, "val": 24, "test": 172},
         files="officeqa_*.csv",
         read=officeqa.published,
-        beside=("documents",),
+        folders=("documents",),
         how="officeqa_full.csv (huggingface.co/datasets/databricks/officeqa; access is granted on request), and the "
         "parsed bulletins' .txt files in a folder documents/",
     ),
@@ -100,7 +100,7 @@ def prepare(name: str, source_dir: Path, out: Path, say: Say) -> dict[str, int]:
         raise UserError(f"{found[0]}: holds {len(rows)} usable items; three splits need at least three")
     splits = split_rows(_unique(list(rows.values())), source.sizes, lambda row: _hash(str(row["id"])))
     write_splits(out, splits)
-    for folder in source.beside:
+    for folder in source.folders:
         near = found[0].parent / folder
         if near.is_dir() and near.resolve() != (out / folder).resolve():
             shutil.copytree(near, out / folder, dirs_exist_ok=True)
@@ -180,14 +180,14 @@ def prepare_alfworld(out: Path) -> dict[str, int]:
 def _alfworld_row(path: Path, data: Path) -> dict[str, Any] | None:
     """An item for a game; None for one that cannot be won, or that moves or slices what the six types leave alone."""
     game = json.loads(path.read_text(encoding="utf-8"))
-    told = json.loads(path.with_name("traj_data.json").read_text(encoding="utf-8"))
+    about = json.loads(path.with_name("traj_data.json").read_text(encoding="utf-8"))
     if not game.get("solvable", True) or "movable" in path.parent.parent.name or "Sliced" in path.parent.parent.name:
         return None
     goal = game["grammar"].split("Your task is to: ", 1)[-1].split('"')[0].split("\n")[0].strip().rstrip(".;")
     return {
         "id": f"{path.parent.parent.name}/{path.parent.name}",
-        "question": f"Your task is to: {goal or told['turk_annotations']['anns'][0]['task_desc']}.",
-        "type": told["task_type"],
+        "question": f"Your task is to: {goal or about['turk_annotations']['anns'][0]['task_desc']}.",
+        "type": about["task_type"],
         "game": str(path.relative_to(data)),
     }
 

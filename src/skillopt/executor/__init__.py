@@ -11,6 +11,7 @@ from skillopt.envs import open_env
 from skillopt.envs.base import Env
 from skillopt.executor.base import Executor, NewChat, WorkerLostError
 from skillopt.executor.local import LocalExecutor
+from skillopt.executor.pool import Pool
 
 __all__ = ["Executor", "LocalExecutor", "NewChat", "WorkerLostError", "open_executor"]
 
@@ -22,10 +23,17 @@ async def open_executor(config: Config, env: Env, *, own: bool) -> AsyncIterator
     if config.hardware.executor == "local":
         yield LocalExecutor()
         return
-    from skillopt.executor.cluster import RayExecutor
-
     make = partial(open_env, config) if own else partial(_same, env)
-    executor = await RayExecutor.open(config.hardware, config.role("target").workers, make)
+    workers = config.role("target").workers
+    executor: Pool
+    if config.hardware.executor == "processes":
+        from skillopt.executor.processes import ProcessExecutor
+
+        executor = await ProcessExecutor.open(workers, make)
+    else:
+        from skillopt.executor.cluster import RayExecutor
+
+        executor = await RayExecutor.open(config.hardware, workers, make)
     try:
         yield executor
     finally:

@@ -81,7 +81,7 @@ class Duel:
         return "indecisive" if self.gain > 0 else "reject"
 
     def _keep(self) -> Samples[Outcome]:
-        """Guidance must not lower the score: it goes in unless the fresh samples speak against it."""
+        """Guidance must not lower the score: it goes in unless the fresh samples show a loss."""
         while self.samples and self.repeats < self.max_repeats:
             self.repeats += 1
             yield from self._catch_up()

@@ -17,8 +17,8 @@ from skillopt.skill import Edit, Skill
 
 
 def settling_order(items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit]) -> list[str]:
-    """The items most likely to be failed first: those that the current skill fails, before all where the edits speak of
-    other things; then, of those that it solves, the ones that share words with the edits."""
+    """Items that the candidate will most likely fail come first: those that the current skill fails, above all where
+    the edits do not mention them; then, of those that it solves, the ones that share words with the edits."""
     touched = shared_words(items)(edits)
     return sorted(items, key=lambda i: (current[i], touched[i] if current[i] < 0.5 else -touched[i], i))
 
@@ -29,8 +29,8 @@ def shared_words(items: Mapping[str, Item]) -> Callable[[Sequence[Edit]], dict[s
     common = Counter(word for own in words.values() for word in own)
 
     def shared(edits: Sequence[Edit]) -> dict[str, float]:
-        spoken = set().union(*(_words(f"{edit.anchor} {edit.text}") for edit in edits))
-        return {i: math.fsum(sorted(1 / common[word] for word in own & spoken)) for i, own in words.items()}
+        mentioned = set().union(*(_words(f"{edit.anchor} {edit.text}") for edit in edits))
+        return {i: math.fsum(sorted(1 / common[word] for word in own & mentioned)) for i, own in words.items()}
 
     return shared
 

@@ -41,7 +41,7 @@ from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
 from skillopt.preflight.components import Parts, resolve
 from skillopt.preflight.doctor import advice
-from skillopt.preflight.plan import beside, plan_run
+from skillopt.preflight.plan import plan_run, with_real_figures
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
 from skillopt.run.history import History
@@ -172,7 +172,7 @@ class TrainingLoop:
             run.roll_back(
                 step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
             )
-            self.history.roll_back(state.step, run.step)
+            self.history.roll_back(state.step)
         self._seals = Seals(run, state)
         self.base.emit(
             "run_started",
@@ -397,4 +397,4 @@ class TrainingLoop:
         hits = self.base.target.from_journal + self.base.optimizer.from_journal
         telemetry.from_journal = self._earlier.from_journal + hits
         summary = finals.summary(self.state, self.base, self._paid())
-        write_json(self.run.summary, summary | {"plan": beside(self.forecast, summary)})
+        write_json(self.run.summary, summary | {"plan": with_real_figures(self.forecast, summary)})

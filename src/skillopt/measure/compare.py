@@ -34,9 +34,13 @@ WORDS = ("initial", "best")
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
-    """A file or a package; or `initial` or `best` of a run, which is the config's own unless another is named."""
+    """A file or a package, or RUN@3 for a version of a run; or `initial` or `best` of a run, which is the config's own
+    unless another is named."""
     if name not in WORDS:
         path = Path(name)
+        root, _, version = name.rpartition("@")
+        if root and version.isdecimal() and len(version) < 10 and not path.exists():
+            return _version(RunDirectory(Path(root)), int(version))
         if not path.is_file() and not (path / FILE).is_file():
             raise UserError(
                 f"'{name}': no such skill file, and no package's folder; give either, or one of: {', '.join(WORDS)}"
@@ -50,6 +54,13 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
     if not path.is_file():
         raise UserError(f"'{name}': {run} is not a run that has begun; train first, or name its folder with --run")
     return directory.read_skill(0) if name == "initial" else directory.read_best(), path
+
+
+def _version(run: RunDirectory, version: int) -> tuple[Skill, Path]:
+    path = run.snapshot(version)
+    if not path.is_file():
+        raise UserError(f"{run.root}@{version}: there is no {path}")
+    return run.read_skill(version), path
 
 
 async def compare(

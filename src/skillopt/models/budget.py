@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from skillopt.config import BudgetConfig, Price
 from skillopt.errors import Stopped
@@ -13,29 +13,15 @@ from skillopt.models.prices import cost_of, price_of
 from skillopt.run.journal import Journal, Total
 
 
-@dataclass(slots=True)
-class Amount:
+class Amount(NamedTuple):
     """Calls, tokens and dollars; a model without a price adds no dollars."""
 
     calls: float = 0
     tokens: float = 0
     usd: float = 0.0
 
-    def __iadd__(self, other: Amount) -> Amount:
-        self.calls += other.calls
-        self.tokens += other.tokens
-        self.usd += other.usd
-        return self
 
-    def __isub__(self, other: Amount) -> Amount:
-        self.calls -= other.calls
-        self.tokens -= other.tokens
-        self.usd -= other.usd
-        return self
-
-
-@dataclass(slots=True)
-class Reserved:
+class Reserved(NamedTuple):
     """One call that is in flight, by its estimate."""
 
     model: str
@@ -52,7 +38,7 @@ class Budget:
         """What is in flight counts like what is paid."""
         self._prices: dict[str, Price | None] = {}
         for total in journal.totals():
-            self._used += Amount(total.calls, total.prompt_tokens + total.completion_tokens, self.cost(total) or 0.0)
+            self._count(Amount(total.calls, total.prompt_tokens + total.completion_tokens, self.cost(total) or 0.0))
 
     def cost(self, total: Total) -> float | None:
         """Dollars, or None where the model's price is unknown. What runs on this machine costs nothing."""
@@ -60,11 +46,11 @@ class Budget:
 
     def reserve(self, model: str, estimate: Usage) -> Reserved:
         """Count a call before it is sent; raises Stopped where a limit is reached."""
-        for what, (used, limit) in self.standing().items():
+        for what, (used, limit) in self.spent().items():
             if limit is not None and used >= limit:
                 raise _reached(f"max_{what}", limit)
         reserved = Reserved(model, self._amount(model, estimate))
-        self._used += reserved.amount
+        self._count(reserved.amount)
         return reserved
 
     def time_left(self) -> float | None:
@@ -77,18 +63,18 @@ class Budget:
 
     def give_back(self, reserved: Reserved) -> None:
         """A call that got no reply was not paid for."""
-        self._used -= reserved.amount
+        self._count(reserved.amount, -1)
 
     def settle(self, reserved: Reserved, usage: Usage) -> None:
         """A reply came: what it really took takes the estimate's place."""
-        self._used -= reserved.amount
-        self._used += self._amount(reserved.model, usage)
+        self._count(reserved.amount, -1)
+        self._count(self._amount(reserved.model, usage))
 
     def add(self, model: str, usage: Usage) -> None:
         """Count a call that somebody else made."""
-        self._used += self._amount(model, usage)
+        self._count(self._amount(model, usage))
 
-    def standing(self) -> dict[str, tuple[float, float | None]]:
+    def spent(self) -> dict[str, tuple[float, float | None]]:
         """What is used and in flight, with its limit: minutes, calls, tokens and usd."""
         config, used = self._config, self._used
         return {
@@ -97,6 +83,9 @@ class Budget:
             "tokens": (used.tokens, config.max_tokens),
             "usd": (used.usd, config.max_usd),
         }
+
+    def _count(self, amount: Amount, sign: int = 1) -> None:
+        self._used = Amount(*(used + sign * more for used, more in zip(self._used, amount, strict=True)))
 
     def _amount(self, model: str, usage: Usage) -> Amount:
         if model not in self._prices:

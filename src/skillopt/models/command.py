@@ -101,8 +101,8 @@ class CommandModel:
         if done.timed_out:
             self._complain(f"{done.stdout}\n{done.stderr}", f"no answer within {self._options.timeout:g} s")
         if done.code or heard.error:
-            told = "; ".join(filter(None, (heard.error, last_line(done.stderr))))
-            said = plain_text(told or last_line(done.stdout))
+            words = "; ".join(filter(None, (heard.error, last_line(done.stderr))))
+            said = plain_text(words or last_line(done.stdout))
             self._complain(f"{heard.error}\n{done.stderr}\n{short}", f"ended with exit code {done.code}: {said[:500]}")
         if short and trouble_in(short).kind == "login":
             self._complain(short, short)
@@ -113,13 +113,13 @@ class CommandModel:
     def _complain(self, words: str, said: str) -> None:
         """Raise what the words of a failed command mean."""
         trouble = trouble_in(plain_text(words)[-8000:])
-        told = f"{self.name}: {redact(' '.join(said.split()))}"
+        message = f"{self.name}: {redact(' '.join(said.split()))}"
         if trouble.kind == "login":
             way = self._preset.login if self._preset else f"sign in with {self._argv[0]} in a terminal"
-            raise FatalError(f"{told}; it needs a login: {way}, then run the same command again")
+            raise FatalError(f"{message}; it needs a login: {way}, then run the same command again")
         if trouble.kind == "limit":
-            raise TransientError(f"{told} (a limit of the account)", retry_after=trouble.wait, overloaded=True)
-        raise TransientError(told)
+            raise TransientError(f"{message} (a limit of the account)", retry_after=trouble.wait, overloaded=True)
+        raise TransientError(message)
 
     async def close(self) -> None:
         return

@@ -118,10 +118,10 @@ def rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
 
 
 def _left(headers: Mapping[str, str], what: str) -> Left | None:
-    told = headers.get(f"x-ratelimit-limit-{what}")
-    if told is None:
+    given = headers.get(f"x-ratelimit-limit-{what}")
+    if given is None:
         return None
-    limit = _number(told)
+    limit = _number(given)
     remaining = _number(headers.get(f"x-ratelimit-remaining-{what}", ""))
     reset = _seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
     if limit is None or remaining is None or reset is None or limit < 1 or remaining < 0:

@@ -75,15 +75,15 @@ class OpenAIChat:
             self._transport = Transport(self._url)
         headers = await self._headers()
         try:
-            status, told, body = await self._transport.post(headers, json.dumps(payload).encode())
+            status, received, body = await self._transport.post(headers, json.dumps(payload).encode())
         except UnreachableError as error:
             raise TransientError(
                 f"{self.endpoint}: cannot connect ({self._clean(str(error))})", reached=False
             ) from None
         except ConnectionError as error:
             raise TransientError(f"{self.endpoint}: {self._clean(str(error)) or type(error).__name__}") from None
-        self.limits = rate_limits(told) or self.limits
-        return self._reply(status, told, body, payload)
+        self.limits = rate_limits(received) or self.limits
+        return self._reply(status, received, body, payload)
 
     async def _headers(self) -> dict[str, str]:
         if self._token is not None:

@@ -1,4 +1,4 @@
-"""The simulated world as a loopback server that speaks the OpenAI chat protocol (`skillopt sim serve`)."""
+"""The simulated world as a loopback server with the OpenAI chat protocol (`skillopt sim serve`)."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def _merge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _answers(row: dict[str, Any], pattern: str) -> bool:
-    """Does the rule speak of the topic that the cause names?"""
+    """Does the rule name the topic that the cause names?"""
     return bool(row["pattern"] == pattern and rules_in(row["text"]).keys() & set(pattern.split()))
 
 

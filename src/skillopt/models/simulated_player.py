@@ -30,7 +30,7 @@ _SPOKEN = {
     "put": "put place rest sit",
     "insert": "insert put place rest sit deposit",
 }
-"""How the goals of TextWorld's games speak of each verb; of two that fit, the first is meant."""
+"""How the goals of TextWorld's games name each verb; of two that fit, the first is meant."""
 _BETWEEN = re.compile(r" (?:from|with|into|on|in) ")
 
 
@@ -95,7 +95,7 @@ def next_action(goal: str, done: list[str], possible: list[str], verbs: set[str]
 def _fit(action: str, instruction: str) -> tuple[int, ...]:
     """How well an action is what the instruction asks for; empty where it is not.
 
-    Its verb must be spoken of, and so must the thing that it is done to; what it is done with or where may be left out.
+    Its verb must be named, and so must the thing that it is done to; what it is done with or where may be left out.
     """
     words, verbs = _spoken(instruction)
     verb, _, rest = action.lower().partition(" ")
@@ -110,7 +110,7 @@ def _fit(action: str, instruction: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def _spoken(instruction: str) -> tuple[frozenset[str], frozenset[str]]:
-    """An instruction's words, and the verbs that it may speak of."""
+    """An instruction's words, and the verbs that it may mean."""
     words = frozenset(re.findall(r"[\w-]+", instruction))
     return words, frozenset(verb for verb, ways in _SPOKEN.items() if not words.isdisjoint(ways.split()))
 

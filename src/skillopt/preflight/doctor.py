@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from skillopt.config import Config
 from skillopt.core.callers import make_callers, opened_models
-from skillopt.core.initial import initial_kind, initial_of
+from skillopt.core.initial import initial_kind, initial_of, run_of
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
 from skillopt.errors import SkillOptError
@@ -91,7 +91,7 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
         _boundary(config),
         *_prices(config),
         *_rates(config),
-        _output(config),
+        _output(config, env, skill),
         *_dotenv(),
         _budget(config, plan),
         *_warnings(env),
@@ -179,8 +179,8 @@ def _prices(config: Config) -> Iterator[Check]:
             fix = f'give it as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             yield Check(name=f"{role} price", status="warn", says=f"the price of {name} is unknown", fix=fix)
         else:
-            told = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
-            yield passed(f"{role} price", told)
+            says = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
+            yield passed(f"{role} price", says)
 
 
 def _rates(config: Config) -> Iterator[Check]:
@@ -197,15 +197,18 @@ def _rates(config: Config) -> Iterator[Check]:
             yield passed(f"{role} workers", says)
 
 
-def _output(config: Config) -> Check:
-    """The nearest folder that exists must be writable."""
+def _output(config: Config, env: Env, skill: Skill) -> Check:
+    """The nearest folder that exists must be writable. Each run has a separate folder in it, named after what makes the
+    run, so that none overwrites another."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         fix = "set env.output_root to a folder that you may write to"
         return Check(name="output folder", status="fail", says=f"{place} is not writable", fix=fix)
     free = shutil.disk_usage(place).free / 1e9
-    says = f"{root} is writable, {free:.1f} GB free"
+    run = run_of(config, env, skill)
+    there = "is there and will be continued; --fresh begins another" if run.state.exists() else "will be new"
+    says = f"{root} is writable, {free:.1f} GB free; versioned: {run.root.parent.name}/{run.root.name} {there}"
     if free < 1:
         return Check(name="output folder", status="warn", says=says, fix="make room, or set env.output_root elsewhere")
     return passed("output folder", says)

@@ -295,7 +295,7 @@ def _seconds(lines: Iterable[Line], widths: dict[str, int], lasts: Mapping[str, 
     return low, high
 
 
-def beside(plan: Plan, summary: Mapping[str, Any]) -> dict[str, Any]:
+def with_real_figures(plan: Plan, summary: Mapping[str, Any]) -> dict[str, Any]:
     """The plan with a run's real figures, for the summary."""
     tokens = {role: sum(v for k, v in summary["tokens"][role].items() if k != "cached") for role in ROLES}
     return {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from skillopt.errors import UserError
 from skillopt.report.blame import BlamedLine, by_file
 from skillopt.report.console import gate_line
+from skillopt.report.skill_diff import file_line
 from skillopt.skill import FILE, Edit, Entry
 
 
@@ -19,7 +20,7 @@ def blame_lines(lines: Sequence[BlamedLine]) -> list[str]:
     files = by_file(lines)
     told: list[str] = []
     for path, own in files.items():
-        told += [f"== {path}"] if len(files) > 1 or path != FILE else []
+        told += [file_line(path)] if len(files) > 1 or path != FILE else []
         told += [f"{line.number:>{digits}}  {_who(line):<{wide}}  {line.text}" for line in own]
     return told
 

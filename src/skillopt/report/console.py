@@ -252,7 +252,7 @@ def next_lines(result: Result) -> list[str]:
     """Where the result is, and what most people want to see next."""
     run = shlex.quote(str(result.path))
     return [
-        f"Best skill: {result.path / 'best_skill.md'}",
+        f"Best skill: {result.path / ('best_skill' if result.best_skill.is_package else 'best_skill.md')}",
         "Next:",
         f"  skillopt report {run} --open    # what was learned, and why",
         f"  skillopt diff {run}    # what changed in the skill",

@@ -45,17 +45,18 @@ class _Side:
 def diff_report(a: str, b: str) -> list[str]:
     """The skills line by line; for two runs their scores and configs as well."""
     if not b:
-        newer = _side(a)
+        newer = side_of(a)
         if newer.run is None:
             raise UserError(f"diff: '{a}' alone cannot be compared; give a second skill, or a run")
-        older = _side(f"{a}@0")
+        older = side_of(f"{a}@0")
         return list(_skills(older, newer))
-    older, newer = _side(a), _side(b)
+    older, newer = side_of(a), side_of(b)
     lines = list(_runs(older.run, newer.run)) if older.run and newer.run else []
     return [*lines, *_skills(older, newer)]
 
 
-def _side(name: str) -> _Side:
+def side_of(name: str) -> _Side:
+    """A skill by the name that a person gives it: RUN, RUN@3, a file or a package's folder."""
     path, _, version = name.rpartition("@")
     if path and version.isdecimal() and len(version) < 10 and not is_there(Path(name)):
         run = RunDirectory(Path(path))

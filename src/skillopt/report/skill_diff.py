@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skillopt.skill import FILE, Skill
+from skillopt.skill.trained import PARTS, editable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +19,18 @@ class DiffLine:
     @property
     def mark(self) -> str:
         return {"same": " ", "added": "+", "removed": "-", "gap": "…", "file": "=="}[self.kind]
+
+
+def whole_text(skill: Skill) -> str:
+    """A skill as one text for a page: the document; of a package, each file that edits may touch under its name."""
+    others = [path for path in editable(skill, PARTS) if path != FILE]
+    parts = [skill.text, *(f"{file_line(path)}\n{skill.read(path)}" for path in others)]
+    return "".join(part if part.endswith("\n") or not part else f"{part}\n" for part in parts) if others else skill.text
+
+
+def file_line(path: str) -> str:
+    """The line above the lines of a file."""
+    return f"== {path}"
 
 
 def diff_skills(before: Skill, after: Skill, context: int = 2) -> list[DiffLine]:

@@ -69,6 +69,10 @@ class RunDirectory:
     def snapshot(self, version: int) -> Path:
         return self.skills / f"skill_v{version:04d}.md"
 
+    def step_skill(self, step: int) -> Path:
+        """The document in force after a step's gate, for who looks for it by step and not by version."""
+        return self.skills / f"step_{step:04d}.md"
+
     def changes(self, version: int) -> Path:
         """Of a package: what of its further files differs from `package/`. One document has no such file."""
         return self.skills / f"skill_v{version:04d}.files.json"
@@ -81,7 +85,7 @@ class RunDirectory:
     def base(self) -> Skill:
         """The package that the run began with."""
         if self._base is None:
-            self._base = read_folder(self.package)
+            self._base = _read_own(self.package)
         return self._base
 
     def read_skill(self, version: int) -> Skill:
@@ -98,7 +102,7 @@ class RunDirectory:
         if not self.trains_package:
             return Skill(read_text(self.best_skill))
         try:
-            return read_folder(self.best_package)
+            return _read_own(self.best_package)
         except PackageError as error:
             raise Damaged(f"{error}; {WAY_OUT}") from None
 
@@ -134,6 +138,9 @@ class RunDirectory:
             for number, path in _numbered(self.skills, "skill_v", ending):
                 if number > version:
                     path.unlink()
+        for number, path in _numbered(self.skills, "step_", ".md"):
+            if number > step:
+                path.unlink()
         for number, path in _numbered(self.steps, "step_"):
             if number > step:
                 shutil.rmtree(path)
@@ -197,6 +204,12 @@ class RunDirectory:
             except OSError:
                 return True
         return False
+
+
+def _read_own(folder: Path) -> Skill:
+    if folder.is_symlink():  # a run from elsewhere may hold anything
+        raise PackageError(f"{folder}: is a link, and a run keeps a folder there")
+    return read_folder(folder)
 
 
 def make_folder(path: Path, *, private: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ class History:
     """`history.json`. Only the running epoch's records are kept in memory.
 
     A record is one line, added by one write over the closing bracket, so that the file is whole whenever another
-    process reads it. If a crash of the machine damages the last line, it is repaired when the run continues: every
-    step's record is also in the step's folder.
+    process reads it. A file that a crash of the machine damages is rebuilt from the steps' folders when the run
+    continues (repair.py).
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,23 +30,14 @@ class History:
     def begin(self) -> None:
         write_atomic(self.path, f"[{_END.decode()}")
 
-    def roll_back(self, step: int, folder: Callable[[int], Path]) -> None:
-        """Forget records after that step, the last that was finished; `folder` is where a step's files are."""
-        known = {record["step"]: record for record in self._readable()}
-        kept = [known.get(n) or read_json(folder(n) / "step_record.json") for n in range(1, step + 1)]
+    def roll_back(self, step: int) -> None:
+        """Forget records after that step, the last that was finished."""
+        kept = [record for record in read_json(self.path) if record["step"] <= step] if step else []
         earlier = "[" + ",".join(f"\n{_line(record)}" for record in kept[:-1])
         newest = "".join(f"{',' if kept[1:] else ''}\n{_line(record)}" for record in kept[-1:])
         write_atomic(self.path, earlier + newest + _END.decode())
         self.epoch = [record for record in kept if record["epoch"] == kept[-1]["epoch"]]
         self._last = len(earlier.encode())
-
-    def _readable(self) -> list[dict[str, Any]]:
-        text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else "[]"
-        try:
-            return list(json.loads(text))
-        except ValueError:
-            lines = (line.rstrip(",") for line in text.split("\n") if line.startswith("{"))
-            return [record for line in lines if (record := _parsed(line))]
 
     def append(self, record: dict[str, Any]) -> None:
         if self.epoch and self.epoch[-1]["epoch"] != record["epoch"]:
@@ -75,11 +65,3 @@ class History:
 
 def _line(record: dict[str, Any]) -> str:
     return json.dumps(plain(record), ensure_ascii=False)
-
-
-def _parsed(line: str) -> dict[str, Any] | None:
-    try:
-        record: dict[str, Any] = json.loads(line)
-    except ValueError:
-        return None
-    return record

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import shutil
+import zipfile
 from pathlib import Path
 
 from skillopt.errors import UserError
@@ -102,3 +104,14 @@ def package_hash(init_skill: str) -> str:
     except PackageError as error:
         raise UserError(str(error)) from None
     return digest.hexdigest()
+
+
+def zipped(skill: Skill) -> bytes:
+    """All files of a package in one archive, which is the same whenever it is made."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in skill.files.items():
+            entry = zipfile.ZipInfo(path)
+            entry.external_attr = (0o100755 if path in skill.executable else 0o100644) << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return made.getvalue()

@@ -16,7 +16,7 @@ import yaml
 
 from skillopt.errors import Damaged
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import free_name, read_json, write_json
+from skillopt.run.files import free_name, read_json, write_atomic, write_json
 from skillopt.run.journal_check import journal_problem, salvage
 from skillopt.run.package import is_package
 from skillopt.run.seals import broken, sealed_files
@@ -211,6 +211,9 @@ def _write(run: RunDirectory, state: State, found: list[Damage]) -> None:
             if run.snapshot(version) in wanted or run.changes(version) in wanted:
                 run.write_skill(version, skill)
         run.write_best(versions[state.best.version])
+        for step in (number for number in range(1, state.step + 1) if run.step_skill(number) in wanted):
+            in_force = versions[read_json(run.step(step) / "step_record.json")["version"]]
+            write_atomic(run.step_skill(step), in_force.text)
     if run.history in wanted:
         write_json(run.history, _history_of(run, state))
     if any(damage.cure == "finals" for damage in found):

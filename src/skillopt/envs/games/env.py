@@ -160,11 +160,11 @@ class GameEnv:
 def _score(item: Item, won: bool, count: int, impossible: int) -> Score:
     if won:
         return Score(hard=1, soft=1)
-    told = [f"not won within {count} actions"]
-    told += [f"{impossible} of them were not possible"] if impossible else []
+    reasons = [f"not won within {count} actions"]
+    reasons += [f"{impossible} of them were not possible"] if impossible else []
     walkthrough = field(item, "walkthrough")
-    told += [f"a way to win: {' > '.join(walkthrough)}"] if walkthrough else []
-    return Score(hard=0, soft=0, feedback="; ".join(told))
+    reasons += [f"a way to win: {' > '.join(walkthrough)}"] if walkthrough else []
+    return Score(hard=0, soft=0, feedback="; ".join(reasons))
 
 
 def shown(turns: list[dict[str, Any]], commands: Sequence[str], history: int) -> list[dict[str, Any]]:

@@ -194,8 +194,8 @@ def _prepared(folder: Path, files: Mapping[str, bytes], spec: Mapping[str, Any])
         if not name or Path(name).name != name:
             raise ValueError(f"'{name}' is not the name of a file")
         (folder / "in" / name).write_bytes(content)
-    told = json.dumps({**spec, "folder": str(folder)})
-    return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), told]
+    given = json.dumps({**spec, "folder": str(folder)})
+    return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), given]
 
 
 def _environment() -> dict[str, str]:

@@ -58,7 +58,7 @@ def forbid(office: bool) -> None:
 def filter_program(machine: str, unix_sockets: bool) -> bytes:
     """Classic BPF: another architecture's calls and the listed ones fail, clone may not make a user namespace.
 
-    An office program speaks to itself through Unix sockets; in the jail they lead nowhere else.
+    An office program connects to itself through Unix sockets; in the jail they lead nowhere else.
     """
     fail, nosys, allow = 0x00050000 | 1, 0x00050000 | 38, 0x7FFF0000
     load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06

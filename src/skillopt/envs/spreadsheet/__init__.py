@@ -125,8 +125,8 @@ class SpreadsheetEnv(QAEnv):
             got = done.files["output.xlsx"]
             if await self._ask("formulas", got, position) is True:
                 if not self._soffice:
-                    told = await self._ask("compare", got, position, want)
-                    return f"{told} (a formula without a value: nothing computes it here)" if told else ""
+                    difference = await self._ask("compare", got, position, want)
+                    return f"{difference} (a formula without a value: nothing computes it here)" if difference else ""
                 computed = await self._computed(got, want)
                 if computed is None:
                     return "LibreOffice cannot compute the workbook"

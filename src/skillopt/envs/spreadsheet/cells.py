@@ -88,12 +88,12 @@ def main() -> None:
         spec = json.load(file)
     try:
         if spec["ask"] == "formulas":
-            told: Any = formulas("got.xlsx", spec["position"])
+            answer: Any = formulas("got.xlsx", spec["position"])
         else:
-            told = compare("got.xlsx", "want.xlsx", spec["position"])
+            answer = compare("got.xlsx", "want.xlsx", spec["position"])
     except Exception as error:  # a workbook that cannot be read is a wrong answer
-        told = f"the workbook cannot be read: {type(error).__name__}: {error}"[:300]
-    json.dump(told, sys.stdout)
+        answer = f"the workbook cannot be read: {type(error).__name__}: {error}"[:300]
+    json.dump(answer, sys.stdout)
 
 
 if __name__ == "__main__":
