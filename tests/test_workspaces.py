@@ -404,6 +404,28 @@ def test_a_check_that_crashes_or_never_ends_sets_its_item_aside(tmp_path: Path, 
         rolled_out(command(tmp_path, UPPER, scoring="command", scoring_options=options))
 
 
+@pytest.mark.sandbox
+def test_workbooks_are_compared_by_the_values_of_all_their_cells(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+
+    def book(path: Path, *values: Any) -> None:
+        made = openpyxl.Workbook()
+        for number, value in enumerate(values, 1):
+            made.active.cell(row=number, column=2, value=value)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made.save(path)
+
+    book(tmp_path / "right" / "sums.xlsx", "sum", 3, 4.5)
+    book(tmp_path / "good.xlsx", "sum", 3.0, 4.5)
+    book(tmp_path / "bad.xlsx", "sum", 3, 5)
+    rows = [{**row, "workspace": {}, "expected": "right"} for row in ROWS]
+    good = rolled_out(command(tmp_path, f"cp {tmp_path}/good.xlsx sums.xlsx\n", rows))
+    assert good.score.hard == 1
+    assert good.changes[0].shown.endswith(" bytes)")
+    bad = rolled_out(command(tmp_path, f"cp {tmp_path}/bad.xlsx sums.xlsx\n", rows))
+    assert bad.score.feedback == "sums.xlsx: Sheet!B3 is 5, expected 4.5"
+
+
 # The twenty tasks
 
 
