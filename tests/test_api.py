@@ -24,6 +24,7 @@ TASKS = [
     for n in range(48)
 ]
 SIMULATED: dict[str, Any] = {"target_model": "sim:world", "optimizer_model": "sim:world", "batch_size": 12}
+SIMULATED["analysts"] = ["llm"]  # the simulated target learns from rules alone
 
 
 SPLITS = {"train": TASKS[:24], "val": TASKS[24:36], "test": TASKS[36:]}

@@ -230,7 +230,7 @@ def test_its_check_goes_red_when_it_is_unplugged(
 
 def test_optimizer_requests_carry_a_schema_named_after_their_stage(tmp_path: Path) -> None:
     spy = Spy("sim:world?duds=0.35")
-    train_sim(tmp_path, "train.num_epochs=2", models={"optimizer": spy})
+    train_sim(tmp_path, "train.num_epochs=2", "optimizer.learning_rate=2", models={"optimizer": spy})
     stages = {request.schema.name for request in spy.requests if request.schema}
     assert {"reflect", "slow_update", "meta_skill"} <= stages
     for request in spy.requests:

@@ -12,7 +12,7 @@ from skillopt.core.initial import read_initial
 from skillopt.envs import open_env
 from skillopt.preflight.plan import Plan, plan_run
 from skillopt.report.plan_lines import plan_lines
-from support import SIM, over_http, sim_server, skillopt, train_sim
+from support import REPO, SIM, over_http, sim_server, skillopt, train_sim
 
 RUNS = [
     ["train.num_epochs=2"],
@@ -117,3 +117,11 @@ def test_next_to_a_line_or_two_the_empty_skill_is_not_measured(text: str, tmp_pa
     result = train_sim(tmp_path / "out", *overrides, own)
     assert "baseline" not in result.summary["calls_by_stage"]["target"]
     assert "no_skill" not in result.summary["baselines"]
+
+
+def test_the_quickstart_asks_for_few_calls_and_for_no_optimizer() -> None:
+    config = Config.load(REPO / "configs" / "quickstart" / "default.yaml")
+    plan = plan_run(config, open_env(config), read_initial(config.train.init_skill))
+    assert plan.calls("target")[1] <= 220, "0.8 s each on two quiet cores: under three minutes"
+    assert plan.calls("optimizer") == (0, 0)
+    assert plan.steps >= 2

@@ -118,7 +118,7 @@ def test_an_endpoint_that_repeats_the_key_everywhere_gets_it_into_no_file_and_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Train, go on, look and export; errors, replies and edits all carry the key."""
-    monkeypatch.setattr("skillopt.models.call._wait", lambda error, attempt: 0.01)
+    monkeypatch.setattr("skillopt.models.call.backoff", lambda error, attempt: 0.01)
     said = []
 
     def run(*command: str, code: int = 0) -> None:
@@ -319,7 +319,7 @@ def test_a_skill_or_data_with_a_key_of_the_environment_is_refused(
 
 
 def test_every_child_process_is_told_what_it_gets_of_the_environment() -> None:
-    """Only what runs our own commands for the user (the web page's) gets all of it."""
+    """Only what runs our own commands for the user (the web page's), and does what this process would do, gets all."""
     whole = []
     for path in sorted((REPO / "src").rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text())):
@@ -332,7 +332,7 @@ def test_every_child_process_is_told_what_it_gets_of_the_environment() -> None:
             assert given, f"{where}:{call.lineno}: a child inherits everything"
             if "os.environ" in given[0]:
                 whole.append(where)
-    assert whole == ["skillopt_webui/ask.py", "skillopt_webui/launch.py"]
+    assert whole == ["skillopt/executor/processes.py", "skillopt_webui/ask.py", "skillopt_webui/launch.py"]
 
 
 # Who may read

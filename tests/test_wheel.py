@@ -71,7 +71,7 @@ def test_the_simulated_quickstart_runs_anywhere(place: Path) -> None:
 
 def test_the_mini_data_and_seed_skills_are_inside(place: Path) -> None:
     told = run(place, "skillopt", "plan", "--config", "configs/quickstart/default.yaml")
-    assert "72 train" in told
+    assert "48 train" in told
     overrides = ["env.name=qa", "env.options={}", "env.split_dir=data/quickstart", "env.benchmark=tickets"]
     skill = ["--skill", "data/quickstart/seed_skill.md", "--split", "val"]
     told = run(place, "skillopt", "eval", "--config", "configs/sim/default.yaml", *skill, *overrides)

@@ -142,7 +142,7 @@ class GradientConfig(Section):
 
 
 class PackageConfig(Section):
-    train: tuple[Literal["body", "references", "scripts"], ...] = ("body", "references")
+    train: tuple[Literal["body", "references", "scripts"], ...] = Field(default=("body", "references"), min_length=1)
     """Which files of a skill package may be edited: body (SKILL.md below its front matter), references (its other
     Markdown and text files, and new ones below references/), scripts (below scripts/, new ones too). Of a skill that is
     one document, that document always is."""

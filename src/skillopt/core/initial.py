@@ -19,7 +19,7 @@ from skillopt.run.files import digest, read_json
 from skillopt.run.open import find_run, run_name
 from skillopt.run.package import open_package, package_file, package_hash, read_skill
 from skillopt.shipped import shipped
-from skillopt.skill import Skill
+from skillopt.skill import FILE, Skill
 
 
 def initial_of(config: Config) -> Skill:
@@ -38,8 +38,9 @@ def read_initial(path: str, where: str = "train.init_skill") -> Skill:
     if not path:
         return Skill("")
     file = shipped(path)
-    if not file.is_file() and package_file(file) is None:
-        raise UserError(f"{where}: '{path}' does not exist; give an existing file, or leave it empty")
+    if not file.is_file() and not (file / FILE).is_file():
+        why = f"has no {FILE}" if file.is_dir() else "does not exist"
+        raise UserError(f"{where}: '{path}' {why}; give an existing file or package, or leave it empty")
     try:
         skill = read_skill(file)
     except UnicodeDecodeError:

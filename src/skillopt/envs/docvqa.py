@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Chat, Episode, Item, Score
 from skillopt.envs.package_tools import opened_by, target_with
-from skillopt.envs.qa import QAEnv
+from skillopt.envs.qa import QAEnv, QAOptions
 from skillopt.envs.rows import field, read_rows, safe_file
 from skillopt.envs.scorers import checked
 from skillopt.envs.scoring import anls
@@ -25,10 +23,8 @@ HOW_TO_GET = "run `skillopt data prepare docvqa`, or take configs/docvqa/mini.ya
 _KINDS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 
 
-class DocVQAOptions(BaseModel):
-    """`env.options` of DocVQA; what it does not know itself is left to questions and answers."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
+class DocVQAOptions(QAOptions):
+    """`env.options` of DocVQA."""
 
     pages: Literal["image", "text"] = "image"
     """What the target is shown: the page itself, for models that can see, or its text."""
@@ -48,7 +44,7 @@ class DocVQAEnv(QAEnv):
         self._root = Path(config.split_dir)
         read = read_rows(config.split_dir, ("answers", "image"), HOW_TO_GET)
         splits = {split: [self._checked(item) for item in items] for split, items in read.items()}
-        super().__init__(config.model_copy(update={"options": options.model_extra or {}}), splits)
+        super().__init__(config, splits, options)
 
     def _checked(self, item: Item) -> Item:
         """The image is there, and its hash is part of the data; the text is there where it is needed."""

@@ -14,12 +14,12 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item, Score
 from skillopt.envs.numbers import quantities
-from skillopt.envs.qa import QAEnv
+from skillopt.envs.qa import QAEnv, QAOptions
 from skillopt.envs.rows import field, read_rows, safe_file
 from skillopt.envs.scorers import checked
 from skillopt.envs.scoring import exact, extract_answer, number
@@ -32,10 +32,8 @@ _PASSAGE = 200
 """Words of a passage at most."""
 
 
-class OfficeQAOptions(BaseModel):
-    """`env.options` of OfficeQA; what it does not know itself is left to questions and answers."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
+class OfficeQAOptions(QAOptions):
+    """`env.options` of OfficeQA."""
 
     context_tokens: int = Field(default=6000, ge=50)
     """Tokens of passages that a question is shown with; the passages nearest to it by their words."""
@@ -60,7 +58,7 @@ class OfficeQAEnv(QAEnv):
             split: [_with_passages(item, folder, texts, self.options.context_tokens) for item in items]
             for split, items in read.items()
         }
-        super().__init__(config.model_copy(update={"options": self.options.model_extra or {}}), splits)
+        super().__init__(config, splits, self.options)
 
     def score(self, item: Item, output: str) -> Score:
         return match(output, item.answers, self.options.tolerance)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item
-from skillopt.envs.qa import QAEnv, load_items
+from skillopt.envs.qa import QAEnv, QAOptions, load_items
 from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
 from skillopt.skill.tokens import count_tokens
@@ -20,10 +20,8 @@ from skillopt.skill.tokens import count_tokens
 BORDER = "[DOC]"
 
 
-class SearchQAOptions(BaseModel):
-    """`env.options` of SearchQA; what it does not know itself is left to questions and answers."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
+class SearchQAOptions(QAOptions):
+    """`env.options` of SearchQA."""
 
     context_tokens: int = Field(default=4000, ge=50)
     """The longest context; whole documents are left out from the end."""
@@ -46,7 +44,7 @@ class SearchQAEnv(QAEnv):
             ]
             for split, items in loaded.items()
         }
-        super().__init__(config.model_copy(update={"options": options.model_extra or {}}), cut)
+        super().__init__(config, cut, options)
 
 
 def cut_context(context: str, most: int) -> str:

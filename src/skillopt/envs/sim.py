@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item
-from skillopt.envs.qa import QAEnv
-from skillopt.errors import UserError
+from skillopt.envs.qa import QAEnv, QAOptions
+from skillopt.envs.scorers import checked
 from skillopt.models.simulated import TOPICS, code_for
 from skillopt.models.simulated_optimizer import SEALED
 
@@ -38,12 +38,8 @@ class SimEnv(QAEnv):
     task = "Each task asks for the secret codes of some topics; the reply is the codes in that order."
 
     def __init__(self, config: EnvConfig) -> None:
-        try:
-            world = SimWorld.model_validate(config.options)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise UserError(f"env.options.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        super().__init__(config.model_copy(update={"options": {}}), make_splits(world))
+        world = checked(SimWorld, config.options, "env.options")
+        super().__init__(config, make_splits(world), QAOptions())
 
 
 def make_splits(world: SimWorld) -> dict[str, list[Item]]:

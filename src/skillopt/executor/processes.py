@@ -46,7 +46,9 @@ class ProcessExecutor(Pool):
     async def start(self) -> Line:
         command = (sys.executable, "-m", "skillopt.executor.processes")
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        process = await asyncio.create_subprocess_exec(  # an agent finds its keys there as it would here
+            *command, stdin=pipe, stdout=pipe, env=dict(os.environ)
+        )
         line = ProcessLine(process)
         try:
             async with asyncio.timeout(READY_WITHIN):

@@ -52,6 +52,11 @@ def passed(name: str, says: str) -> Check:
     return Check(name=name, status="pass", says=says)
 
 
+def warned(name: str, says: str, fix: str) -> Check:
+    """A warning, or a pass where there is nothing to fix."""
+    return Check(name=name, status="warn" if fix else "pass", says=says, fix=fix)
+
+
 async def examine(config: Config, *, offline: bool = False) -> list[Check]:
     """All checks. Without `offline`, each role's endpoint is asked one short question, which is paid for."""
     try:
@@ -115,10 +120,7 @@ def _splits(config: Config, env: Env) -> Check:
     alpha = config.evaluation.alpha
     seen = smallest_detectable(sizes["val"], NOISE, alpha)
     says += f"; at {NOISE:.0%} noise the gate sees gains of {seen:.2f} and more (estimate)"
-    if seen > 0.2:
-        fix = "more val items let the gate see smaller improvements"
-        return Check(name="splits", status="warn", says=says, fix=fix)
-    return passed("splits", says)
+    return warned("splits", says, "more val items let the gate see smaller improvements" if seen > 0.2 else "")
 
 
 def _gate(config: Config) -> Check:
@@ -127,25 +129,21 @@ def _gate(config: Config) -> Check:
     if gate == "strict" and not is_deterministic(config, "target"):
         says = f"strict, while {config.models.target_model} may answer the same task differently another time"
         fix = "set evaluation.gate to paired: it confirms gains on fresh samples, and is strict where nothing varies"
-        return Check(name="gate", status="warn", says=says, fix=fix)
+        return warned("gate", says, fix)
     return passed("gate", gate)
 
 
 def _warnings(env: Env) -> Iterator[Check]:
     """What the env itself finds suspicious in its data, such as a label that its place or length gives away."""
     for says in getattr(env, "warnings", ()):
-        yield Check(
-            name="data", status="warn", says=says, fix="compare the score with the baselines; see docs/benchmarks.md"
-        )
+        yield warned("data", says, "compare the score with the baselines; see docs/benchmarks.md")
 
 
 def _initial(config: Config, skill: Skill) -> Check:
     kind = initial_kind(config.train.init_skill, skill)
     says = f"{kind}, {skill.tokens} tokens"
-    if not config.notes.init_skill:
-        fix = "say in notes.init_skill why training starts from it; the report prints it"
-        return Check(name="initial skill", status="warn", says=says, fix=fix)
-    return passed("initial skill", says)
+    fix = "" if config.notes.init_skill else "say in notes.init_skill why training starts from it; the report prints it"
+    return warned("initial skill", says, fix)
 
 
 def _schedule(config: Config, plan: Plan) -> Check:
@@ -158,7 +156,7 @@ def _schedule(config: Config, plan: Plan) -> Check:
         fix = f"train.patience {patience} can never end a run of {plan.steps} steps; lower it, or set it to 0"
     elif not config.notes.schedule:
         fix = "say in notes.schedule why this one; the report prints it"
-    return Check(name="schedule", status="warn", says=says, fix=fix) if fix else passed("schedule", says)
+    return warned("schedule", says, fix)
 
 
 def _boundary(config: Config) -> Check:
@@ -167,7 +165,7 @@ def _boundary(config: Config) -> Check:
         return passed("epoch boundary", "one epoch: no slow update")
     if not config.optimizer.use_meta_skill:
         fix = "set optimizer.use_meta_skill=true, so that later epochs know what earlier ones tried"
-        return Check(name="epoch boundary", status="warn", says="slow update on, meta skill off", fix=fix)
+        return warned("epoch boundary", "slow update on, meta skill off", fix)
     return passed("epoch boundary", "slow update and meta skill on")
 
 
@@ -177,7 +175,7 @@ def _prices(config: Config) -> Iterator[Check]:
         price = price_of(name, config.budget.prices)
         if price is None:
             fix = f'give it as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
-            yield Check(name=f"{role} price", status="warn", says=f"the price of {name} is unknown", fix=fix)
+            yield warned(f"{role} price", f"the price of {name} is unknown", fix)
         else:
             says = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
             yield passed(f"{role} price", says)
@@ -190,11 +188,9 @@ def _rates(config: Config) -> Iterator[Check]:
     for role in _roles(config):
         rpm: int | None = getattr(config.models, f"{role}_rpm")
         says = f"{widths[role]} at once" + (f", {rpm} requests a minute" if rpm else "; the limiter adapts")
-        if rpm and widths[role] * 60 > rpm * 4:
-            fix = f"{keys[role]} of {max(1, rpm // 15)} is enough for that rate"
-            yield Check(name=f"{role} workers", status="warn", says=says, fix=fix)
-        else:
-            yield passed(f"{role} workers", says)
+        too_many = rpm is not None and widths[role] * 60 > rpm * 4
+        fix = f"{keys[role]} of {max(1, (rpm or 0) // 15)} is enough for that rate" if too_many else ""
+        yield warned(f"{role} workers", says, fix)
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
@@ -209,16 +205,14 @@ def _output(config: Config, env: Env, skill: Skill) -> Check:
     run = run_of(config, env, skill)
     there = "is there and will be continued; --fresh begins another" if run.state.exists() else "will be new"
     says = f"{root} is writable, {free:.1f} GB free; versioned: {run.root.parent.name}/{run.root.name} {there}"
-    if free < 1:
-        return Check(name="output folder", status="warn", says=says, fix="make room, or set env.output_root elsewhere")
-    return passed("output folder", says)
+    return warned("output folder", says, "make room, or set env.output_root elsewhere" if free < 1 else "")
 
 
 def _dotenv() -> Iterator[Check]:
     """Other users of the machine must not be able to read the keys."""
     file = Path(".env")
     if file.is_file() and file.stat().st_mode & 0o077:
-        yield Check(name="keys", status="warn", says=".env can be read by other users", fix="chmod 600 .env")
+        yield warned("keys", ".env can be read by other users", "chmod 600 .env")
 
 
 def _budget(config: Config, plan: Plan) -> Check:
@@ -228,7 +222,7 @@ def _budget(config: Config, plan: Plan) -> Check:
         return passed("budget", "no limit is set, and nothing costs money")
     if not limits:
         fix = "set budget.max_usd, budget.max_calls, budget.max_tokens or budget.max_minutes"
-        return Check(name="budget", status="warn", says="no limit is set", fix=fix)
+        return warned("budget", "no limit is set", fix)
     for status, edge, word in (("fail", 0, "at least"), ("warn", 1, "up to")):
         for name, limit, needed in limits:
             if limit is not None and needed is not None and needed[edge] > limit:
@@ -273,7 +267,7 @@ async def scorer(env: Env) -> Check:
             unsure.append(item.id)
     if unsure:
         says = f"the item's own answer does not score 1: {', '.join(unsure[:5])}"
-        return Check(name="scorer", status="warn", says=says, fix="check these items' answers and env.scoring")
+        return warned("scorer", says, "check these items' answers and env.scoring")
     return passed("scorer", f"deterministic and never raising on {len(items)} items")
 
 
@@ -312,7 +306,7 @@ async def endpoints(config: Config) -> list[Check]:
                     )
                     continue
                 says = f"answered in {time.monotonic() - started:.2f} s{says}"
-                checks.append(Check(name=f"{role} endpoint", status="warn" if fix else "pass", says=says, fix=fix))
+                checks.append(warned(f"{role} endpoint", says, fix))
     return checks
 
 

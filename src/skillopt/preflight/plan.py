@@ -21,7 +21,7 @@ from skillopt.gates import credit, heats
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
-from skillopt.preflight.components import Parts, resolve
+from skillopt.preflight.components import Parts, needs_optimizer, resolve
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
 from skillopt.skill.tokens import count_tokens
@@ -175,6 +175,8 @@ def _optimizer_lines(
     config: Config, parts: Parts, batches: list[int], task: float, skill: tuple[int, int]
 ) -> Iterable[Line]:
     """Every question may have to be asked twice, where the first reply cannot be used."""
+    if not needs_optimizer(config, parts):
+        return
     gradient, optimizer, epochs = config.gradient, config.optimizer, config.train.num_epochs
     analysts = sum(analyst.needs_optimizer for analyst in parts.analysts)
     steps = len(batches)

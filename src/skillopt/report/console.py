@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -251,13 +255,22 @@ def result_lines(summary: dict[str, Any]) -> list[str]:
 def next_lines(result: Result) -> list[str]:
     """Where the result is, and what most people want to see next."""
     run = shlex.quote(str(result.path))
+    skillopt = _command()
     return [
         f"Best skill: {result.path / ('best_skill' if result.best_skill.is_package else 'best_skill.md')}",
         "Next:",
-        f"  skillopt report {run} --open    # what was learned, and why",
-        f"  skillopt diff {run}    # what changed in the skill",
-        f"  skillopt ablate {run}    # what each rule of it is worth",
+        f"  {skillopt} report {run} --open    # what was learned, and why",
+        f"  {skillopt} diff {run}    # what changed in the skill",
+        f"  {skillopt} ablate {run}    # what each rule of it is worth",
     ]
+
+
+def _command() -> str:
+    """How this program can be started again: by its name, or from where it was started this time."""
+    called = Path(sys.argv[0])
+    if shutil.which("skillopt") or called.name != "skillopt":
+        return "skillopt"
+    return shlex.quote(os.path.relpath(called) if called.is_relative_to(Path.cwd()) else str(called))
 
 
 def _estimated(summary: dict[str, Any]) -> str:

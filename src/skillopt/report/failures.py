@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from skillopt.report.text import counted
-from skillopt.report.traces import Trace, read_traces
+from skillopt.report.traces import Trace, read_traces, result_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.measured import versions_by_hash
@@ -175,7 +175,7 @@ def _patterns(run: RunDirectory, item_of: dict[str, str]) -> dict[str, str]:
 def _sign(traces: Sequence[Trace]) -> Sign:
     if not traces:
         return "unknown"
-    outputs = [_flat(trace["output"]) for trace in traces]
+    outputs = [_flat(result_of(trace)) for trace in traces]
     if not any(outputs):
         return "empty"
     if sum(map(_contains_answer, traces)) * 2 > len(traces):

@@ -14,7 +14,7 @@ from skillopt.report.markup import bullets, fold, table, tag, text
 from skillopt.report.run_facts import Change, Facts, cited_ids
 from skillopt.report.skill_diff import DiffLine, diff_skills
 from skillopt.report.text import clipped, counted, score
-from skillopt.report.traces import Trace
+from skillopt.report.traces import Trace, result_of
 from skillopt.skill import FILE, Entry
 
 SKILL_LEAD = "Every line of the best version in the colour of the step that wrote it; older steps are bluer."
@@ -134,7 +134,8 @@ def _trace(trace: Trace) -> str:
     found = (
         f"{trace['id']} · item {trace['item_id']} · hard {trace['score']['hard']:g}, soft {trace['score']['soft']:.2f}"
     )
-    parts = [("task", trace["input"]), ("answer", trace["output"]), ("scorer", trace["score"].get("feedback", ""))]
+    parts = [("task", trace["input"]), ("answer", result_of(trace)), ("scorer", trace["score"].get("feedback", ""))]
+    parts += [("opened of the package", ", ".join(trace.get("opened", ())))]
     body = "\n".join(f"<b>{name}</b> {text(clipped(said, _SHOWN))}" for name, said in parts if said)
     return tag("div", f"<b>{text(found)}</b>\n{body}", cls="trace")
 
@@ -156,7 +157,7 @@ def _stuck(item: StuckItem, facts: Facts) -> list[str]:
     last = item.last or {}
     expected = ", ".join(str(answer) for answer in last.get("answers", ()))
     name = facts.names.get(item.item_id, item.item_id)
-    cells = (name, item.type, item.said, clipped(str(last.get("output", "")), 160), clipped(expected, 120))
+    cells = (name, item.type, item.said, clipped(result_of(last), 160), clipped(expected, 120))
     return [text(cell) for cell in cells]
 
 

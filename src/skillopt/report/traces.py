@@ -44,6 +44,12 @@ def find_trace(run: RunDirectory, trace_id: str) -> Trace:
     raise UserError(f"{run.root}: has no trajectory '{trace_id}'; ids look like 0003-007 or gate-0003-012")
 
 
+def result_of(trace: Trace) -> str:
+    """What came out: the answer, and what became of the files."""
+    changes = (f"{each['kind']} {each['path']}: {each['shown']}" for each in trace.get("changes", ()))
+    return "\n".join([trace.get("output", ""), *changes]).strip()
+
+
 def trace_lines(trace: Trace) -> list[str]:
     """One trajectory for a terminal; the caller makes it printable."""
     if "score" not in trace:

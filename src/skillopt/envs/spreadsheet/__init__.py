@@ -10,13 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item, Score, ScorerError
-from skillopt.envs.qa import QAEnv
+from skillopt.envs.qa import QAEnv, QAOptions
 from skillopt.envs.rows import field, read_rows, safe_file
-from skillopt.envs.sandbox import Limits, Mode, Sandbox
+from skillopt.envs.sandbox import Limits, Sandbox
 from skillopt.envs.scorers import checked
 from skillopt.errors import SkillOptError, UserError
 
@@ -41,13 +39,9 @@ os.replace('computed/got.xlsx', 'computed.xlsx')
 """
 
 
-class SpreadsheetOptions(BaseModel):
-    """`env.options` of SpreadsheetBench; what it does not know itself is left to questions and answers."""
+class SpreadsheetOptions(QAOptions):
+    """`env.options` of SpreadsheetBench."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    sandbox: Mode = "namespaces"
-    """`limits` accepts, on machines without user namespaces, that programs can read this machine's files."""
     limits: Limits = Limits()
     """What one program may use up."""
     preview_rows: int = 8
@@ -81,7 +75,7 @@ class SpreadsheetEnv(QAEnv):
         self._soffice = shutil.which("soffice") or shutil.which("libreoffice") if options.recalculate else None
         read = read_rows(config.split_dir, ("workbooks", "answer_position"), HOW_TO_GET)
         splits = {split: [self._asked(item, options.preview_rows) for item in items] for split, items in read.items()}
-        super().__init__(config.model_copy(update={"options": options.model_extra or {}}), splits)
+        super().__init__(config, splits, options)
         self.fingerprint += f"formulas are {'' if self._soffice else 'not '}computed"
 
     def _asked(self, item: Item, rows: int) -> Item:
