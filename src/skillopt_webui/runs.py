@@ -27,7 +27,7 @@ _FILES = ("config.json", "summary.json", "events.jsonl", "run.lock", "labels.jso
 
 
 _NOT_WORK = ("run.lock", "labels.json")
-"""Files that change without the run going on."""
+"""Files that change while no process works on the run."""
 
 
 class RunIndex:

@@ -161,7 +161,7 @@ function verdictPanel(run) {
       h(
         "p",
         { class: "dim" },
-        `About ${estimate.usd === null ? "" : `${money(estimate.usd)}, `}${span(estimate.seconds)} and ${whole(estimate.calls)} calls more to the end (${estimate.steps} steps), if they go on like those before.`,
+        `About ${estimate.usd === null ? "" : `${money(estimate.usd)}, `}${span(estimate.seconds)} and ${whole(estimate.calls)} calls more to the end (${estimate.steps} steps), if they take as much as those before.`,
       ),
     h(
       "div",
