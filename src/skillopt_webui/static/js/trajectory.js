@@ -146,6 +146,9 @@ function content(run, t) {
     callsTable(t.calls),
     typeof run === "string" && commentBox(run, { kind: "item", about: t.item_id, split: splitOf(t) }),
     ...messages,
+    ...(t.changes || []).map((c) =>
+      h("section", { class: "say" }, h("header", {}, h("span", {}, `${c.kind} ${c.path}`)), longText(c.shown || "")),
+    ),
     h("section", { class: "say" }, h("header", {}, h("span", {}, "Scored output")), longText(t.output)),
   ];
 }
