@@ -228,6 +228,9 @@ def test_a_run_that_was_killed_is_billed_from_its_journal(tmp_path: Path) -> Non
     summary = read_json(run.summary)
     summary |= {"status": "running", "calls": {"target": 0, "optimizer": 0, "from_journal": 0}}  # as a kill leaves it
     run.summary.write_text(json.dumps(summary))
+    *lines, last = run.events.read_text().splitlines(keepends=True)
+    assert "run_stopped" in last
+    run.events.write_text("".join(lines))
     listed = json.loads(skillopt("runs", str(tmp_path), "--json").stdout)
     assert (listed["status"], listed["calls"]) == ("interrupted", 60)
     assert skillopt("report", str(run.root)).returncode == 0
