@@ -40,6 +40,7 @@ test: $(TOOLS) lint  ## lint, types, import directions, unit and end-to-end test
 
 test-all: $(ALL)     ## the tests that `make test` leaves out: browser, real model, games, trackers, docs, wheel, chaos, fuzz, sandbox
 	@scripts/install_chromium.sh
+	@scripts/install_axe.sh
 	$(BIN)/pytest -n auto --dist worksteal -m "not quick"
 
 test-ray: $(ALL)     ## the tests that start a Ray cluster (installs the extra: large)

@@ -1,8 +1,9 @@
 """How quick the web page is on a large run: python bench/webui.py [--work FOLDER]
 
-Trains a simulated run of 500 steps over batches of 40 (20,000 training trajectories), adds 3,000 runs to the table,
-and opens every view in headless Chromium three times. Prints the seconds until a view's content is there (first, then
-the best of the rest), and the server's memory afterwards. The same folder again keeps the run.
+Trains a simulated run of 500 steps over batches of 40 (20,000 training trajectories), adds 3,000 runs to the table and
+a run of 2,000 items by 40 versions, and opens every view in headless Chromium three times. Prints the seconds until a
+view's content is there (first, then the best of the rest), and the server's memory afterwards. The same
+folder again keeps the run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from pathlib import Path
 
 from skillopt.config import Config
 from skillopt.loop.trainer import TrainingLoop
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json, read_jsonl, write_json, write_jsonl
+from skillopt.skill import Skill
 
 REPO = Path(__file__).parent.parent
 LARGE = [
@@ -30,14 +34,50 @@ LARGE = [
     "models.optimizer_model=sim:world?duds=0.8",
 ]
 VIEWS = {
-    "runs": ("#/runs", ".runs a.line"),
+    "runs": ("#/runs", ".runs .line.run"),
     "overview": ("#/run/{run}/overview", ".chart path"),
     "steps": ("#/run/{run}/steps?n=2", "text=Gate, item by item"),
     "skill, blame": ("#/run/{run}/skill", ".ln"),
     "skill, diff": ("#/run/{run}/skill?v=9&mode=diff&a=0", ".sidebyside .add"),
-    "items": ("#/run/{run}/items", ".heat canvas"),
+    "items": ("#/run/{run}/items", ".items .virtual .line"),
     "costs": ("#/run/{run}/costs", "text=Time by stage"),
+    "2,000 items": ("#/run/0/wide/run/items", ".items .virtual .line"),
+    "its overview": ("#/run/0/wide/run/overview", ".chart path"),
 }
+ITEMS, VERSIONS = 2000, 40
+
+
+def widen(source: Path, target: Path) -> None:
+    """A run of 2,000 validation items by 40 versions, from a small one: each version's gate has a trajectory for every
+    item."""
+    shutil.copytree(source, target)
+    run = RunDirectory(target)
+    step, record = run.step(1), read_json(run.history)[0]
+    gate, rows = read_json(step / "gate.json"), read_jsonl(step / "gate_trajectories.jsonl")
+    shutil.rmtree(target / "slow_update", ignore_errors=True)
+    history, initial = [], run.read_skill(0)
+    for version in range(1, VERSIONS + 1):
+        skill = Skill(f"{initial.text}\n- Rule {version}.\n")
+        run.write_skill(version, skill)
+        folder = run.step(version)
+        if not folder.exists():
+            shutil.copytree(step, folder)
+        evidence = [
+            {"item_id": f"val-{n:04}", "before": 0.0, "after": float(n % VERSIONS < version), "repeats": 0}
+            for n in range(ITEMS)
+        ]
+        evidence = [row | {"hard": row["after"]} for row in evidence]
+        write_json(
+            folder / "gate.json", gate | {"evidence": evidence, "candidate_hash": skill.hash, "decision": "accept"}
+        )
+        write_jsonl(
+            folder / "gate_trajectories.jsonl",
+            [rows[n % len(rows)] | {"item_id": f"val-{n:04}", "skill_hash": skill.hash} for n in range(ITEMS)],
+        )
+        history.append(record | {"step": version, "version": version, "verdict": "accept"})
+    write_json(run.history, history)
+    summary = read_json(run.summary)
+    write_json(run.summary, summary | {"best": summary["best"] | {"version": VERSIONS}})
 
 
 def prepare(work: Path) -> str:
@@ -51,6 +91,10 @@ def prepare(work: Path) -> str:
             folder.mkdir(parents=True)
             for name in ("summary.json", "config.json", "history.json", "run.lock"):
                 os.link(result.path / name, folder / name)
+    if not (work / "outputs" / "wide").exists():
+        small = ["train.num_epochs=1", f"env.output_root={work / 'small'}"]
+        result = asyncio.run(TrainingLoop(Config.load(REPO / "configs" / "sim" / "default.yaml", small)).fit())
+        widen(result.path, work / "outputs" / "wide" / "run")
     return f"0/large/{next(large.iterdir()).name}"
 
 

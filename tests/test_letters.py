@@ -439,7 +439,7 @@ def without(part: str, value: Any) -> CaseFile:
 
 
 BLANK_CASES = {
-    **{f"job.{field.name}": getattr(Job(), field.name) for field in fields(Job)},
+    **{f"job.{field.name}": getattr(Job(), field.name) for field in fields(Job) if field.name != "comments"},
     "room.edits": 9,
     "room.edit_tokens": 9,
     "room.skill_tokens": 9,
@@ -449,6 +449,8 @@ BLANK_CASES = {
     "case.notes": "",
 }
 BLANK_PACKAGE_CASES = {"room.file_tokens": 9, "room.total_tokens": 9, "room.train": ("body",)}
+FILLED_CASES = {"job.comments": ('{"about": "task: t1", "said": "the region is in the last line"}',)}
+"""What only a run has that was given people's comments."""
 NOT_IN_LETTERS = {"case.rejected"}
 """For analysts without an LLM; letters have the whole history instead."""
 
@@ -456,12 +458,17 @@ NOT_IN_LETTERS = {"case.rejected"}
 def test_no_part_of_the_case_file_is_forgotten_here() -> None:
     parts = {f"{owner}.{field.name}" for owner, kind in (("job", Job), ("room", Room)) for field in fields(kind)}
     parts |= {f"case.{field.name}" for field in fields(CaseFile)} - {"case.job", "case.room"}
-    assert parts == set(BLANK_CASES) | set(BLANK_PACKAGE_CASES) | NOT_IN_LETTERS
+    assert parts == set(BLANK_CASES) | set(BLANK_PACKAGE_CASES) | set(FILLED_CASES) | NOT_IN_LETTERS
 
 
 @pytest.mark.parametrize("part", BLANK_CASES)
 def test_a_case_file_without_one_part_gives_another_letter(part: str) -> None:
     assert text_of(reflect(without(part, BLANK_CASES[part]))) != golden("reflect")
+
+
+@pytest.mark.parametrize("part", FILLED_CASES)
+def test_a_case_file_with_one_more_part_gives_another_letter(part: str) -> None:
+    assert text_of(reflect(without(part, FILLED_CASES[part]))) != golden("reflect")
 
 
 @pytest.mark.parametrize("part", BLANK_PACKAGE_CASES)
@@ -497,7 +504,7 @@ def test_what_became_of_files_is_in_the_letter(part: str) -> None:
 
 @pytest.mark.parametrize("part", BLANK_ROWS)
 def test_a_trajectory_without_one_part_gives_another_letter(part: str) -> None:
-    assert set(Trajectory.model_fields) - {"id", "item_id", "skill_hash"} == {*BLANK_ROWS, *FILLED_ROWS}
+    assert set(Trajectory.model_fields) - {"id", "item_id", "skill_hash", "telemetry"} == {*BLANK_ROWS, *FILLED_ROWS}
     batch = [t.model_copy(update=BLANK_ROWS[part]) if t.id == "t2" else t for t in BATCH]
     assert text_of(reflect(batch=batch)) != golden("reflect")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from skillopt.core.initial import read_initial
 from skillopt.errors import UserError
 from skillopt.run.package import read_skill
 from skillopt.skill import FILE, Skill
@@ -99,6 +100,16 @@ def test_a_file_or_a_folder_that_is_too_large_is_refused_before_it_is_read(tmp_p
         (folder / f"{number}.md").touch()
     with pytest.raises(PackageError, match="more than 2000 files"):
         read_folder(folder)
+
+
+def test_a_folder_is_a_package_only_with_a_skill_md_which_needs_no_front_matter(tmp_path: Path) -> None:
+    folder = write(tmp_path / "codes")
+    (folder / FILE).write_text("# Codes\n")
+    skill = read_initial(str(folder))
+    assert (skill.text, skill.front, skill.is_package) == ("# Codes\n", "", True)
+    (folder / FILE).unlink()
+    with pytest.raises(UserError, match=r"has no SKILL\.md; give an existing file or package"):
+        read_initial(str(folder))
 
 
 def test_a_link_inside_of_the_package_is_read_as_the_file(tmp_path: Path) -> None:

@@ -286,6 +286,18 @@ def test_a_run_that_trained_only_the_document_of_a_package_is_read_and_exported(
     assert set(by_file(blame_run(run))) == {FILE}
 
 
+def test_a_package_without_front_matter_gets_one_when_it_is_exported(tmp_path: Path) -> None:
+    package = write_package(tmp_path / "codes")
+    (package / FILE).write_text(BODY)
+    result = train_sim(tmp_path / "out", *quick(tmp_path / "out"), f"train.init_skill={package}")
+    export(RunDirectory(result.path), tmp_path / "to" / "house-codes", description="Codes.")
+    assert validate(tmp_path / "to" / "house-codes") == []
+    after = contents(tmp_path / "to" / "house-codes")
+    assert after["assets/logo.bin"] == FILES["assets/logo.bin"]
+    assert after["references/codes.md"] != FILES["references/codes.md"]
+    assert BODY.strip() in after[FILE].decode()
+
+
 # Scripts
 
 

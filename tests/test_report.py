@@ -84,9 +84,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, lis
 def report_with(trained: RunDirectory, folder: Path, text: str) -> str:
     shutil.copytree(trained.root, folder)
     run = RunDirectory(folder)
-    for path in (run.history, run.summary, run.config_json, *run.root.glob("s*/*/*.json"), *run.evaluations.glob("*")):
+    for path in (
+        run.history,
+        run.summary,
+        run.config_json,
+        *run.root.glob("s*/*/*.json"),
+        *run.evaluations.glob("*.json"),
+    ):
         write_json(path, inject(read_json(path), text))
-    for path in (run.test_reads, *run.root.glob("s*/*/*.jsonl")):
+    for path in (run.test_reads, *run.root.glob("s*/*/*.jsonl"), *run.evaluations.glob("*.jsonl")):
         write_jsonl(path, [inject(row, text) for row in read_jsonl(path)])
     rewrite_log(run, text)
     run.best_skill.write_bytes(f"# Skill\n\n{text}\n".encode())

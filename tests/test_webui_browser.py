@@ -136,9 +136,8 @@ def look_around(page: Any, ui: Ui, run: str) -> None:
     page.get_by_role("button", name="Diff", exact=True).click()
     page.locator(".sidebyside .add").first.wait_for()
     page.goto(f"{base}/items")
-    canvas = page.locator(".heat canvas")
-    canvas.focus()
-    for key in ("ArrowDown", "ArrowRight", "Enter"):
+    page.locator(".items .virtual .line").first.wait_for()
+    for key in ("j", "ArrowDown", "ArrowRight", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     page.get_by_role("dialog").get_by_text("Scored output").wait_for()
     page.keyboard.press("Escape")
@@ -147,7 +146,7 @@ def look_around(page: Any, ui: Ui, run: str) -> None:
     page.goto(f"{base}/costs")
     page.get_by_text("Planned (estimate) and real").wait_for()
     page.goto(f"{ui.url}#/runs")
-    page.locator(".runs a.line").wait_for()
+    page.locator(".runs .line.run").wait_for()
 
 
 def test_a_skill_is_evaluated_compared_and_exported(ui: Ui) -> None:
@@ -156,6 +155,11 @@ def test_a_skill_is_evaluated_compared_and_exported(ui: Ui) -> None:
     with open_page(f"{ui.url}#/evaluate", forgives=GONE) as page:
         page.get_by_role("button", name="Measure").click()
         page.get_by_text("val score (hard)").wait_for()
+        page.get_by_role("link", name="Items").click()
+        page.get_by_text("40 of 40 items").wait_for()
+        page.locator(".items .virtual .line").first.click()
+        page.get_by_role("dialog").get_by_text("Scored output").wait_for()
+        page.keyboard.press("Escape")
         page.goto(f"{ui.url}#/compare")
         page.get_by_role("button", name="Measure both").click()
         page.get_by_text("paired test").wait_for()
@@ -227,7 +231,7 @@ def test_hostile_text_is_shown_as_text_in_every_view(ui: Ui) -> None:
         for view in ["#/runs", *(f"{base}/{name}" for name in views), "#/compare"]:
             page.goto("about:blank")
             page.goto(ui.url + view)
-            page.locator("main .panel").first.wait_for()
+            page.locator("main .panel:visible").first.wait_for()
             page.wait_for_timeout(150)
             assert page.title().endswith("SkillOpt"), view
             assert page.locator("main img, main script, main iframe").count() == 0, view
@@ -246,7 +250,7 @@ def test_the_page_can_be_used_with_the_keyboard_alone(ui: Ui) -> None:
     result = train_sim(ui.workspace / "outputs", "train.num_epochs=1")
     train_sim(ui.workspace / "outputs", "train.num_epochs=1", "train.seed=9")
     with open_page(ui.url, forgives=GONE) as page:
-        page.locator(".runs a.line").first.wait_for()
+        page.locator(".runs .line.run").first.wait_for()
         for key in ("j", "j"):
             page.keyboard.press(key)
         page.keyboard.press("Enter")

@@ -49,7 +49,7 @@ def test_a_run_outlives_its_server_is_found_again_and_ends_as_if_nothing_had_hap
     os.kill(before, 0)
     ui.start()
     assert ui.get(f"/api/runs/{run}")["pid"] == before
-    assert ui.get("/api/runs")["rows"][0] | {"id": run, "status": "live"} == ui.get("/api/runs")["rows"][0]
+    assert ui.get("/api/runs")["rows"][0] | {"id": run, "status": "running"} == ui.get("/api/runs")["rows"][0]
 
     assert ui.ask(f"/api/runs/{run}/resume", {})[0] == 400, "it is being worked on"
     until(lambda: ui.get(f"/api/runs/{run}")["steps"])
@@ -92,7 +92,7 @@ def test_a_run_that_was_started_in_a_terminal_is_live_too_and_looking_does_not_d
     command = [sys.executable, "-m", "skillopt.cli", "train", "-c", "configs/sim/default.yaml", *SLOW]
     child = subprocess.Popen(command, cwd=ui.workspace, stdout=subprocess.DEVNULL)
     try:
-        row = until(lambda: next((r for r in ui.get("/api/runs")["rows"] if r["status"] == "live"), None))
+        row = until(lambda: next((r for r in ui.get("/api/runs")["rows"] if r["status"] == "running"), None))
         assert ui.get(f"/api/runs/{row['id']}")["pid"] == child.pid
         ui.post(f"/api/runs/{row['id']}/pause", {})
         assert child.wait() == 130

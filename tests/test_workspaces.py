@@ -226,6 +226,8 @@ def test_a_folder_of_files_is_copied_and_its_content_makes_another_run(tmp_path:
         ({"workspace": "piped"}, "neither a file nor a folder"),
         ({"workspace": "large"}, "'big.bin' has 1024 MB; the limit is 64 MB"),
         ({"workspace": 3}, "must be the name of a folder"),
+        ({"workspace": {"a": "x", "a/b": "y"}}, "'a/b' is below a file"),
+        ({"workspace": {"a": "x"}, "files": {"a/b": "y"}}, "'a/b' is below a file"),
         ({"expected": {"../x": "a"}}, "leads out of the workspace"),
         ({"expected": {}}, "is missing"),
     ],
@@ -262,6 +264,20 @@ def test_what_is_left_of_any_workspace_comes_back_byte_for_byte(tmp_path: Path) 
     files = {p.relative_to(there).as_posix(): p.read_bytes() for p in there.rglob("*") if p.is_file()}
     assert files == {"a/inner": bytes(range(256)), "d": b"a file now", "f": b"3"}
     assert (there / "f").stat().st_mode & 0o100
+
+
+def test_names_that_no_file_should_have_and_pipes_are_left_out(tmp_path: Path) -> None:
+    start = Workspaces(tmp_path).start(Item(id="x", question="q"))
+    here = tmp_path / "here"
+    (here / "bad\x01folder").mkdir(parents=True)
+    (here / "bad\x01folder" / "a").write_text("a")
+    (here / "back\\slash").write_text("b")
+    (here / os.fsdecode(b"not-utf8-\xff")).write_text("c")
+    (here / "good").write_text("d")
+    os.mkfifo(here / "pipe")
+    left = difference(start, here, 1 << 20)
+    assert [change.path for change in left.changes] == ["good"]
+    restore(start, left.packed, tmp_path / "there")
 
 
 @pytest.mark.parametrize(
@@ -388,6 +404,28 @@ def test_a_check_that_crashes_or_never_ends_sets_its_item_aside(tmp_path: Path, 
         rolled_out(command(tmp_path, UPPER, scoring="command", scoring_options=options))
 
 
+@pytest.mark.sandbox
+def test_workbooks_are_compared_by_the_values_of_all_their_cells(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+
+    def book(path: Path, *values: Any) -> None:
+        made = openpyxl.Workbook()
+        for number, value in enumerate(values, 1):
+            made.active.cell(row=number, column=2, value=value)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made.save(path)
+
+    book(tmp_path / "right" / "sums.xlsx", "sum", 3, 4.5)
+    book(tmp_path / "good.xlsx", "sum", 3.0, 4.5)
+    book(tmp_path / "bad.xlsx", "sum", 3, 5)
+    rows = [{**row, "workspace": {}, "expected": "right"} for row in ROWS]
+    good = rolled_out(command(tmp_path, f"cp {tmp_path}/good.xlsx sums.xlsx\n", rows))
+    assert good.score.hard == 1
+    assert good.changes[0].shown.endswith(" bytes)")
+    bad = rolled_out(command(tmp_path, f"cp {tmp_path}/bad.xlsx sums.xlsx\n", rows))
+    assert bad.score.feedback == "sums.xlsx: Sheet!B3 is 5, expected 4.5"
+
+
 # The twenty tasks
 
 
@@ -399,6 +437,8 @@ def test_a_training_on_the_shipped_tasks_learns_the_house_rules(tmp_path: Path) 
     assert done.summary["best"]["test"] > 0.9
     rows = [json.loads(line) for line in (done.path / "steps/step_0001/trajectories.jsonl").open()]
     assert all(row["changes"] for row in rows if row["type"] != "script")
+    shown = (done.path / "report.html").read_text()
+    assert "changed invoice.txt" in shown, "the report shows what became of the files"
 
 
 def test_the_shipped_tasks_are_as_their_maker_makes_them_and_no_task_is_right_untouched(tmp_path: Path) -> None:

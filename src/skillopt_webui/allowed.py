@@ -22,7 +22,7 @@ _NAMES = {"env.name", "env.scoring"}
 """Of these, names without a colon are ours, or an installed plug-in's."""
 _COMMANDS = ("command", *PRESETS)
 """Optimizers that are programs."""
-_PLACES = ("env.split_dir", "env.data", "gradient.prompts_dir")
+_PLACES = ("env.split_dir", "env.data", "gradient.prompts_dir", "gradient.feedback")
 
 
 def check_allowed(config: Config, settings: Settings) -> None:

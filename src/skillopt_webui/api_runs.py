@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from skillopt.edits.review import checked_decision, filed, write_decisions
+from skillopt.edits.review import checked_decision, decisions, filed, write_decisions
 from skillopt.keys import redact
 from skillopt.report.review_dialog import status as conflict_status
 from skillopt.report.skill_diff import whole_text
@@ -18,8 +18,9 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
 from skillopt.run.package import zipped
 from skillopt.run.reading import as_written
-from skillopt_webui import insight, launch, view
+from skillopt_webui import insight, items, launch, view
 from skillopt_webui.answers import answer, body, number, text
+from skillopt_webui.files import load
 from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.state import STATE
 from skillopt_webui.stream import stream as stream_events
@@ -29,7 +30,7 @@ routes = web.RouteTableDef()
 RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
 
 
-def _run(request: web.Request) -> RunDirectory:
+def run_of(request: web.Request) -> RunDirectory:
     parts = (request.match_info[name] for name in ("root", "benchmark", "run"))
     return find_run(request.app[STATE].settings, "/".join(parts))
 
@@ -47,12 +48,12 @@ async def _read(run: RunDirectory, make: Callable[..., T], *given: Any) -> T:
 @routes.get("/api/runs")
 async def list_runs(request: web.Request) -> web.Response:
     """All rows, or only that they are the `same` as at the stamp `since`."""
-    rows = await asyncio.to_thread(request.app[STATE].index.rows)
-    stamp = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+    table = await asyncio.to_thread(request.app[STATE].index.table)
+    stamp = hashlib.sha256(json.dumps(table, default=str).encode()).hexdigest()[:16]
     if request.query.get("since") == stamp:
         return answer(request, {"same": True})
     folders = [str(path) for path in request.app[STATE].settings.outputs]
-    return answer(request, {"rows": rows, "folders": folders, "stamp": stamp})
+    return answer(request, {**table, "folders": folders, "stamp": stamp})
 
 
 @routes.post("/api/sparks")
@@ -64,56 +65,69 @@ async def sparks(request: web.Request) -> web.Response:
 
 @routes.get(RUN)
 async def overview(request: web.Request) -> web.Response:
-    return answer(request, await _read(_run(request), view.overview))
+    return answer(request, await _read(run_of(request), view.overview))
 
 
 @routes.get(RUN + "/stream")
 async def stream(request: web.Request) -> web.StreamResponse:
-    return await stream_events(request, _run(request))
+    return await stream_events(request, run_of(request))
 
 
 @routes.get(RUN + r"/steps/{number:\d+}")
 async def step(request: web.Request) -> web.Response:
-    return answer(request, await _read(_run(request), view.step, number(request.match_info["number"])))
+    run, wanted = run_of(request), number(request.match_info["number"])
+    found = await _read(run, view.step, wanted)
+    return answer(request, found | {"tables": await _read(run, items.step_tables, wanted)})
 
 
 @routes.get(RUN + r"/epochs/{number:\d+}")
 async def epoch(request: web.Request) -> web.Response:
-    return answer(request, await _read(_run(request), view.epoch, number(request.match_info["number"])))
+    return answer(request, await _read(run_of(request), view.epoch, number(request.match_info["number"])))
 
 
 @routes.get(RUN + r"/skills/{version:\d+}")
 async def skill(request: web.Request) -> web.Response:
-    run, version = _run(request), number(request.match_info["version"])
+    run, version = run_of(request), number(request.match_info["version"])
     return answer(request, await _read(run, insight.blamed, version))
 
 
 @routes.get(RUN + "/diff")
 async def diff(request: web.Request) -> web.Response:
-    run = _run(request)
+    run = run_of(request)
     a, b = [await _read(run, view.skill_text, number(request.query.get(side, ""))) for side in ("a", "b")]
     return answer(request, {"blocks": await asyncio.to_thread(view.diff, a, b)})
 
 
-@routes.get(RUN + "/heat")
-async def heat(request: web.Request) -> web.Response:
-    return answer(request, await _read(_run(request), insight.heat))
+@routes.get(RUN + "/items")
+async def run_items(request: web.Request) -> web.Response:
+    return answer(request, await _read(run_of(request), items.run_items))
+
+
+@routes.get(RUN + "/items/search")
+async def search(request: web.Request) -> web.Response:
+    wanted = request.query.get("q", "")
+    return answer(request, {"items": await _read(run_of(request), items.search_run, wanted) if wanted else []})
+
+
+@routes.get(RUN + "/best")
+async def best(request: web.Request) -> web.Response:
+    return answer(request, await _read(run_of(request), insight.best))
 
 
 @routes.get(RUN + "/costs")
 async def costs(request: web.Request) -> web.Response:
-    return answer(request, await _read(_run(request), insight.costs))
+    return answer(request, await _read(run_of(request), insight.costs))
 
 
 @routes.get(RUN + "/failures")
 async def failures(request: web.Request) -> web.Response:
-    return answer(request, await _read(_run(request), insight.failures))
+    return answer(request, await _read(run_of(request), insight.failures))
 
 
 @routes.get(RUN + "/trajectory")
 async def trajectory(request: web.Request) -> web.Response:
-    """By `id`; or by `item` and `version`; or by `item` and a step's `gate`, `train` or an epoch's `slow`."""
-    run = _run(request)
+    """By `id`; or by `item` and a `version`, `bare` (a split, without a skill), or a step's `gate` or `train`."""
+    run = run_of(request)
     try:
         found = await _read(run, _trajectory, request.query)
     except NotThereError as error:  # of evaluations a run keeps the scores alone, so that this is no failure
@@ -122,33 +136,42 @@ async def trajectory(request: web.Request) -> web.Response:
 
 
 def _trajectory(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
+    found = _found(run, query)
+    return found | {"calls": view.priced(found, load(run.config_json))}
+
+
+def _found(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
     if "id" in query:
         return view.trajectory(run, query["id"])
     if "version" in query:
-        return insight.cell(run, query.get("item", ""), number(query["version"]))
+        return items.cell(run, query.get("item", ""), number(query["version"]))
+    if "bare" in query:
+        return items.bare_cell(run, query.get("item", ""), query["bare"])
     kind = next((name for name in ("train", "gate", "slow") if name in query), "")
     return view.trajectory_of(run, kind, number(query.get(kind, "")), query.get("item", ""))
 
 
 @routes.get(RUN + "/conflicts")
 async def conflicts(request: web.Request) -> web.Response:
-    return answer(request, {"conflicts": await _read(_run(request), _conflicts)})
+    return answer(request, {"conflicts": await _read(run_of(request), _conflicts)})
 
 
 def _conflicts(run: RunDirectory) -> list[dict[str, Any]]:
     """Each with both sides' first trajectories."""
-    out = []
+    out, decided = [], decisions(run)
     for conflict in filed(run):
         rows = {row["id"]: row for row in read_jsonl(run.step(conflict.step) / "trajectories.jsonl")}
         cited = {tid for edit in conflict.sides.values() for tid in edit.trajectory_ids[:6]}
         shown = {name: view.trajectory_row(rows[name]) for name in sorted(cited) if name in rows}
-        out.append(conflict.model_dump(mode="json") | {"status": conflict_status(run, conflict), "trajectories": shown})
+        known = {"status": conflict_status(run, conflict), "trajectories": shown}
+        choice = decided[conflict.id].choice if conflict.id in decided else ""
+        out.append(conflict.model_dump(mode="json") | known | {"choice": choice})
     return out
 
 
 @routes.post(RUN + r"/conflicts/{conflict:\d+-\d+}")
 async def decide(request: web.Request) -> web.Response:
-    run, given = _run(request), await body(request)
+    run, given = run_of(request), await body(request)
     chosen = (request.match_info["conflict"], text(given, "choice"), text(given, "text"))
     decision = await _read(run, checked_decision, *chosen)
     await asyncio.to_thread(write_decisions, run, [decision])
@@ -157,13 +180,33 @@ async def decide(request: web.Request) -> web.Response:
 
 @routes.get(RUN + "/config")
 async def config(request: web.Request) -> web.Response:
-    return answer(request, {"yaml": await _read(_run(request), lambda run: read_text(run.config_yaml))})
+    return answer(request, {"yaml": await _read(run_of(request), lambda run: read_text(run.config_yaml))})
+
+
+@routes.get(RUN + "/report")
+async def report(request: web.Request) -> web.Response:
+    """The report as a page of its own: no script runs in it, and it belongs to no site."""
+    run = run_of(request)
+    if not run.report.resolve().is_relative_to(run.root.resolve()):
+        raise NotThereError("the report is a link that leads out of the run")
+    text = redact(await asyncio.to_thread(run.report.read_text, encoding="utf-8", errors="replace"))
+    policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+    return web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": policy})
+
+
+@routes.get(RUN + "/events")
+async def events(request: web.Request) -> web.Response:
+    """Events, the newest first: `count` of them after the first `skip`, of those that contain `q`; and how many
+    there are."""
+    skip, count = (number(request.query.get(name, default)) for name, default in (("skip", "0"), ("count", "200")))
+    given = (skip, min(count, 1000), request.query.get("q", ""))
+    return answer(request, await _read(run_of(request), view.events, *given))
 
 
 @routes.get(RUN + r"/export/{what:best|report|v\d+}")
 async def export(request: web.Request) -> web.Response:
     """A skill (a package zipped) or the report as a download; never shown by the browser under this page's address."""
-    run, what = _run(request), request.match_info["what"]
+    run, what = run_of(request), request.match_info["what"]
     path = {"best": run.best_skill, "report": run.report}.get(what)
     path = path or run.snapshot(number(what.removeprefix("v")))
     packed = zipped(run.read_best()) if what == "best" and run.trains_package else None
@@ -179,23 +222,23 @@ async def export(request: web.Request) -> web.Response:
 
 @routes.post(RUN + "/pause")
 async def pause(request: web.Request) -> web.Response:
-    launch.pause(_run(request).root)
+    launch.pause(run_of(request).root)
     return answer(request, {"ok": True})
 
 
 @routes.post(RUN + "/stop")
 async def stop(request: web.Request) -> web.Response:
-    await launch.stop_now(_run(request).root)
+    await launch.stop_now(run_of(request).root)
     return answer(request, {"ok": True})
 
 
 @routes.get(RUN + "/compare")
 async def for_comparison(request: web.Request) -> web.Response:
     """What a comparison of runs needs of each."""
-    return answer(request, await _read(_run(request), _compared))
+    return answer(request, await _read(run_of(request), _compared))
 
 
 def _compared(run: RunDirectory) -> dict[str, Any]:
     found = view.overview(run)
-    kept = {key: found[key] for key in ("summary", "config", "steps", "versions")}
+    kept = {key: found[key] for key in ("summary", "config", "steps", "versions", "curves")}
     return kept | {"best": whole_text(run.read_best()) if run.best_skill.exists() else ""}

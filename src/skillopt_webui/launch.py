@@ -21,7 +21,7 @@ from skillopt.errors import UserError
 from skillopt.run.directory import make_folder
 from skillopt.run.files import read_json, write_atomic, write_json
 from skillopt_webui.alive import holder
-from skillopt_webui.places import NotThereError, inside, run_id
+from skillopt_webui.places import NotThereError, inside, measured_id, run_id
 from skillopt_webui.settings import Settings
 
 Kind = Literal["train", "eval", "compare"]
@@ -83,8 +83,10 @@ class Launch:
             "started": record["started"],
             "state": state,
             "code": code,
+            "already": bool(found and "already finished" in found[0]),
             "run": run_id(settings, settings.workspace / found[1]) if found else record.get("run"),
             "result": _result(settings, log),
+            "written": _written(settings, log),
             "log": log[-4000:],
         }
 
@@ -97,6 +99,12 @@ def _result(settings: Settings, log: str) -> dict[str, Any] | None:
         return None
     result: dict[str, Any] = read_json(path)
     return result
+
+
+def _written(settings: Settings, log: str) -> str | None:
+    """Where the result lies, as the page names it."""
+    found = _RESULT_LINE.findall(log)
+    return measured_id(settings, settings.workspace / found[-1]) if found else None
 
 
 class Launches:

@@ -15,6 +15,15 @@ _NAME = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,254}\Z")
 """One folder's name; what begins with a dot is not for the page."""
 
 
+def plain_name(name: str) -> bool:
+    """Can it be one folder's name that the page may open?"""
+    return bool(_NAME.match(name))
+
+
+RESULTS = {"evaluations": "eval_summary.json", "comparisons": "comparison.json", "checks": "check.json"}
+"""Measurements outside of a training: their folders, and the file that each ends with."""
+
+
 class NotThereError(UserError):
     """What was asked for does not exist, or lies outside of the folders: the answer is the same."""
 
@@ -39,6 +48,17 @@ def run_id(settings: Settings, folder: Path) -> str | None:
     for number, root in enumerate(settings.outputs):
         if folder.is_relative_to(root) and len(folder.relative_to(root).parts) == 2:
             return f"{number}/{folder.relative_to(root)}"
+    return None
+
+
+def measured_id(settings: Settings, path: Path) -> str | None:
+    """The name of a result file's folder; None where it lies elsewhere."""
+    path = path.resolve()
+    for count, root in enumerate(settings.outputs):
+        if path.is_relative_to(root):
+            parts = path.relative_to(root).parts
+            if len(parts) == 4 and RESULTS.get(parts[0]) == parts[3]:
+                return "/".join((str(count), *parts[:3]))
     return None
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from skillopt.config.identity import relevant
+from skillopt.report.curves import curves
+from skillopt.run.directory import RunDirectory
+from skillopt.run.status import status_of
+from skillopt.statistics import seeds_interval
 from skillopt_webui.alive import holders
 from skillopt_webui.files import Cache, load, stat
 from skillopt_webui.places import NotThereError, find_run
@@ -14,7 +23,11 @@ from skillopt_webui.settings import Settings
 
 POINTS = 48
 """Points of a small curve."""
-_FILES = ("config.json", "summary.json", "events.jsonl", "run.lock")
+_FILES = ("config.json", "summary.json", "events.jsonl", "run.lock", "labels.json")
+
+
+_NOT_WORK = ("run.lock", "labels.json")
+"""Files that change while no process works on the run."""
 
 
 class RunIndex:
@@ -25,11 +38,24 @@ class RunIndex:
         self._cache = Cache(60_000)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Live runs first, then the newest."""
+        """Runs at work first, then the newest."""
         found = list(self._folders())
         live = holders({f"{folder}/run.lock": files["run.lock"] for _, folder, files in found})
         rows = [self._row(name, folder, files, live.get(f"{folder}/run.lock")) for name, folder, files in found]
-        return sorted(rows, key=lambda row: (row["status"] != "live", -row["changed"]))
+        return sorted(rows, key=lambda row: (row["status"] != "running", -row["changed"]))
+
+    def table(self) -> dict[str, Any]:
+        """The experiment table."""
+        return experiment(self.rows(), self._sweeps())
+
+    def _sweeps(self) -> dict[str, str]:
+        """The sweep that a run belongs to, by the run's folder name."""
+        found = {}
+        for root in self._settings.outputs:
+            for path in root.glob("sweeps/*/*/sweep.json"):
+                for name in self._cache.get("sweep", path, _sweep_runs) or []:
+                    found[name] = f"{path.parent.parent.name}/{path.parent.name}"
+        return found
 
     def sparks(self, names: Sequence[str]) -> dict[str, list[float]]:
         """The validation score over the steps, thinned."""
@@ -39,9 +65,7 @@ class RunIndex:
                 run = find_run(self._settings, name)
             except NotThereError:
                 continue
-            initial = (self._cache.get("summary.json", run.summary, _summary) or {}).get("initial")
-            curve = self._cache.get("spark", run.history, lambda path: thin(scores(load(path))))
-            out[name] = ([initial] if initial is not None else []) + (curve or [])
+            out[name] = self._cache.get("spark", run.summary, partial(_spark, run)) or []
         return out
 
     def _folders(self) -> Iterator[tuple[str, str, dict[str, os.stat_result]]]:
@@ -56,14 +80,16 @@ class RunIndex:
 
     def _row(self, name: str, folder: str, files: dict[str, os.stat_result], pid: int | None) -> dict[str, Any]:
         parts = {}
-        for file, make in (("summary.json", _summary), ("config.json", _config)):
+        for file, make in (("summary.json", _summary), ("config.json", _config), ("labels.json", labels_of)):
             parts[file] = self._cache.get(file, f"{folder}/{file}", make, files.get(file)) if file in files else None
-        summary = parts["summary.json"] or {"status": "running"}
-        status = "live" if pid else "broken off" if summary["status"] == "running" else summary["status"]
+        summary = parts["summary.json"] or {}
+        known = {"status": summary["status"], "stop_reason": summary["reason"]} if summary else None
+        status, reason = status_of(known, Path(folder) / "events.jsonl", busy=bool(pid))
         _, benchmark, run = name.split("/")
-        changed = round(max(known.st_mtime for file, known in files.items() if file != "run.lock"), 1)
+        changed = round(max(known.st_mtime for file, known in files.items() if file not in _NOT_WORK), 1)
         about = {"id": name, "benchmark": benchmark, "run": run, "changed": changed}
-        return {**about, **(parts["config.json"] or {}), **summary, "status": status}
+        about |= parts["labels.json"] or {}
+        return {**about, **(parts["config.json"] or {}), **summary, "status": status, "reason": reason}
 
 
 def _summary(path: Path) -> dict[str, Any]:
@@ -75,7 +101,9 @@ def _summary(path: Path) -> dict[str, Any]:
         "seed": data["seed"],
         "initial": data["initial"]["val"],
         "best": data["best"]["val"],
+        "val_interval": data["best"].get("val_interval"),
         "test": data["best"].get("test"),
+        "test_interval": data["best"].get("test_interval"),
         "tokens": data["best"].get("tokens"),
         "usd": None if None in costs else sum(costs),
         "calls": data["calls"]["target"] + data["calls"]["optimizer"],
@@ -91,21 +119,56 @@ def _config(path: Path) -> dict[str, Any]:
         "env": data.get("env.name", ""),
         "target": data.get("models.target_model", ""),
         "optimizer": data.get("models.optimizer_model", ""),
+        "config": {key: value for key, value in relevant(data).items() if key != "env.options" or value},
     }
 
 
-def scores(history: Iterable[dict[str, Any]]) -> list[float]:
-    """The current skill's validation score after each step and epoch end."""
-    return [float(score_after(record)) for record in history]
+def _sweep_runs(path: Path) -> list[str]:
+    return [Path(row["run"]).name for row in load(path)["rows"]]
 
 
-def score_after(record: dict[str, Any]) -> float:
-    """Guidance that was accepted at an epoch's end counts with its last step."""
-    slow = record.get("epoch_end", {}).get("slow_update", {})
-    if slow.get("decision") == "accept":
-        return float(slow["evidence"]["after"])
-    evidence = record["evidence"]
-    return float(evidence["after"] if record["verdict"] == "accept" else evidence["before"])
+def labels_of(path: Path) -> dict[str, Any]:
+    """What a person calls a run: a name, tags and a note."""
+    data = load(path)
+    tags = [str(tag) for tag in data.get("tags", [])]
+    return {"name": str(data.get("name", "")), "tags": tags, "note": str(data.get("note", ""))}
+
+
+def experiment(rows: Sequence[dict[str, Any]], sweeps: Mapping[str, str]) -> dict[str, Any]:
+    """The rows with the settings in which they differ, and groups of seeds with their means and intervals."""
+    seen: dict[str, set[str]] = {}
+    for row in rows:
+        for key, value in (row.get("config") or {}).items():
+            seen.setdefault(key, set()).add(json.dumps(value, sort_keys=True))
+    holding = {key: sum(key in (row.get("config") or {}) for row in rows) for key in seen}
+    keys = sorted(key for key, values in seen.items() if len(values) > 1 or holding[key] < len(rows))
+    shown: list[dict[str, Any]] = []
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        config = dict(row.get("config") or {})
+        same = json.dumps([row["benchmark"], {k: v for k, v in config.items() if k != "train.seed"}], sort_keys=True)
+        group = hashlib.sha256(same.encode()).hexdigest()[:12]
+        groups.setdefault(group, []).append(row)
+        own = {key: config.get(key) for key in keys}
+        shown.append({**row, "config": own, "group": group, "sweep": sweeps.get(row["run"], "")})
+    return {"rows": shown, "keys": keys, "groups": {name: _means(own) for name, own in groups.items() if len(own) > 1}}
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Means over the runs of a group; intervals by Student's t, within what a score can be."""
+    found: dict[str, Any] = {"runs": len(rows)}
+    for name in ("initial", "best", "test", "usd", "seconds"):
+        values = [float(row[name]) for row in rows if row.get(name) is not None]
+        found[name] = fmean(values) if values else None
+        ends = seeds_interval(values) if name in {"best", "test"} else None
+        found[f"{name}_interval"] = [max(0.0, ends[0]), min(1.0, ends[1])] if ends else None
+    return found
+
+
+def _spark(run: RunDirectory, summary: Path) -> list[float]:
+    """The current skill's validation score over the run, thinned."""
+    history = load(run.history) if run.history.exists() else []
+    return thin([score for _, score in curves(history, load(summary), {}).scores])
 
 
 def thin(values: list[float]) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from skillopt.version import __version__
-from skillopt_webui import api_configs, api_jobs, api_letters, api_runs
+from skillopt_webui import api_configs, api_jobs, api_letters, api_measured, api_notes, api_runs
 from skillopt_webui.answers import answer, body, explain, text
 from skillopt_webui.ask import Worker
 from skillopt_webui.launch import Launches
@@ -74,6 +74,7 @@ def make_app(settings: Settings) -> web.Application:
     app = web.Application(middlewares=[guard(settings), explain], client_max_size=_LARGEST)
     app[STATE] = Server(settings, RunIndex(settings), Launches(settings), Worker(settings))
     app.on_startup.append(_read_ahead)
-    for table in (routes, api_configs.routes, api_runs.routes, api_letters.routes, api_jobs.routes):
-        app.add_routes(table)
+    app.add_routes(routes)
+    for module in (api_configs, api_runs, api_letters, api_jobs, api_measured, api_notes):
+        app.add_routes(module.routes)
     return app

@@ -5,41 +5,105 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from skillopt.config import Price
+from skillopt.edits.review import decisions
+from skillopt.measure.course import verdict_of
+from skillopt.models.base import Usage
 from skillopt.models.handoff import box_of
+from skillopt.models.prices import cost_of, price_of
+from skillopt.report.curves import Curves, curves, guided_tokens
+from skillopt.report.ranking import ranking_words
 from skillopt.report.skill_diff import whole_text
+from skillopt.run.comments import feedback_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_jsonl, read_text
+from skillopt.run.status import remedy, status_of
 from skillopt_webui.alive import holder
 from skillopt_webui.files import Cache, load
 from skillopt_webui.places import NotThereError
-from skillopt_webui.runs import score_after
 
 _cache = Cache(64)
 """Parsed histories are the largest; a server watches few runs at once."""
 _STEP_ID = re.compile(r"(gate-)?(\d{4,9})-")
-_SLOW_ID = re.compile(r"slow-(\d{2,9})-")
+_SLOW_ID = re.compile(r"(?:gate-)?slow-(\d{2,9})-")
 
 
 def overview(run: RunDirectory) -> dict[str, Any]:
     """All that the first view needs, in one answer."""
     pid = holder(run.root)
     summary = _cache.get("json", run.summary, load)
+    status, reason = status_of(summary, run.events, busy=bool(pid))
     return {
         "pid": pid,
+        "status": status,
+        "reason": reason,
+        "remedy": remedy(status, reason),
+        "verdict": _cache.get("verdict", run.summary, lambda _: verdict(run, summary)) or "",
         "live": live(run) if pid else None,
         "events": run.events.stat().st_size if run.events.exists() else 0,
         "started": _cache.get("started", run.events, started),
         "summary": summary,
         "config": _cache.get("json", run.config_json, load),
         "steps": _cache.get("steps", run.history, lambda path: [step_row(r) for r in load(path)]) or [],
+        "curves": vars_of(drawn(run)),
+        "estimate": estimate(run) if pid else None,
         "versions": run.versions(),
-        "conflicts": len(read_jsonl(run.conflicts)) if run.conflicts.exists() else 0,
+        "conflicts": open_conflicts(run) if status != "finished" else 0,
         "letters": letters(run),
+        "comments": len(feedback_of(run.comments)),
         "log": recent(run),
         "report": run.report.exists(),
+    }
+
+
+def verdict(run: RunDirectory, summary: Mapping[str, Any]) -> str:
+    """The result in a sentence."""
+    return verdict_of(run, summary, load(run.history) if run.history.exists() else [])
+
+
+def open_conflicts(run: RunDirectory) -> int:
+    """How many wait for a person."""
+    if not run.conflicts.exists():
+        return 0
+    state = _cache.get("json", run.state, load) or {}
+    decided = {*decisions(run), *state.get("reviewed", {})}
+    return sum(row["id"] not in decided for row in read_jsonl(run.conflicts))
+
+
+def drawn(run: RunDirectory) -> Curves:
+    """What the charts show, from the function that the report's charts come from."""
+
+    def made(path: Path) -> Curves:
+        history = load(run.history) if run.history.exists() else []
+        return curves(history, load(path), guided_tokens(run, history))
+
+    known: Curves | None = _cache.get("curves", run.summary, made)  # the summary is written after the history
+    return known or Curves()
+
+
+def vars_of(value: Curves) -> dict[str, Any]:
+    return {**vars(value), "marks": [vars(mark) for mark in value.marks]}
+
+
+def estimate(run: RunDirectory) -> dict[str, Any] | None:
+    """What the steps that are left will take if they take as much as those before: dollars, seconds, rollouts."""
+    history = _cache.get("json", run.history, load) or []
+    planned = ((_cache.get("started", run.events, started) or {}).get("steps") or 0) - len(history)
+    if not history or planned <= 0:
+        return None
+    seconds = sum(sum(record["telemetry"].get("seconds", {}).values()) for record in history)
+    paid = history[-1]["telemetry"].get("paid_so_far", {})
+    costs = [role["usd"] for role in paid.values()]
+    share = planned / len(history)
+    return {
+        "steps": planned,
+        "usd": None if None in costs else sum(costs) * share,
+        "seconds": seconds * share,
+        "calls": round(sum(role["calls"] for role in paid.values()) * share),
     }
 
 
@@ -86,6 +150,19 @@ def recent(run: RunDirectory) -> list[dict[str, Any]]:
     return [slim(event) for event in tail(run.events, 60_000)[-60:]]
 
 
+def events(run: RunDirectory, skip: int, count: int, wanted: str) -> dict[str, Any]:
+    """A page of events, the newest first, and how many there are in all."""
+    needle, found, total = wanted.casefold(), [], 0
+    lines = run.events.read_bytes().split(b"\n") if run.events.exists() else []
+    for line in reversed(lines):
+        if not line or (needle and needle not in line.decode("utf-8", "replace").casefold()):
+            continue
+        total += 1
+        if skip < total <= skip + count and (event := _parsed(line)):
+            found.append(slim(event))
+    return {"events": found, "total": total}
+
+
 def slim(event: dict[str, Any]) -> dict[str, Any]:
     """An event without what the page reads from files anyway."""
     return {k: v for k, v in event.items() if k not in {"summary", "record", "path", "outcome"}}
@@ -113,7 +190,7 @@ def step_row(record: dict[str, Any]) -> dict[str, Any]:
         "after": evidence["after"],
         "at_most": evidence["at_most"],
         "verdict": record["verdict"],
-        "score": score_after(record),
+        "score": evidence["after"] if record["verdict"] == "accept" else evidence["before"],
         "rate": record["learning_rate"]["used"],
         "edits": {k: v for k, v in record["edits"].items() if isinstance(v, int)},
         "version": record["version"],
@@ -122,6 +199,7 @@ def step_row(record: dict[str, Any]) -> dict[str, Any]:
         "errors": record["rollout_errors"],
         "usd": None if None in costs else sum(costs),
         "calls": sum(role["calls"] for role in paid.values()),
+        "rollouts": paid.get("target", {}).get("rollouts", paid.get("target", {}).get("calls", 0)),
         "seconds": record["telemetry"].get("seconds", {}),
         "epoch_end": _end(end) if end else None,
     }
@@ -146,11 +224,13 @@ def step(run: RunDirectory, number: int) -> dict[str, Any]:
         "record": load(folder / "step_record.json"),
         "patches": load(folder / "patches.json"),
         "aggregate": load(folder / "aggregate.json"),
-        "ranked": selected["ranked"],
+        "ranked": [
+            row | {"said": said}
+            for row, said in zip(selected["ranked"], ranking_words(selected["ranked"]), strict=True)
+        ],
         "skipped": selected["skipped"],
         "gate": load(folder / "gate.json"),
         "digest": load(folder / "trajectory_digest.json"),
-        "trajectories": [trajectory_row(row) for row in read_jsonl(folder / "trajectories.jsonl")],
     }
 
 
@@ -192,7 +272,17 @@ def trajectory(run: RunDirectory, name: str) -> dict[str, Any]:
             for row in read_jsonl(path):
                 if row["id"] == name:
                     return {**row, "version": version_of(run, row.get("skill_hash", ""))}
-    raise NotThereError(f"no trajectory '{name}': of evaluations only the scores are kept")
+    raise NotThereError(f"no trajectory '{name}' was kept")
+
+
+def priced(trace: Mapping[str, Any], config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Tokens, seconds and dollars of each call of the target; earlier versions did not keep them."""
+    own = {name: Price.model_validate(row) for name, row in (config.get("budget.prices") or {}).items()}
+    price = price_of(str(config.get("models.target_model", "")), own)
+    rows = (trace.get("telemetry") or {}).get("calls", [])
+    return [
+        {**row, "usd": cost_of(Usage(**{k: row[k] for k in ("prompt", "completion", "cached")}), price)} for row in rows
+    ]
 
 
 def trajectory_of(run: RunDirectory, kind: str, number: int, item: str) -> dict[str, Any]:
@@ -214,11 +304,11 @@ def trajectory_of(run: RunDirectory, kind: str, number: int, item: str) -> dict[
 def _homes(run: RunDirectory, name: str) -> list[Path]:
     """The files in which a trajectory of that id can be."""
     if found := _SLOW_ID.match(name):
-        return [run.slow_update(int(found[1])) / "trajectories.jsonl"]
+        return [run.slow_update(int(found[1])) / name for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
     if found := _STEP_ID.match(name):
         names = ("gate_trajectories.jsonl",) if found[1] else ("trajectories.jsonl", "gate_trajectories.jsonl")
         return [run.step(int(found[2])) / file for file in names]
-    return []
+    return sorted(run.evaluations.glob("*.jsonl"))
 
 
 def version_of(run: RunDirectory, skill_hash: str) -> int | None:

@@ -22,7 +22,13 @@ Flat = Mapping[str, Any]
 """A config as `section.key`, as in `config.json`."""
 _FREE = ("budget.", "notes.", "hardware.", "trackers.")
 _PLACES = {"env.output_root", "env.private", "env.split_dir", "env.data", "env.split", "env.split_seed"}
-_PLACES |= {"train.init_skill", "gradient.analyst_workers", "gradient.prompts_dir", "train.speculate"}
+_PLACES |= {
+    "train.init_skill",
+    "gradient.analyst_workers",
+    "gradient.prompts_dir",
+    "gradient.feedback",
+    "train.speculate",
+}
 _PLACES |= {f"models.{role}_{key}" for role in ("target", "optimizer") for key in ("url", "key_name", "rpm", "tpm")}
 """What may change between a stop and a resume. The data and the user's files count by what they hold."""
 _NAMED_WHERE_SET = ("gradient.review_risky", "env.scoring_options", "env.agent", "env.command", "env.agent_options")

@@ -115,6 +115,9 @@ class GradientConfig(Section):
     prompt_tokens: int = Field(default=24_000, ge=500)
     """Tokens of trajectories in one request. A batch that has more is read in several requests; a single trajectory
     that is longer loses its middle."""
+    feedback: str = ""
+    """The folder of an earlier run: what people said on the page of its training items and of its skill's lines is
+    shown to the optimizer in every letter. A new run keeps a copy."""
     prompts_dir: str = ""
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
     merge: Literal["local", "llm"] = "llm"
@@ -139,7 +142,7 @@ class GradientConfig(Section):
 
 
 class PackageConfig(Section):
-    train: tuple[Literal["body", "references", "scripts"], ...] = ("body", "references")
+    train: tuple[Literal["body", "references", "scripts"], ...] = Field(default=("body", "references"), min_length=1)
     """Which files of a skill package may be edited: body (SKILL.md below its front matter), references (its other
     Markdown and text files, and new ones below references/), scripts (below scripts/, new ones too). Of a skill that is
     one document, that document always is."""

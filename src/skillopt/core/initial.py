@@ -13,12 +13,13 @@ from skillopt.config.identity import name_giving
 from skillopt.envs.base import Env, data_hash
 from skillopt.errors import UserError
 from skillopt.keys import refuse_secrets
+from skillopt.run.comments import Comment, feedback_of
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
+from skillopt.run.files import digest, read_json
 from skillopt.run.open import find_run, run_name
 from skillopt.run.package import open_package, package_file, package_hash, read_skill
 from skillopt.shipped import shipped
-from skillopt.skill import Skill
+from skillopt.skill import FILE, Skill
 
 
 def initial_of(config: Config) -> Skill:
@@ -37,14 +38,28 @@ def read_initial(path: str, where: str = "train.init_skill") -> Skill:
     if not path:
         return Skill("")
     file = shipped(path)
-    if not file.is_file() and package_file(file) is None:
-        raise UserError(f"{where}: '{path}' does not exist; give an existing file, or leave it empty")
+    if not file.is_file() and not (file / FILE).is_file():
+        why = f"has no {FILE}" if file.is_dir() else "does not exist"
+        raise UserError(f"{where}: '{path}' {why}; give an existing file or package, or leave it empty")
     try:
         skill = read_skill(file)
     except UnicodeDecodeError:
         raise UserError(f"{where}: '{path}' is not UTF-8 text") from None
     refuse_secrets(skill.text, f"{where}: '{path}'")
     return skill
+
+
+def given_feedback(config: Config) -> list[Comment]:
+    """Comments on an earlier run that this one is given."""
+    if not config.gradient.feedback:
+        return []
+    path = Path(config.gradient.feedback)
+    path = path / "comments.jsonl" if path.is_dir() else path
+    if not path.is_file():
+        raise UserError(f"gradient.feedback: '{config.gradient.feedback}' has no comments.jsonl; name a run's folder")
+    found = feedback_of(path)
+    refuse_secrets(" ".join(comment.text for comment in found), f"gradient.feedback: '{path}'")
+    return found
 
 
 def initial_kind(path: str, skill: Skill) -> str:
@@ -69,6 +84,8 @@ def run_of(
     identity: dict[str, Any] = {"data": data_hash(env), "initial_skill": Skill(initial_skill.text).hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
+    if comments := given_feedback(config):
+        identity["feedback"] = digest([comment.model_dump(mode="json", exclude={"when"}) for comment in comments])
     if passed_in:
         identity["parts"] = dict(passed_in)
     if package := package_hash(config.train.init_skill):

@@ -100,8 +100,11 @@ async def roll_out_one(
     """One episode and its score, or the endpoint's or the scorer's failure: that is no score."""
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
 
+    chats: list[BoundChat] = []
+
     def new_chat() -> BoundChat:
-        return BoundChat(ctx.target, label=label, stage=stage, later=ctx.later)
+        chats.append(BoundChat(ctx.target, label=label, stage=stage, later=ctx.later))
+        return chats[-1]
 
     async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
         return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
@@ -125,6 +128,7 @@ async def roll_out_one(
         changes=tuple(FileChange(**ctx.target.clean(change.model_dump())) for change in episode.changes),
         opened=episode.opened,
         ran=episode.ran,
+        telemetry={"calls": chats[-1].calls if chats else []},
     )
 
 

@@ -138,6 +138,8 @@ class Trajectory(BaseModel):
     messages: list[dict[str, Any]]
     output: str
     score: Score
+    telemetry: dict[str, Any] = {}
+    """`calls`: tokens and seconds of each call of the target."""
     changes: tuple[FileChange, ...] = ()
     """What the target did to the files of its workspace."""
     opened: tuple[str, ...] = ()

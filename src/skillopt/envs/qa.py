@@ -68,7 +68,8 @@ class QAEnv:
         scorer: Scorer | None = None,
         starts: Mapping[str, Files] | None = None,
     ) -> None:
-        """An env of a special kind may bring its items, options, scorer, and what each item's workspace starts from."""
+        """An env of a special kind may bring its items, its options, which extend these, its scorer, and what each
+        item's workspace starts from."""
         options = options or checked(QAOptions, config.options, "env.options")
         if unknown := options.limit.keys() - set(SPLITS):
             raise UserError(f"env.options.limit: unknown split '{min(unknown)}'; known are: {', '.join(SPLITS)}")

@@ -21,7 +21,8 @@ from skillopt.envs.place import opened_place
 from skillopt.envs.sandbox import Limits, Mode, Outcome, Sandbox
 from skillopt.envs.scorers import checked
 from skillopt.envs.workspace import Workspaces
-from skillopt.models.base import ChatReply, Message
+from skillopt.errors import SkillOptError
+from skillopt.models.base import ChatReply, Message, TransientError
 from skillopt.skill import Skill
 
 _HOW = (
@@ -130,8 +131,14 @@ class _Session:
 
     async def _run(self, command: str) -> str:
         self._commands.append(command)
-        places = {"others": {"skill": self._skill_dir}, "variables": {"SKILLOPT_SKILL_DIR": "skill"}}
-        return shown(await self._sandbox.shell(command.replace("\0", ""), self._workspace, **places))  # type: ignore[arg-type]
+        others, variables = {"skill": self._skill_dir}, {"SKILLOPT_SKILL_DIR": "skill"}
+        try:
+            done = await self._sandbox.shell(
+                command.replace("\0", ""), self._workspace, others=others, variables=variables
+            )
+        except SkillOptError as error:  # this machine's, and no mistake of the target
+            raise TransientError(f"env.agent: shell: {error}") from None
+        return shown(done)
 
     def used(self) -> dict[str, Any]:
         """The package's files that the commands name, and the scripts among them."""

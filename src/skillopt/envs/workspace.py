@@ -90,6 +90,8 @@ class Workspaces:
         for name in ("workspace", "files") if item.id not in self._given else ():
             files |= read_files(fields.get(name), self._root, f"{where}: {name}", self.most)
         executable = {name for name, content in files.items() if isinstance(content, Path) and is_executable(content)}
+        if clash := next((name for name in files if any(map(files.__contains__, _parents(name)))), ""):
+            raise UserError(f"{where}: workspace: '{clash}' is below a file; a path is a file or a folder, not both")
         total = sum(_size(content) for content in files.values())
         if total > self.most:
             raise UserError(
@@ -105,6 +107,10 @@ class Workspaces:
             folder = Path(root, "workspace")
             restore(self.start(item), packed, folder)
             yield folder
+
+
+def _parents(name: str) -> list[str]:
+    return [parent.as_posix() for parent in PurePosixPath(name).parents]
 
 
 def has_workspace(item: Item) -> bool:
@@ -207,11 +213,14 @@ def difference(start: Start, folder: Path, most: int) -> Left:
     executable, left = [], most
     for path in _plain_files(folder):
         name = path.relative_to(folder).as_posix()
-        left -= path.stat().st_size
+        left -= path.lstat().st_size
         if left < 0 or len(found) >= MOST_FILES:
             too = f"more than {most >> 20} MB" if left < 0 else f"more than {MOST_FILES} files"
             return Left(problem=f"the workspace was left with {too}")
-        found[name] = path.read_bytes()
+        try:
+            found[name] = path.read_bytes()
+        except OSError:  # the agent has taken away the right to read it
+            continue
         executable += [name] if is_executable(path) else []
     before = {name: bytes_of(content) for name, content in start.files.items()}
     other = {name: data for name, data in found.items() if before.get(name) != data}
@@ -232,8 +241,15 @@ def _plain_files(folder: Path) -> Iterator[Path]:
         names[:] = sorted(name for name in names if name not in LEFT_OUT)
         for name in sorted(files):
             file = Path(path, name)
-            if stat.S_ISREG(file.lstat().st_mode) and name.isprintable():
+            if stat.S_ISREG(file.lstat().st_mode) and _can_be_named(file.relative_to(folder).as_posix()):
                 yield file
+
+
+def _can_be_named(name: str) -> bool:
+    try:
+        return bool(checked_name(name, ""))
+    except UserError:
+        return False
 
 
 def _redacted(data: bytes) -> bytes:

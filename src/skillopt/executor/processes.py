@@ -46,8 +46,9 @@ class ProcessExecutor(Pool):
     async def start(self) -> Line:
         command = (sys.executable, "-m", "skillopt.executor.processes")
         pipe = asyncio.subprocess.PIPE
-        own = dict(os.environ)  # it does what this process would do itself
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=own)
+        process = await asyncio.create_subprocess_exec(  # an agent finds its keys there as it would here
+            *command, stdin=pipe, stdout=pipe, env=dict(os.environ)
+        )
         line = ProcessLine(process)
         try:
             async with asyncio.timeout(READY_WITHIN):

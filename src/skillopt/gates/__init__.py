@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skillopt import plugins
 from skillopt.gates.base import Gate, ItemEvidence, Rule, Verdict
-from skillopt.gates.own import Veto, own_gate, with_vetoes
+from skillopt.gates.custom import Veto, custom_gate, with_vetoes
 from skillopt.gates.paired import paired_gate
 from skillopt.gates.strict import strict_gate
 
@@ -15,8 +15,8 @@ __all__ = [
     "Rule",
     "Verdict",
     "Veto",
+    "custom_gate",
     "open_gate",
-    "own_gate",
     "paired_gate",
     "strict_gate",
     "with_vetoes",
@@ -29,4 +29,4 @@ def open_gate(name: str) -> Gate:
     """The gate of this name: one of ours, or what an installed package registers as `skillopt.gates`."""
     if name in GATES:
         return GATES[name]
-    return own_gate(plugins.load("gates", name, key="evaluation.gate", known=GATES))
+    return custom_gate(plugins.load("gates", name, key="evaluation.gate", known=GATES))

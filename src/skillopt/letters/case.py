@@ -23,6 +23,8 @@ class Job:
     """Where the target's reply is cut off; 0 where nothing is known."""
     known_patterns: Mapping[str, str] = field(default_factory=dict)
     """The env author's names for causes of failure, and what they mean."""
+    comments: Sequence[str] = ()
+    """What people said of an earlier run (`gradient.feedback`), a line each."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,6 +117,8 @@ def _job(job: Job) -> Iterable[str]:
     yield block("task", f"{job.task}{agent}{cut}".strip())
     yield block("scoring", job.scoring)
     yield block("known_patterns", "\n".join(f"- {name}: {what}" for name, what in job.known_patterns.items()))
+    said = "\n".join(job.comments)
+    yield block("comments", f"What people said of an earlier run on these tasks:\n{said}" if said else "")
 
 
 def _skill(skill: Skill, case: CaseFile, trajectories: Sequence[Trajectory] = ()) -> Iterable[str]:

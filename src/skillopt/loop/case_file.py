@@ -9,8 +9,10 @@ from skillopt.core.context import Context
 from skillopt.core.schedule import edits_for
 from skillopt.edits.candidates import EXAMPLES
 from skillopt.gates.base import changed_types
+from skillopt.letters.blocks import data_line
 from skillopt.letters.case import CaseFile, Job, Room
 from skillopt.loop.record import StepWork
+from skillopt.run.comments import Comment, read_comments
 from skillopt.run.state import State, Tried, TriedEdit
 from skillopt.skill import FILE, Edit
 
@@ -34,6 +36,15 @@ def job_of(ctx: Context) -> Job:
         target=ctx.target.model.name,
         reply_tokens=ctx.config.role("target").max_tokens,
         known_patterns=getattr(env, "patterns", {}),
+        comments=tuple(map(_comment_line, read_comments(ctx.run.feedback))),
+    )
+
+
+def _comment_line(comment: Comment) -> str:
+    """`task train-004, good: …`; the text is a person's, and data for the optimizer."""
+    rated = f", rated {comment.rating}" if comment.rating else ""
+    return data_line(
+        {"about": f"{'task' if comment.kind == 'item' else 'line'}: {comment.about}{rated}", "said": comment.text}
     )
 
 

@@ -63,6 +63,7 @@ async def _slow_update(state: State, case: CaseFile, ctx: Context, gate: Gate) -
     applied = Applied(skill=candidate, applied=(edit,) if candidate.hash != after.hash else ())
     rule = ctx.config.optimizer.slow_update_gate
     verdict = await gate(after, applied, state.val, ctx, tag=f"gate-slow-{ctx.epoch:02d}", rule=rule)
+    write_jsonl(folder / "gate_trajectories.jsonl", verdict.trajectories)
     write_json(folder / "gate.json", gate_record(verdict, candidate))
     if verdict.accepted:
         accept(state, after, applied, verdict, ctx, kind="guidance")

@@ -20,7 +20,8 @@ TRIES = 2
 
 async def rehearse(skill: Skill, items: Sequence[Item], ctx: Context) -> None:
     """Score an output of nothing, then do one task. Raises where neither of two items can be scored or done."""
-    if not getattr(ctx.env, "fingerprint", ""):
+    reader_judges = is_judged(ctx.env) and getattr(ctx.optimizer.model, "patient", False)
+    if not getattr(ctx.env, "fingerprint", "") or reader_judges:  # who answers letters gets them all at once
         return
     await _score_nothing(ctx.env, items[:TRIES])
     failed = []

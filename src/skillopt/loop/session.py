@@ -16,7 +16,7 @@ from skillopt.config import Config
 from skillopt.config.identity import asks_the_same
 from skillopt.core.callers import make_callers, opened_env, opened_models
 from skillopt.core.context import Context
-from skillopt.core.initial import initial_of, recorded_config, recorded_settings, run_of
+from skillopt.core.initial import given_feedback, initial_of, recorded_config, recorded_settings, run_of
 from skillopt.envs.base import Env, is_noisy
 from skillopt.errors import UserError
 from skillopt.executor import open_executor
@@ -26,7 +26,7 @@ from skillopt.models.prices import is_priced
 from skillopt.preflight.components import Parts, needs_optimizer, resolve
 from skillopt.run.directory import RunDirectory, is_private
 from skillopt.run.events import Events, Listener
-from skillopt.run.files import write_atomic, write_json
+from skillopt.run.files import write_atomic, write_json, write_jsonl
 from skillopt.run.journal import Journal
 from skillopt.run.package import keep_package
 from skillopt.run.repair import rebuild
@@ -95,7 +95,10 @@ async def open_session(
             source = _scored_otherwise(run, config)
         if source and (taken := journal.adopt(source.journal)):
             events.emit("replies_reused", path=str(source.root), replies=taken)
-        _write_config(run, config)
+        if state is None or state.status != "finished":
+            _write_config(run, config)
+        if state is None and (comments := given_feedback(config)):
+            write_jsonl(run.feedback, comments)
         if state is not None and skill.is_package and not run.trains_package:
             skill = run.read_skill(0)  # a run of an earlier version, which trains SKILL.md alone
         keep_package(config.train.init_skill, skill, run)

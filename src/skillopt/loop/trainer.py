@@ -43,7 +43,7 @@ from skillopt.preflight.components import Parts, resolve
 from skillopt.preflight.doctor import advice
 from skillopt.preflight.plan import plan_run, with_real_figures
 from skillopt.run.events import Listener
-from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json
+from skillopt.run.files import append_jsonl, read_json, write_atomic, write_json, write_jsonl
 from skillopt.run.history import History
 from skillopt.run.result import Result
 from skillopt.run.seals import Seals
@@ -70,8 +70,7 @@ class TrainingLoop:
     ) -> None:
         """`read_test` false leaves the test split sealed: the run stops before its end and can be finished later."""
         self.config = config
-        self._env = env
-        self._models = models
+        self._env, self._models = env, models
         self._listeners = listeners
         self._mode = mode
         self._baseline: asyncio.Task[Measured] | None = None  # the initial skill's validation, while it is under way
@@ -356,6 +355,7 @@ class TrainingLoop:
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: {"hard": t.score.hard, "soft": t.score.soft} for t in measured.trajectories}
         report = {"skill_hash": skill.hash, "score": measured.score, "items": scores, "set_aside": measured.set_aside}
+        write_jsonl(self.run.evaluations / f"{split}_{name}.jsonl", measured.trajectories)
         write_json(self.run.evaluations / f"{split}_{name}.json", report)
         self.base.emit("evaluation_finished", split=split, name=name, score=measured.score)
         return measured

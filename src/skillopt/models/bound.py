@@ -44,10 +44,13 @@ class BoundChat:
         self._stage = stage
         self._later = later
         self._turn = 0
+        self.calls: list[dict[str, Any]] = []
+        """What each call took, in order: tokens, and the seconds until its reply was there."""
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
         self._turn += 1
-        return await self._caller(
+        started = time.monotonic()
+        reply = await self._caller(
             messages,
             stage=self._stage,
             label=f"{self._label}/{self._turn}",
@@ -55,6 +58,12 @@ class BoundChat:
             tools=tools,
             later=self._later,
         )
+        self._count(reply.usage, started)
+        return reply
+
+    def _count(self, usage: Usage, started: float) -> None:
+        tokens = {"prompt": usage.prompt, "completion": usage.completion, "cached": usage.cached}
+        self.calls.append({**tokens, "seconds": round(time.monotonic() - started, 3)})
 
     async def whole(self, identity: Sequence[Any], work: Work) -> dict[str, Any]:
         """A rollout whose model calls we cannot see, journalled as one; see Chat.whole."""
@@ -62,15 +71,20 @@ class BoundChat:
         label = "" if caller.deterministic else self._label
         text = json.dumps(["whole rollout", caller.model.endpoint, caller.model.name, *identity, label], sort_keys=True)
         key = hashlib.sha256(text.encode()).hexdigest()
+        started = time.monotonic()
         async with caller.whole_lock(key):  # a deterministic agent is not asked twice at the same time, either
             stored = caller.journal.get(key, 1)
             if stored is not None:
                 caller.from_journal += 1
+                if self._unseen:
+                    self._count(_usage(stored), started)
                 return stored
             async with caller.whole_slots:
                 result = caller.clean(await self._tried(work))
             with kept(caller.switch):
                 self._store(key, result)
+        if self._unseen:
+            self._count(_usage(result), started)
         return result
 
     async def _tried(self, work: Work) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from skillopt.analysts.base import Analyst
 from skillopt.config import Config
 from skillopt.core.schedule import Shape, shape_of
 from skillopt.errors import UserError
-from skillopt.gates import Gate, Veto, open_gate, own_gate, with_vetoes
+from skillopt.gates import Gate, Veto, custom_gate, open_gate, with_vetoes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ def resolve(
     return Parts(
         analysts=tuple(analysts) or tuple(open_analysts(config.gradient.analysts)),
         gate=with_vetoes(
-            own_gate(gate) if gate else open_gate(config.evaluation.gate),
+            custom_gate(gate) if gate else open_gate(config.evaluation.gate),
             [plugins.instance(veto) for veto in (*named, *vetoes)],
         ),
         schedule=shape,

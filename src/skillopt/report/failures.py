@@ -1,24 +1,28 @@
-"""Persistent failures: items that no version of the skill solved, grouped by pattern, with what they point to."""
+"""Persistent failures: items that no skill solved, what the evidence allows to say of them, and what they point to."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from skillopt.report.traces import Trace, read_traces
+from skillopt.report.text import counted
+from skillopt.report.traces import Trace, read_traces, result_of
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
+from skillopt.run.measured import versions_by_hash
 from skillopt.run.summary import outcomes, persistent_failures
+from skillopt.skill import Skill
 
 Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
+Standing = Literal["task", "ended", "untried", "one"]
+"""task: several versions failed, the newest among them, and training had come to rest; ended: the newest version fails,
+but training ended while it still improved; untried: the newest version was not tried on it;
+one: no second skill was ever tried."""
 
-GENERAL = (
-    "No version of the skill solved these items. That points to the task (its wording, its expected answer, its "
-    "scorer) or to the target's limits, and not to the skill."
-)
+GENERAL = "No skill that was tried on these items solved them."
 ONE_SKILL = (
     "The initial skill does not solve these items, and no other skill was tried on them. That says nothing about the "
     "tasks: the run had nothing to try."
@@ -33,7 +37,25 @@ ADVICE: dict[Sign, str] = {
     "unknown": "Look at the items themselves.",
     "untried": "A skill that says how to solve them was never tried.",
 }
-_PARTICULARS = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\d+")
+NOT_THE_TASK: dict[Standing, str] = {
+    "ended": "Training ended while the score still rose, so this says nothing of the task yet: train for more epochs "
+    "first.",
+    "untried": "The newest skill may solve them: `skillopt eval` with it shows that.",
+    "one": ADVICE["untried"],
+}
+_CAUSES: dict[Sign, str] = {
+    "empty": "no answer",
+    "contained": "the expected answer is in the output, but not accepted",
+    "constant": "the same wrong answer under every skill",
+    "varied": "a different wrong answer under each skill",
+    "unknown": "no trajectory kept",
+    "untried": "only the initial skill was tried",
+}
+NO_SKILL = Skill("").hash
+REST = 3
+"""Steps without a new version after which training counts as having come to rest."""
+_SEVERAL = 3
+"""Skills that must have failed before the task itself is doubted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +64,13 @@ class StuckItem:
     type: str
     skills: int
     """How many skills it was measured with: versions, and candidates that a gate measured."""
+    versions: tuple[int, ...]
+    """Those of them that are versions."""
     pattern: str
     sign: Sign
+    standing: Standing
+    said: str
+    """The evidence in words."""
     last: Trace | None
     """The newest trajectory; None where the run kept none."""
 
@@ -56,22 +83,24 @@ class FailureGroup:
 
 
 def failure_groups(run: RunDirectory) -> list[FailureGroup]:
-    """The largest group first."""
+    """By cause and by what the evidence allows; first what points to the task, then the largest."""
     stuck = persistent_failures(run)
     if not stuck:
         return []
-    measured = outcomes(run)
+    measured, known = outcomes(run), versions_by_hash(run)
+    history = read_json(run.history) if run.history.exists() else []
+    newest, rested = max(known.values(), default=0), at_rest(history)
     traces: dict[str, list[Trace]] = {item: [] for item in stuck}
     for trace in read_traces(run):
         if trace["item_id"] in traces and "score" in trace:
             traces[trace["item_id"]].append(trace)
     named = _patterns(run, {trace["id"]: item for item, own in traces.items() for trace in own})
-    items = [_stuck(item, len(measured[item]), traces[item], named.get(item)) for item in stuck]
-    groups: dict[str, list[StuckItem]] = {}
-    for each in items:
-        groups.setdefault(each.pattern, []).append(each)
-    ordered = sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
-    return [FailureGroup(pattern=name, items=tuple(own), advice=_advice(own)) for name, own in ordered]
+    groups: dict[tuple[Standing, str], list[StuckItem]] = {}
+    for item in stuck:
+        own = _stuck(item, list(measured[item]), known, newest, rested, traces[item], named.get(item))
+        groups.setdefault((own.standing, own.pattern), []).append(own)
+    ordered = sorted(groups.items(), key=lambda pair: (pair[0][0] != "task", -len(pair[1]), pair[0]))
+    return [FailureGroup(pattern=key[1], items=tuple(own), advice=_advice(own)) for key, own in ordered]
 
 
 def lead(groups: Sequence[FailureGroup]) -> str:
@@ -79,16 +108,56 @@ def lead(groups: Sequence[FailureGroup]) -> str:
     return GENERAL if any(item.skills > 1 for group in groups for item in group.items) else ONE_SKILL
 
 
-def _stuck(item: str, skills: int, traces: list[Trace], named: str | None) -> StuckItem:
+def at_rest(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Have the last steps brought no new version?"""
+    changed = [n for n, record in enumerate(history, 1) if record["verdict"] == "accept" or _guided(record)]
+    return len(history) - max(changed, default=0) >= REST
+
+
+def _guided(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("epoch_end", {}).get("slow_update", {}).get("decision") == "accept")
+
+
+def _stuck(
+    item: str,
+    hashes: Sequence[str],
+    known: Mapping[str, int],
+    newest: int,
+    rested: bool,
+    traces: list[Trace],
+    named: str | None,
+) -> StuckItem:
     last = traces[-1] if traces else None
+    versions = tuple(sorted(known[own] for own in hashes if own in known))
+    standing: Standing = "untried" if newest not in versions else "one" if len(hashes) < 2 else "task"
+    if standing == "task" and not (rested and len(hashes) >= _SEVERAL):
+        standing = "ended"
+    sign = _sign(traces) if standing != "one" else "untried"
+    kind = str(last.get("type", "")) if last else ""
     return StuckItem(
         item_id=item,
-        type=str(last["type"]) if last else "",
-        skills=skills,
-        pattern=named or _from_feedback(last),
-        sign=_sign(traces) if skills > 1 else "untried",
+        type=kind,
+        skills=len(hashes),
+        versions=versions,
+        pattern=named or ": ".join(part for part in (kind, _CAUSES[sign]) if part),
+        sign=sign,
+        standing=standing,
+        said=_said(versions, [own for own in hashes if own not in known], standing),
         last=last,
     )
+
+
+def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) -> str:
+    """`failed under all 4 versions tried, not tried since version 9`."""
+    tried = f"all {len(versions)} versions tried" if len(versions) > 1 else "the one version tried"
+    parts = [f"under {tried}"] if versions else []
+    candidates = len(others) - (NO_SKILL in others)
+    parts += [f"under {counted(candidates, 'rejected candidate')}"] if candidates else []
+    parts += ["without a skill"] if NO_SKILL in others else []
+    since = f", not tried since version {versions[-1]}" if versions else ", never tried under a version"
+    ending = {"task": "", "one": "", "untried": since, "ended": "; training ended first"}
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+    return f"failed {listed}{ending[standing]}"
 
 
 def _patterns(run: RunDirectory, item_of: dict[str, str]) -> dict[str, str]:
@@ -103,18 +172,10 @@ def _patterns(run: RunDirectory, item_of: dict[str, str]) -> dict[str, str]:
     return {item: min(own, key=lambda name: (-own[name], name)) for item, own in votes.items()}
 
 
-def _from_feedback(trace: Trace | None) -> str:
-    """What the scorer said, without what is particular to the item, and the kind of task."""
-    if trace is None:
-        return "no trajectory kept"
-    said = " ".join(_PARTICULARS.sub("…", trace["score"].get("feedback", "")).split())[:80]
-    return ": ".join(part for part in (trace.get("type", ""), said) if part) or "no feedback"
-
-
 def _sign(traces: Sequence[Trace]) -> Sign:
     if not traces:
         return "unknown"
-    outputs = [_flat(trace["output"]) for trace in traces]
+    outputs = [_flat(result_of(trace)) for trace in traces]
     if not any(outputs):
         return "empty"
     if sum(map(_contains_answer, traces)) * 2 > len(traces):
@@ -132,5 +193,7 @@ def _flat(text: str) -> str:
 
 
 def _advice(items: Sequence[StuckItem]) -> str:
+    if items[0].standing != "task":
+        return NOT_THE_TASK[items[0].standing]
     counts = Counter(item.sign for item in items)
     return ADVICE[min(counts, key=lambda sign: (-counts[sign], sign))]

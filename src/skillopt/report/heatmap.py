@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from skillopt.envs.base import Score
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
+from skillopt.run.measured import measurements, versions_by_hash
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +38,15 @@ class HeatMap:
 
 
 def heat_map(run: RunDirectory) -> HeatMap:
-    """From the initial evaluation, the steps' batches, and the accepting gates; rejected candidates are no versions."""
-    versions = {run.read_skill(v).hash: v for v in reversed(run.versions())}
+    """From everything that was measured under a version; rejected candidates are no versions, test items no rows."""
+    versions = versions_by_hash(run)
     seen: dict[str, dict[int, list[float]]] = {}
     split_of: dict[str, str] = {}
-    for split, skill_hash, scores in _measured(run):
-        if skill_hash in versions:
-            for item, value in scores.items():
-                seen.setdefault(item, {}).setdefault(versions[skill_hash], []).append(value)
-                split_of[item] = split
+    for measured in measurements(run):
+        if measured.skill_hash in versions and measured.split != "test":
+            for item, (_, value) in measured.items.items():
+                seen.setdefault(item, {}).setdefault(versions[measured.skill_hash], []).append(value)
+                split_of[item] = measured.split
     columns = tuple(sorted(versions.values()))
     means = {item: fmean(value for values in by.values() for value in values) for item, by in seen.items()}
     items = sorted(seen, key=lambda item: (split_of[item] != "val", means[item], item))
@@ -57,19 +56,3 @@ def heat_map(run: RunDirectory) -> HeatMap:
         splits=tuple(split_of[item] for item in items),
         values=tuple(tuple(fmean(seen[i][v]) if v in seen[i] else None for v in columns) for i in items),
     )
-
-
-def _measured(run: RunDirectory) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Split, skill hash, and each item's score in the run's metric."""
-    metric = str(read_json(run.config_json).get("evaluation.metric", "hard"))
-    initial = run.evaluations / "val_initial.json"
-    if initial.exists():
-        data = read_json(initial)
-        yield "val", data["skill_hash"], {i: Score(**row).value(metric) for i, row in data["items"].items()}
-    for path in sorted(run.steps.glob("step_*/trajectory_digest.json")):
-        data = read_json(path)
-        yield "train", data["skill_hash"], {i: Score(**row).value(metric) for i, row in data["items"].items()}
-    for path in sorted([*run.steps.glob("step_*/gate.json"), *run.root.glob("slow_update/*/gate.json")]):
-        data = read_json(path)
-        if data["decision"] == "accept":
-            yield "val", data["candidate_hash"], {row["item_id"]: row["after"] for row in data["evidence"]}

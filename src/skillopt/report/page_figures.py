@@ -63,7 +63,7 @@ def verdict_part(facts: Facts) -> str:
             f"{edits['accepted']} of {edits['proposed']} proposed edits",
         ),
         _card("Steps", str(steps["run"]), f"{steps['accepted']} accepted, best at step {best['step']}"),
-        _card("Persistent failures", str(len(stuck)), "items that no version solved"),
+        _card("Persistent failures", str(len(stuck)), "items that no skill tried has solved"),
         _card("Cost", dollars(total_usd(summary)), f"{sum(summary['calls'][role] for role in ROLES):,} calls"),
         _card("Time", duration(summary["seconds"]), f"gate saved {summary['gate']['calls_saved']:,} calls"),
     ]

@@ -14,7 +14,7 @@ from skillopt.report.markup import bullets, fold, table, tag, text
 from skillopt.report.run_facts import Change, Facts, cited_ids
 from skillopt.report.skill_diff import DiffLine, diff_skills
 from skillopt.report.text import clipped, counted, score
-from skillopt.report.traces import Trace
+from skillopt.report.traces import Trace, result_of
 from skillopt.skill import FILE, Entry
 
 SKILL_LEAD = "Every line of the best version in the colour of the step that wrote it; older steps are bluer."
@@ -134,7 +134,8 @@ def _trace(trace: Trace) -> str:
     found = (
         f"{trace['id']} · item {trace['item_id']} · hard {trace['score']['hard']:g}, soft {trace['score']['soft']:.2f}"
     )
-    parts = [("task", trace["input"]), ("answer", trace["output"]), ("scorer", trace["score"].get("feedback", ""))]
+    parts = [("task", trace["input"]), ("answer", result_of(trace)), ("scorer", trace["score"].get("feedback", ""))]
+    parts += [("opened of the package", ", ".join(trace.get("opened", ())))]
     body = "\n".join(f"<b>{name}</b> {text(clipped(said, _SHOWN))}" for name, said in parts if said)
     return tag("div", f"<b>{text(found)}</b>\n{body}", cls="trace")
 
@@ -147,25 +148,17 @@ def failures(facts: Facts) -> str:
     for group in facts.failures:
         title = f"<b>{text(group.pattern)}</b> · {counted(len(group.items), 'item')}"
         rows = [_stuck(item, facts) for item in group.items]
-        head = ("item", "type", "skills tried", "last tried", "last answer", "expected")
-        parts.append(fold(title, tag("p", text(group.advice)), table(head, rows, numbers=(2,)), opened=len(parts) <= 3))
+        head = ("item", "type", "evidence", "last answer", "expected")
+        parts.append(fold(title, tag("p", text(group.advice)), table(head, rows), opened=len(parts) <= 3))
     return "".join(parts)
 
 
 def _stuck(item: StuckItem, facts: Facts) -> list[str]:
     last = item.last or {}
-    known = {own.hash: number for number, own in facts.versions.items()}
-    version = known.get(str(last.get("skill_hash")))
-    tried = "–" if not last else "a candidate" if version is None else f"v{version}"
     expected = ", ".join(str(answer) for answer in last.get("answers", ()))
-    cells = (
-        facts.names.get(item.item_id, item.item_id),
-        item.type,
-        str(item.skills),
-        tried,
-        clipped(str(last.get("output", "")), 160),
-    )
-    return [*(text(cell) for cell in cells), text(clipped(expected, 120))]
+    name = facts.names.get(item.item_id, item.item_id)
+    cells = (name, item.type, item.said, clipped(result_of(last), 160), clipped(expected, 120))
+    return [text(cell) for cell in cells]
 
 
 def steps(facts: Facts) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from skillopt.report.curves import curves
 from skillopt.report.heatmap import HeatMap
-from skillopt.report.svg import Frame, Point, label, legend, mark, svg, ticks
-from skillopt.report.text import printable, score
+from skillopt.report.svg import Frame, label, legend, mark, svg, ticks
+from skillopt.report.text import printable
 
 _LEVELS = 5
 _VERDICTS = (("accept", "accepted"), ("reject", "rejected"), ("indecisive", "indecisive"), ("guidance", "guidance"))
@@ -22,17 +23,20 @@ def progress_plot(
 
     `tokens` is the length of each version.
     """
-    scores, lengths, marks = course(history, summary, tokens)
-    last = max(float(summary["plan"]["steps"]["planned"]), scores[-1][0], 1.0)
+    drawn = curves(history, summary, tokens)
+    if not drawn.scores:
+        return svg(width, 40, "Validation score and skill length", label(12, 24, "Nothing was measured."))
+    last = max(float(summary["plan"]["steps"]["planned"]), drawn.scores[-1][0], 1.0)
     tail = 0.3 + last / 50  # so that the last step has a width, too
-    scores, lengths = ([*course, (course[-1][0] + tail, course[-1][1])] for course in (scores, lengths))
+    scores, lengths = ([*each, (each[-1][0] + tail, each[-1][1])] for each in (drawn.scores, drawn.lengths))
+    marks = drawn.marks
     last += tail
     tall = 340 if width > 600 else 300
-    frame = Frame(width=width, height=tall, x=(0, last), y=_range([y for _, y in scores] + [m[2] for m in marks]))
+    frame = Frame(width=width, height=tall, x=(0, last), y=_range([y for _, y in scores] + [m.score for m in marks]))
     longest = max(y for _, y in lengths) * 1.25 or 1
     below = Frame(width=width, height=tall, x=(0, last), y=(0, longest))
     size = 4.0 if len(marks) <= 60 else 2.8
-    seen = {kind for kind, *_ in marks}
+    seen = {each.kind for each in marks}
     told = [("score", "validation"), ("length", "skill tokens"), *(pair for pair in _VERDICTS if pair[0] in seen)]
     rows = [told] if width > 600 else [told[:2], told[2:]]
     return svg(
@@ -40,39 +44,14 @@ def progress_plot(
         tall,
         "Validation score and skill length over the steps",
         below.area(lengths, "length"),
-        _epochs(history, frame),
+        _epochs(drawn.ends, frame),
         frame.grid(ticks(*frame.y), "{:.2g}"),
         below.right_labels(ticks(0, longest, 4)),
         frame.steps_axis(),
         frame.staircase(scores, "score"),
-        *(mark(kind, frame.at(x, y), f"step {x:g}: {said}", size) for kind, x, y, said in marks),
+        *(mark(each.kind, frame.at(each.x, each.score), each.said, size) for each in marks),
         *(legend(frame.left, 12 + 15 * n, row) for n, row in enumerate(rows)),
     )
-
-
-def course(
-    history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], tokens: Mapping[int, int]
-) -> tuple[list[Point], list[Point], list[tuple[str, float, float, str]]]:
-    """The current score, the current length, and the marks `(kind, step, score, what happened)`."""
-    scores = [(0.0, float(summary["initial"]["val"] or 0.0))]
-    lengths = [(0.0, float(summary["initial"]["tokens"]))]
-    marks = []
-    for record in history:
-        step, evidence, verdict = float(record["step"]), record["evidence"], record["verdict"]
-        scores.append((step, evidence["after"] if verdict == "accept" else evidence["before"]))
-        lengths.append((step, float(record["skill_tokens"])))
-        if verdict != "skipped":
-            reached = f"{score(evidence['before'])} → {'' if evidence['after'] is not None else 'at most '}"
-            marks.append(
-                (verdict, step, float(evidence["at_most"]), f"{verdict}, {reached}{score(evidence['at_most'])}")
-            )
-        guided = record.get("epoch_end", {}).get("slow_update", {})
-        if guided.get("decision") == "accept":
-            after = float(guided["evidence"]["after"])
-            scores.append((step, after))
-            lengths.append((step, float(tokens.get(guided["version"], record["skill_tokens"]))))
-            marks.append(("guidance", step, after, f"guidance accepted, {score(after)}"))
-    return scores, lengths, marks
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
@@ -84,9 +63,8 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _epochs(history: Sequence[Mapping[str, Any]], frame: Frame) -> str:
+def _epochs(ends: Sequence[float], frame: Frame) -> str:
     """A light line where an epoch ends; none if the lines would be too close."""
-    ends = [float(record["step"]) for record in history if "epoch_end" in record]
     if len(ends) * 45 > frame.width:
         return ""
     return "".join(
@@ -97,8 +75,8 @@ def _epochs(history: Sequence[Mapping[str, Any]], frame: Frame) -> str:
 
 def rate_plot(history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], width: float = 960) -> str:
     """The learning rate: as scheduled, and after what rejected steps took from it."""
-    used = [(float(r["step"]), float(r["learning_rate"]["used"])) for r in history]
-    scheduled = [(float(r["step"]), float(r["learning_rate"]["scheduled"])) for r in history]
+    drawn = curves(history, summary, {})
+    used, scheduled = drawn.rates, drawn.scheduled
     last = max(float(summary["plan"]["steps"]["planned"]), 1.0)
     highest = max([y for _, y in (*used, *scheduled)], default=1.0)
     frame = Frame(width=width, height=190, x=(0, last), y=(0, highest * 1.1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillopt.report.plots import course
+from skillopt.report.curves import Curves, curves, guided_tokens
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.reading import as_written
@@ -29,38 +29,41 @@ def write_pngs(run: RunDirectory) -> bool:
         summary = read_json(run.summary)
         for name, draw in (("progress", _progress), ("learning_rate", _rate)):
             figure = Figure(figsize=(8, 3.4), layout="constrained")
-            draw(figure, history, summary)
+            draw(figure, curves(history, summary, guided_tokens(run, history)))
             draft = run.plots / f".{name}.tmp"
             figure.savefig(draft, dpi=160, format="png", metadata={"Software": ""})
             draft.replace(run.plots / f"{name}.png")
     return True
 
 
-def _progress(figure: Any, history: list[dict[str, Any]], summary: dict[str, Any]) -> None:
-    scores, lengths, marks = course(history, summary, {})
+def _progress(figure: Any, drawn: Curves) -> None:
     axes = figure.subplots()
     axes.set_xlabel("step")
     axes.set_ylabel("validation score")
+    if not drawn.scores:
+        return
     beside = axes.twinx()
-    beside.fill_between(*zip(*lengths, strict=True), step="post", color="#dbe4f0")
+    beside.fill_between(*zip(*drawn.lengths, strict=True), step="post", color="#dbe4f0")
     beside.set_ylabel("skill tokens")
-    beside.set_ylim(0, max(y for _, y in lengths) * 1.25 or 1)
+    beside.set_ylim(0, max(y for _, y in drawn.lengths) * 1.25 or 1)
     axes.set_zorder(beside.get_zorder() + 1)
     axes.patch.set_visible(False)
-    axes.step(*zip(*scores, strict=True), where="post", color="#2563eb", label="validation")
+    axes.step(*zip(*drawn.scores, strict=True), where="post", color="#2563eb", label="validation")
     for kind, look in _LOOKS.items():
-        own = [(x, y) for found, x, y, _ in marks if found == kind]
+        own = [(each.x, each.score) for each in drawn.marks if each.kind == kind]
         if own:
             axes.scatter(*zip(*own, strict=True), s=24, label=kind, zorder=3, **look)
     axes.legend(loc="upper left", frameon=False, fontsize=8)
 
 
-def _rate(figure: Any, history: list[dict[str, Any]], summary: dict[str, Any]) -> None:
+def _rate(figure: Any, drawn: Curves) -> None:
     axes = figure.subplots()
     axes.set_xlabel("step")
     axes.set_ylabel("learning rate (edits a step)")
-    steps = [record["step"] for record in history]
-    axes.plot(steps, [r["learning_rate"]["scheduled"] for r in history], "--", color="#64748b", label="scheduled")
-    axes.plot(steps, [r["learning_rate"]["used"] for r in history], color="#2563eb", label="used")
+    for points, style, color, name in (
+        (drawn.scheduled, "--", "#64748b", "scheduled"),
+        (drawn.rates, "-", "#2563eb", "used"),
+    ):
+        axes.plot([x for x, _ in points], [y for _, y in points], style, color=color, label=name)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=8)

@@ -13,6 +13,7 @@ from skillopt.measure.bill import billed
 from skillopt.report.costs import total_usd
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
+from skillopt.run.status import status_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class RunRow:
     benchmark: str
     name: str
     status: str
-    """running (a process is at work), finished, stopped, interrupted (its process is gone), or unreadable."""
+    """One of run.status.WORDS."""
     seed: int | None = None
     initial_val: float | None = None
     best_val: float | None = None
@@ -63,7 +64,7 @@ def run_row(run: RunDirectory) -> RunRow:
             "changed": run.config_json.stat().st_mtime,
         }
         if not run.summary.exists():
-            known["status"] = "running" if run.busy() else "interrupted"
+            known["status"] = status_of(None, run.events, busy=run.busy())[0]
             return _ROW.validate_python(known)
         summary = read_json(run.summary)
         if summary["status"] != "finished":
@@ -74,13 +75,8 @@ def run_row(run: RunDirectory) -> RunRow:
 
 
 def _figures(summary: Mapping[str, Any], run: RunDirectory) -> dict[str, Any]:
-    status = summary["status"]
-    if status != "finished" and run.busy():
-        status = "running"
-    elif status == "running":
-        status = "interrupted"
     return {
-        "status": status,
+        "status": status_of(summary, run.events, busy=run.busy())[0],
         "benchmark": summary["benchmark"],
         "initial_val": summary["initial"]["val"],
         "best_val": summary["best"]["val"],

@@ -1,4 +1,4 @@
-"""The trajectories of a run, from all of its files: training, gate, slow update."""
+"""The trajectories of a run, from all of its files: evaluations, training, gate, slow update."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ Trace = dict[str, Any]
 
 
 def trace_files(run: RunDirectory) -> list[Path]:
-    """In the order of the run: each step's batch, then its gate; the slow updates last."""
-    steps = [
-        folder / name
-        for folder in sorted(run.steps.glob("step_*"))
-        for name in ("trajectories.jsonl", "gate_trajectories.jsonl")
-    ]
-    return [path for path in (*steps, *sorted(run.root.glob("slow_update/*/trajectories.jsonl"))) if path.is_file()]
+    """In the order of the run: evaluations, each step's batch, then its gate; the slow updates last."""
+    measured = sorted(run.evaluations.glob("*.jsonl"))
+    folders = [*sorted(run.steps.glob("step_*")), *sorted(run.root.glob("slow_update/epoch_*"))]
+    rest = [folder / name for folder in folders for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
+    return [path for path in (*measured, *rest) if path.is_file()]
 
 
 def read_traces(run: RunDirectory) -> Iterator[Trace]:
@@ -44,6 +42,12 @@ def find_trace(run: RunDirectory, trace_id: str) -> Trace:
                     if wanted in line and (trace := json.loads(line))["id"] == trace_id:
                         return dict(trace)
     raise UserError(f"{run.root}: has no trajectory '{trace_id}'; ids look like 0003-007 or gate-0003-012")
+
+
+def result_of(trace: Trace) -> str:
+    """What came out: the answer, and what became of the files."""
+    changes = (f"{each['kind']} {each['path']}: {each['shown']}" for each in trace.get("changes", ()))
+    return "\n".join([trace.get("output", ""), *changes]).strip()
 
 
 def trace_lines(trace: Trace) -> list[str]:

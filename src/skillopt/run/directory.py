@@ -49,6 +49,9 @@ class RunDirectory:
         self.steps = root / "steps"
         self.evaluations = root / "evaluations"
         self.test_reads = root / "test_reads.jsonl"
+        self.labels = root / "labels.json"
+        self.comments = root / "comments.jsonl"
+        self.feedback = root / "feedback.jsonl"
         self._lock_path = root / "run.lock"
         self._lock: int | None = None
         self._base: Skill | None = None

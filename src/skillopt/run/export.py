@@ -56,8 +56,8 @@ def export(
         raise UserError(f"{to}: exists already; choose another folder, or add --overwrite")
     skill, notes = run.read_best(), []
     base = whole_package(run.package) if run.package.is_dir() else Skill()
-    package = _given_back(run, skill, base) if base.is_package else _fresh(run, skill, to.name, description)
-    if base.is_package and description:
+    package = _given_back(run, skill, base) if base.front else _fresh(run, skill, to.name, description)
+    if base.front and description:
         raise UserError("--description: the run began with a package, whose front matter stays as it is")
     moved: list[Reference] = []
     if references is not None:

@@ -91,7 +91,7 @@ def _named(run: RunDirectory, path: Path, what: str) -> str:
 
 
 def _cure(run: RunDirectory, path: Path) -> Cure:
-    if path == run.summary or (path.parent == run.evaluations and path.name != "val_initial.json"):
+    if path == run.summary or (path.parent == run.evaluations and path.stem != "val_initial"):
         return "finals"
     first = (run.snapshot(0), run.changes(0))
     return "rebuild" if path.parent == run.skills and path not in first else "replay"

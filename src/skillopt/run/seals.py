@@ -70,9 +70,9 @@ class Seals:
         paths = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
         new = range(self._version + 1, state.version + 1)
         paths += [path for version in new for path in (run.snapshot(version), run.changes(version))]
-        paths += [run.step_skill(state.step), *sorted(run.evaluations.glob("*.json"))]
+        paths += [run.step_skill(state.step), *sorted(run.evaluations.glob("*.json*"))]
         for path in paths:
-            again = path.parent == run.evaluations and path.name != "val_initial.json"  # of a run that ends again
+            again = path.parent == run.evaluations and path.stem != "val_initial"  # of a run that ends again
             if path.is_file() and not path.name.startswith(".") and (again or self._name(path) not in self._known):
                 yield self._seal_of(path)
         if state.status == "finished":

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
 from skillopt.run.journal import Total
+from skillopt.run.measured import measurements
 from skillopt.run.state import State
 
 ROLES = ("target", "optimizer")
@@ -23,6 +23,7 @@ def usage(totals: list[Total], cost: Callable[[Total], float | None]) -> dict[st
         costs = [cost(total) for total in own]
         out[role] = {
             "calls": sum(total.calls for total in own),
+            "rollouts": sum(total.first_turns for total in own),
             "prompt_tokens": sum(total.prompt_tokens for total in own),
             "completion_tokens": sum(total.completion_tokens for total in own),
             "cached_tokens": sum(total.cached_tokens for total in own),
@@ -69,26 +70,16 @@ def persistent_failures(run: RunDirectory) -> list[str]:
 
 
 def outcomes(run: RunDirectory) -> dict[str, dict[str, bool]]:
-    """For each item, the skills (by hash) that it was measured with in training, and whether it was solved."""
+    """For each training and validation item the skills (by hash) that it was measured with, and whether it was solved.
+
+    Every measurement counts: batches, gates, slow updates, evaluations. The sealed test split is left out.
+    """
     found: dict[str, dict[str, bool]] = {}
-    for skill_hash, items in _measurements(run):
-        for item_id, hard in items.items():
+    for measured in measurements(run):
+        for item_id, (hard, _) in measured.items.items() if measured.split != "test" else ():
             seen = found.setdefault(item_id, {})
-            seen[skill_hash] = seen.get(skill_hash, False) or hard >= 1
+            seen[measured.skill_hash] = seen.get(measured.skill_hash, False) or hard >= 1
     return found
-
-
-def _measurements(run: RunDirectory) -> Iterable[tuple[str, dict[str, float]]]:
-    initial = run.evaluations / "val_initial.json"
-    if initial.exists():
-        data = read_json(initial)
-        yield data["skill_hash"], {item: scores["hard"] for item, scores in data["items"].items()}
-    for folder in sorted(run.steps.glob("step_*")):
-        train = read_json(folder / "trajectory_digest.json")
-        yield train["skill_hash"], {item: scores["hard"] for item, scores in train["items"].items()}
-    for path in sorted([*run.steps.glob("*/gate.json"), *(run.root / "slow_update").glob("*/gate.json")]):
-        gate = read_json(path)
-        yield gate["candidate_hash"], {row["item_id"]: row["hard"] for row in gate["evidence"]}
 
 
 def summarise(

@@ -1,18 +1,20 @@
 // Line charts as SVG: hover or arrow keys show values, dragging zooms, double click or Escape shows all again.
 import { h, svg, add } from "./dom.js";
+import { fixed } from "./format.js";
 
 const LEFT = 44,
-  RIGHT = 14,
+  RIGHT = 50,
   TOP = 12,
   BOTTOM = 24;
 let serial = 0;
 
-// reach: how far the x axis goes at least; series: [{name, color, points: [[x, y], …], step}], marks: [[x, y, kind]], lines: [x, …] (epoch ends)
+// reach: how far the x axis goes at least; area: {name, points, format} on the right axis; series: [{name, color, points: [[x, y], …], step}], marks: [[x, y, kind]], lines: [x, …] (epoch ends)
 export function lineChart({
   title,
   height = 230,
   format = String,
   xname = "step",
+  xformat = String,
   floor = 0,
   ceil = null,
   onpick,
@@ -30,7 +32,7 @@ export function lineChart({
     drag = null,
     width = 600;
 
-  const xs = () => data.series[0]?.points.map((p) => p[0]) || [];
+  const xs = () => [...new Set(data.series.flatMap((s) => s.points.map((p) => p[0])))].sort((a, b) => a - b);
   const domain = () => {
     const all = xs();
     return view || [all[0] ?? 0, Math.max(data.reach || 0, all.at(-1) ?? 1, (all[0] ?? 0) + 1)];
@@ -46,7 +48,7 @@ export function lineChart({
 
   function yRange() {
     const [a, b] = domain();
-    const inside = [...data.series.flatMap((s) => s.points), ...data.marks]
+    const inside = [...data.series.flatMap((s) => s.points), ...data.marks.map((m) => [m.x, m.score])]
       .filter((p) => p[0] >= a && p[0] <= b)
       .map((p) => p[1]);
     let low = floor === null ? Math.min(...inside) : floor,
@@ -69,6 +71,23 @@ export function lineChart({
         svg("rect", { x: LEFT - 4, y: 0, width: width - LEFT - RIGHT + 8, height: height - BOTTOM + 4 }),
       ),
     ]);
+    if (data.area?.points.length) {
+      const most = Math.max(1, ...data.area.points.map((p) => p[1])) * 1.25;
+      const rise = (y) => height - BOTTOM - (y / most) * (height - TOP - BOTTOM);
+      const corners = data.area.points.map(([x, y], i) => `${i ? "H" : "M"}${place(x).toFixed(1)}${i ? "V" : " "}${rise(y).toFixed(1)}`);
+      const [first, last] = [data.area.points[0], data.area.points.at(-1)];
+      const end = Math.min(place(last[0]) + 8, width - RIGHT);
+      add(art, [
+        svg("path", {
+          class: "area",
+          "clip-path": `url(#${id})`,
+          d: `${corners.join("")}H${end.toFixed(1)}V${height - BOTTOM}H${place(first[0]).toFixed(1)}Z`,
+        }),
+        ticks(0, most, 3).map((y) =>
+          svg("text", { x: width - RIGHT + 7, y: rise(y) + 4 }, Math.round(y).toLocaleString("en")),
+        ),
+      ]);
+    }
     for (const y of ticks(low, high, 4)) {
       add(art, [
         svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: up(y), y2: up(y) }),
@@ -76,14 +95,15 @@ export function lineChart({
       ]);
     }
     const [a, b] = domain();
-    for (const x of ticks(a, b, Math.max(2, Math.floor(width / 90))).filter(Number.isInteger))
-      add(art, [svg("text", { x: place(x), y: height - 6, "text-anchor": "middle" }, x)]);
+    for (const x of ticks(a, b, Math.max(2, Math.floor(width / 90))).filter((t) => xname !== "step" || Number.isInteger(t)))
+      add(art, [svg("text", { x: place(x), y: height - 6, "text-anchor": "middle" }, xformat(x))]);
     const inner = svg("g", { "clip-path": `url(#${id})` });
     for (const x of data.lines || [])
       add(inner, [
         svg("line", { class: "cross", x1: place(x), x2: place(x), y1: TOP, y2: height - BOTTOM, opacity: 0.55 }),
       ]);
     for (const s of data.series) {
+      if (!s.points.length) continue;
       let d = "";
       s.points.forEach(([x, y], i) => {
         d +=
@@ -97,6 +117,7 @@ export function lineChart({
         svg("path", {
           d,
           fill: "none",
+          "data-name": s.name,
           stroke: s.color,
           "stroke-width": s.thin ? 1.4 : 2.2,
           "stroke-linejoin": "round",
@@ -107,18 +128,9 @@ export function lineChart({
         add(inner, [svg("circle", { cx: place(s.points[0][0]), cy: up(s.points[0][1]), r: 3, fill: s.color })]);
     }
     const small = data.marks.length > 150;
-    for (const [x, y, kind] of data.marks) {
+    for (const { x, score: y, kind, said } of data.marks) {
       if (x < a || x > b) continue;
-      add(inner, [
-        svg("circle", {
-          cx: place(x),
-          cy: up(y),
-          r: small ? 2 : 4,
-          fill: kind === "accept" ? "var(--good)" : "var(--panel)",
-          stroke: COLORS[kind] || "var(--edge)",
-          "stroke-width": small ? 1.2 : 2,
-        }),
-      ]);
+      add(inner, [mark(kind, place(x), up(y), small ? 2 : 4, { x, y, said })]);
     }
     add(art, [inner]);
     if (drag)
@@ -140,7 +152,7 @@ export function lineChart({
     const x = at,
       px = place(x);
     add(art, [svg("line", { class: "cross", x1: px, x2: px, y1: TOP, y2: height - BOTTOM })]);
-    const said = [`${xname} ${x}`];
+    const said = [xname === "step" && !Number.isInteger(x) ? `after step ${Math.floor(x)}` : `${xname} ${xformat(x)}`];
     for (const s of data.series) {
       const point = s.points.findLast((p) => p[0] <= x);
       if (!point) continue;
@@ -149,6 +161,9 @@ export function lineChart({
       ]);
       said.push(`${s.name} ${format(point[1])}`);
     }
+    const under = data.area?.points.findLast((p) => p[0] <= x);
+    if (under) said.push(`${data.area.name} ${Math.round(under[1]).toLocaleString("en")}`);
+    said.push(...data.marks.filter((m) => m.x === x).map((m) => m.said.replace(/^[^:]*: /, "")));
     if (details) said.push(...details(x));
     tip.textContent = said.join("\n");
     tip.hidden = false;
@@ -233,7 +248,21 @@ export function lineChart({
   };
 }
 
-const COLORS = { accept: "var(--good)", reject: "var(--bad)", indecisive: "var(--warn)", skipped: "var(--edge)" };
+// accept ●, reject ✕, indecisive ◇, guidance ◆: the report's marks.
+function mark(kind, x, y, r, { x: step, y: value, said }) {
+  const color = COLORS[kind] || "var(--edge)",
+    about = { "data-kind": kind, "data-x": step, "data-y": value, class: `mark ${kind}` };
+  const shape = { stroke: color, "stroke-width": 2, fill: kind === "accept" || kind === "guidance" ? color : "none" };
+  const d = {
+    reject: `M${x - r} ${y - r}L${x + r} ${y + r}M${x - r} ${y + r}L${x + r} ${y - r}`,
+    indecisive: `M${x} ${y - r - 1}L${x + r + 1} ${y}L${x} ${y + r + 1}L${x - r - 1} ${y}Z`,
+    guidance: `M${x} ${y - r - 1}L${x + r + 1} ${y}L${x} ${y + r + 1}L${x - r - 1} ${y}Z`,
+  }[kind];
+  const body = d ? svg("path", { ...shape, d }) : svg("circle", { ...shape, cx: x, cy: y, r });
+  return svg("g", about, svg("title", {}, said), body);
+}
+
+const COLORS = { accept: "var(--good)", reject: "var(--bad)", indecisive: "var(--warn)", guidance: "var(--guide)" };
 
 function ticks(low, high, count) {
   const raw = (high - low) / count,
@@ -250,7 +279,7 @@ export function spark(values) {
     class: "spark",
     viewBox: "0 0 118 30",
     role: "img",
-    "aria-label": values.length ? `score from ${values[0].toFixed(2)} to ${values.at(-1).toFixed(2)}` : "no scores yet",
+    "aria-label": values.length ? `score from ${fixed(values[0])} to ${fixed(values.at(-1))}` : "no scores yet",
   });
   if (!values.length) return art;
   const low = Math.min(0, ...values),

@@ -64,6 +64,11 @@ export function longText(text, props = {}) {
   return add(box, [whole.slice(0, LONG / 2), "\n… ", more, " …\n", whole.slice(-LONG / 4)]);
 }
 
+// What may be wider than the page scrolls by itself; the keyboard reaches it.
+export function scroller(label, ...children) {
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, children);
+}
+
 export function empty(title, ...says) {
   return h("div", { class: "empty" }, h("h2", {}, title), ...says);
 }
@@ -82,7 +87,7 @@ export function tag(text, kind = text) {
   return h(
     "span",
     { class: `tag ${String(kind).split(" ")[0]}` },
-    kind === "live" && h("span", { class: "dot pulse" }),
+    (kind === "live" || kind === "running") && h("span", { class: "dot pulse" }),
     text,
   );
 }

@@ -34,9 +34,21 @@ export function editCard(edit, { state, reason, support, leak, merged, open } = 
           "div",
           { class: "cites" },
           h("span", { class: "dim small" }, `${support ?? cited.length} trajectories:`),
-          cited.slice(0, 12).map((id) => h("button", { class: "chip", onclick: () => open(id) }, id)),
-          cited.length > 12 && h("span", { class: "dim small" }, `and ${cited.length - 12} more`),
+          chips(cited, open),
         )
       : null,
   );
+}
+
+const FEW = 12;
+
+// The first of them; the others at a click.
+function chips(ids, open) {
+  const chip = (id) => h("button", { class: "chip", onclick: () => open(id) }, id);
+  const more = h(
+    "button",
+    { class: "plain small", onclick: () => more.replaceWith(...ids.slice(FEW).map(chip)) },
+    `and ${ids.length - FEW} more`,
+  );
+  return [ids.slice(0, FEW).map(chip), ids.length > FEW && more];
 }

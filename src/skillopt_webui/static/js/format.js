@@ -1,25 +1,33 @@
 // Figures as people read them.
 
-export const score = (v) => (v === null || v === undefined ? "–" : v.toFixed(2));
-export const signed = (v) => (v === null || v === undefined ? "–" : `${v >= 0 ? "+" : "−"}${Math.abs(v).toFixed(2)}`);
+// Rounded as the terminal and the report round: what lies exactly in the middle goes to the even digit (0.625 → 0.62).
+export function fixed(v, digits = 2) {
+  const halves = v * 2 ** (digits + 1); // only such values lie exactly in the middle, and this product is exact
+  if (!Number.isInteger(halves) || halves % 2 === 0) return v.toFixed(digits);
+  const low = Math.floor(v * 10 ** digits);
+  return ((low % 2 === 0 ? low : low + 1) / 10 ** digits).toFixed(digits);
+}
+export const score = (v) => (v === null || v === undefined ? "–" : fixed(v));
+export const signed = (v) => (v === null || v === undefined ? "–" : `${v >= 0 ? "+" : "−"}${fixed(Math.abs(v))}`);
+export const ranged = (v, interval) =>
+  score(v) + (interval && v !== null && v !== undefined ? ` [${fixed(interval[0])}–${fixed(interval[1])}]` : "");
 export const whole = (v) => (v === null || v === undefined ? "–" : Math.round(v).toLocaleString("en"));
 
 export function money(v) {
   if (v === null || v === undefined) return "unknown";
-  return v === 0 ? "$0" : v < 0.01 ? `$${v.toFixed(4)}` : `$${v.toFixed(2)}`;
+  return v >= 0.01 || v === 0 ? `$${fixed(v)}` : `$${fixed(v, 4)}`;
 }
 
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "–";
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 120) return `${Number(seconds.toPrecision(3))} s`;
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
-  return seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${Math.round(seconds / 86400)} d`;
+  return seconds < 172800 ? `${fixed(seconds / 3600, 1)} h` : `${Math.round(seconds / 86400)} d`;
 }
 
 export function ago(time) {
   const seconds = Date.now() / 1000 - time;
-  return seconds < 5 ? "now" : `${span(seconds).replace(/\.\d/, "")} ago`;
+  return seconds < 5 ? "now" : `${span(Math.round(seconds))} ago`;
 }
 
 export function clock(time) {
@@ -44,7 +52,7 @@ export function gateLine(e) {
   if (e.after === null)
     return `At most ${score(e.at_most)} could be reached, not ${e.rule === "strict" ? "more than" : "at least"} ${score(e.before)}: stopped after ${e.measured} of ${e.items} items.`;
   const sign = e.after > e.before ? ">" : e.after === e.before ? "=" : "<";
-  const fresh = e.repeats ? ` ${e.repeats} rounds of fresh samples where they differ, p = ${e.p?.toFixed(3)}.` : "";
+  const fresh = e.repeats ? ` ${e.repeats} rounds of fresh samples where they differ, p = ${e.p === null ? "–" : fixed(e.p, 3)}.` : "";
   return `Validation ${score(e.after)} ${sign} ${score(e.before)} on ${e.measured} of ${e.items} items.${fresh}${e.reason ? ` ${e.reason}` : ""}`;
 }
 
@@ -69,7 +77,7 @@ export function eventLine(e) {
     case "reflected":
       return `${at}${e.edits} edits proposed`;
     case "selected":
-      return `${at}${e.edits} selected at rate ${e.rate.toFixed(1)}${e.conflicts ? `, ${e.conflicts} in conflict` : ""}`;
+      return `${at}${e.edits} selected at rate ${fixed(e.rate, 1)}${e.conflicts ? `, ${e.conflicts} in conflict` : ""}`;
     case "gate_decided":
       return `${at}${verdictMark[e.decision]}. ${gateLine(e)}`;
     case "slow_update_started":

@@ -6,9 +6,10 @@ import { runView } from "./views/run.js";
 import { configureView } from "./views/configure.js";
 import { compareView } from "./views/compare.js";
 import { evaluateView } from "./views/evaluate.js";
+import { measuredView } from "./views/measured.js";
 import { loginView } from "./views/login.js";
 
-const VIEWS = { runs: runsView, run: runView, new: configureView, compare: compareView, evaluate: evaluateView };
+const VIEWS = { runs: runsView, run: runView, new: configureView, compare: compareView, evaluate: evaluateView, measured: measuredView };
 const NAV = [
   ["runs", "Runs", "M4 6h16M4 12h16M4 18h16"],
   ["new", "New run", "M12 5v14M5 12h14"],
@@ -22,7 +23,7 @@ function frame(current) {
   const links = NAV.map(([name, text, icon]) =>
     h(
       "a",
-      { href: `#/${name}`, "aria-current": name === current || (name === "runs" && current === "run") ? "page" : null },
+      { href: `#/${name}`, "aria-current": name === current || (name === "runs" && current === "run") || (name === "evaluate" && current === "measured") ? "page" : null },
       svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: icon })),
       text,
     ),
@@ -103,10 +104,11 @@ const KEYS = [
   ["g c", "compare"],
   ["g e", "evaluate"],
   ["/", "search"],
-  ["j k", "next, previous line"],
+  ["j k ↑ ↓", "next, previous line of a table"],
   ["[ ]", "previous, next step or version"],
-  ["1 – 8", "tabs of a run"],
-  ["← →", "values of a chart, trajectories, fields of the heat map"],
+  ["1 – 9", "tabs of a run"],
+  ["← →", "values of a chart, trajectories, versions of an item"],
+  ["Enter", "open"],
   ["t", "light or dark"],
   ["Esc", "close"],
   ["?", "this list"],
@@ -163,7 +165,14 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-window.addEventListener("hashchange", show);
+window.addEventListener("hashchange", () => {
+  for (const open of document.querySelectorAll("dialog[open]")) open.close(); // it belonged to the view before
+  show();
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names the view, so that it must stay as it is
+  main.focus();
+});
 window.addEventListener("skillopt-login", () => {
   leave?.abort.abort();
   leave = null;

@@ -1,6 +1,7 @@
 // Choosing a skill: a version of a run, or a file.
 import { h, put } from "./dom.js";
 import { get, of } from "./api.js";
+import { score } from "./format.js";
 
 export async function loadChoices(signal) {
   const [{ rows }, { files }, { files: configs }] = await Promise.all([
@@ -8,39 +9,61 @@ export async function loadChoices(signal) {
     get("/api/skills", signal),
     get("/api/configs", signal),
   ]);
-  return { runs: rows.filter((r) => r.best !== undefined), files, configs };
+  return { runs: rows.filter((r) => r.best != null), files, configs };
 }
+
+// A run or a file by its name: typing searches all of them.
+export function searchBox(label, names, onpick, { id, value = "" } = {}) {
+  const list = `${id}-names`;
+  const known = new Map([...names].map(([key, name]) => [name, key]));
+  const input = h("input", {
+    id,
+    list,
+    type: "search",
+    "aria-label": label,
+    autocomplete: "off",
+    placeholder: `Search ${known.size.toLocaleString("en")}`,
+    value,
+    onchange: () => {
+      const found = known.get(input.value) ?? closest(known, input.value);
+      if (found !== undefined) onpick(found, input);
+    },
+    onfocus: () => input.select(),
+  });
+  return [input, h("datalist", { id: list }, [...known.keys()].map((name) => h("option", { value: name })))];
+}
+
+// The only name that contains what was typed.
+function closest(known, typed) {
+  const fits = [...known.keys()].filter((name) => name.toLowerCase().includes(typed.trim().toLowerCase()));
+  return typed.trim() && fits.length === 1 ? known.get(fits[0]) : undefined;
+}
+
+export const runName = (r) => `${r.benchmark} / ${r.name ? `${r.name} · ` : ""}${r.run} (${score(r.best)})`;
 
 export function skillPicker(label, choices, { run = "", version = "best", file = "" } = {}, onchange) {
   const id = `pick-${label.replaceAll(" ", "-")}`;
-  const place = h("select", { id, "aria-label": label }),
-    which = h("select", { "aria-label": `${label}: version` });
-  const groups = new Map();
-  for (const r of choices.runs) groups.set(r.benchmark, [...(groups.get(r.benchmark) || []), r]);
-  put(
-    place,
-    [...groups].map(([name, rows]) =>
-      h(
-        "optgroup",
-        { label: name },
-        rows.slice(0, 300).map((r) => h("option", { value: `run:${r.id}` }, `${r.run} (${r.best.toFixed(2)})`)),
-      ),
-    ),
-    choices.files.length
-      ? h(
-          "optgroup",
-          { label: "files" },
-          choices.files.map((f) => h("option", { value: `file:${f}` }, f)),
-        )
-      : null,
+  const names = new Map([
+    ...choices.runs.map((r) => [`run:${r.id}`, runName(r)]),
+    ...choices.files.map((f) => [`file:${f}`, f]),
+  ]);
+  let place = run ? `run:${run}` : file ? `file:${file}` : names.keys().next().value || "";
+  const which = h("select", { "aria-label": `${label}: version` });
+  const box = searchBox(
+    label,
+    names,
+    (next, input) => {
+      place = next;
+      input.value = names.get(next);
+      fill("best");
+    },
+    { id, value: names.get(place) || "" },
   );
-  if (run) place.value = `run:${run}`;
-  else if (file) place.value = `file:${file}`;
   async function fill(wanted) {
-    const [kind, ...rest] = place.value.split(":");
-    which.hidden = kind !== "run";
-    if (kind === "run") {
-      const { versions } = await get(of(rest.join(":"), "/compare"));
+    const isRun = place.startsWith("run:");
+    which.hidden = !isRun;
+    if (isRun) {
+      const { versions } = await get(of(place.slice(4), "/compare"));
       put(
         which,
         h("option", { value: "best" }, "best"),
@@ -50,19 +73,18 @@ export function skillPicker(label, choices, { run = "", version = "best", file =
     }
     onchange?.();
   }
-  place.addEventListener("change", () => fill("best"));
   which.addEventListener("change", () => onchange?.());
-  const ready = place.value ? fill(version) : Promise.resolve();
+  const ready = place ? fill(version) : Promise.resolve();
   return {
-    node: h("div", { class: "field" }, h("label", { for: id }, label), h("div", { class: "row" }, place, which)),
+    node: h("div", { class: "field" }, h("label", { for: id }, label), h("div", { class: "row" }, box, which)),
     ready,
     get run() {
-      return place.value.startsWith("run:") ? place.value.slice(4) : "";
+      return place.startsWith("run:") ? place.slice(4) : "";
     },
     get value() {
-      return place.value.startsWith("run:")
-        ? { run: place.value.slice(4), version: which.value || "best" }
-        : { file: place.value.slice(5) };
+      return place.startsWith("run:")
+        ? { run: place.slice(4), version: which.value || "best" }
+        : { file: place.slice(5) };
     },
   };
 }

@@ -1,17 +1,28 @@
 // One trajectory in a drawer: what was asked, what was said, how it was scored.
 import { h, put, longText, errorBox, dialog, tag } from "./dom.js";
 import { get, of, path } from "./api.js";
-import { score } from "./format.js";
+import { commentBox } from "./comments.js";
+import { score, whole, money, span } from "./format.js";
 
-// query: {id} or {item, version} or {item, gate|train|slow}; around: ids to step through with the arrow keys.
+// run: a run's id, or {api} of a measurement; query: {id}, {item, version}, {item, bare: split}, {item, gate: step} or
+// {item, column}; around: ids to step through with the arrow keys. While it is open, the address names it.
 export async function openTrajectory(run, query, around = []) {
+  const ask = (wanted) =>
+    typeof run === "string"
+      ? of(run, `/trajectory?${new URLSearchParams(wanted)}`)
+      : `${run.api}/trajectory?${new URLSearchParams(wanted)}`;
   const inside = h("div", { class: "stack" }, h("p", { class: "wait" }, "Loading…"));
-  const box = dialog("drawer", query.id ? `Trajectory ${query.id}` : `Item ${query.item}`, inside);
+  const box = dialog("drawer", query.id ? `Trajectory ${query.id}` : `Item ${query.item}`, inside, {
+    onclose: () => location.hash === here && named(null), // another view has its own address
+  });
   const title = box.querySelector("h2");
+  let here = "";
   let place = around.findIndex((other) => other === query.id || other === query.item);
   const show = async (wanted) => {
+    named(wanted);
+    here = location.hash;
     try {
-      const found = await get(of(run, `/trajectory?${new URLSearchParams(wanted)}`));
+      const found = await get(ask(wanted));
       title.textContent = found.absent ? `Item ${wanted.item || wanted.id}` : `Trajectory ${found.id}`;
       put(inside, ...(found.absent ? [h("p", { class: "note" }, found.absent)] : content(run, found)));
     } catch (error) {
@@ -42,6 +53,61 @@ export async function openTrajectory(run, query, around = []) {
   await show(query);
 }
 
+function named(query) {
+  const [place, raw] = location.hash.split("?");
+  const rest = new URLSearchParams(raw || "");
+  if (query) rest.set("t", new URLSearchParams(query).toString());
+  else rest.delete("t");
+  const text = rest.toString();
+  history.replaceState(null, "", text ? `${place}?${text}` : place);
+}
+
+// The trajectory that an address names, if any.
+export function openNamed(run, query) {
+  if (query.get("t")) openTrajectory(run, Object.fromEntries(new URLSearchParams(query.get("t"))));
+}
+
+// Tokens, cost and time of each call of the target.
+function callsTable(calls) {
+  if (!calls?.length) return null;
+  const sum = (name) => calls.reduce((total, call) => total + (call[name] ?? 0), 0);
+  const row = (name, c) =>
+    h(
+      "tr",
+      {},
+      h("td", {}, name),
+      [whole(c.prompt), whole(c.completion), whole(c.cached), money(c.usd), span(c.seconds)].map((v) =>
+        h("td", { class: "n" }, v),
+      ),
+    );
+  const whole_ = { prompt: sum("prompt"), completion: sum("completion"), cached: sum("cached"), seconds: sum("seconds") };
+  whole_.usd = calls.some((c) => c.usd === null) ? null : sum("usd");
+  return h(
+    "details",
+    { open: calls.length < 4 },
+    h("summary", {}, calls.length === 1 ? "1 call" : `${calls.length} calls`),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Calls" },
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            h("th", {}, "call"),
+            ["prompt tokens", "reply tokens", "cached", "cost", "waited"].map((t) => h("th", { class: "n" }, t)),
+          ),
+        ),
+        h("tbody", {}, calls.map((c, i) => row(i + 1, c)), calls.length > 1 && row("all", whole_)),
+      ),
+    ),
+  );
+}
+
 function content(run, t) {
   const head = [
     h(
@@ -51,9 +117,7 @@ function content(run, t) {
       t.type && tag(t.type, "grey"),
       h("span", { class: "dim" }, "item "),
       h("code", {}, t.item_id),
-      t.version !== null &&
-        t.version !== undefined &&
-        h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `skill v${t.version}`),
+      hasVersion(run, t) && h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `skill v${t.version}`),
     ),
   ];
   if (!t.score)
@@ -79,10 +143,24 @@ function content(run, t) {
   const messages = (t.messages || []).map((m) => message(run, m, t));
   return [
     ...head,
+    callsTable(t.calls),
+    typeof run === "string" && commentBox(run, { kind: "item", about: t.item_id, split: splitOf(t) }),
     ...messages,
+    ...(t.changes || []).map((c) =>
+      h("section", { class: "say" }, h("header", {}, h("span", {}, `${c.kind} ${c.path}`)), longText(c.shown || "")),
+    ),
     h("section", { class: "say" }, h("header", {}, h("span", {}, "Scored output")), longText(t.output)),
   ];
 }
+
+// Batches and slow updates are of the training split, gates of the validation split.
+function splitOf(t) {
+  if (t.split) return t.split;
+  const named = /^(val|test)-/.exec(t.id);
+  return named ? named[1] : t.id.startsWith("gate-") ? "val" : "train";
+}
+
+const hasVersion = (run, t) => typeof run === "string" && t.version !== null && t.version !== undefined;
 
 export function outcome(s) {
   if (!s) return tag("no score", "warn");
@@ -103,15 +181,14 @@ function message(run, m, t) {
         "header",
         {},
         h("span", {}, "system: the skill"),
-        t.version !== null &&
-          t.version !== undefined &&
+        hasVersion(run, t) &&
           h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `open version ${t.version}`),
       ),
       h(
         "div",
         { class: "text dim" },
         t.version === null || t.version === undefined
-          ? `A candidate that did not become a version (${m.skill.slice(0, 12)}).`
+          ? `${typeof run === "string" ? "A candidate that did not become a version" : "The measured skill"} (${m.skill.slice(0, 12)}).`
           : `Version ${t.version} of the skill (${m.skill.slice(0, 12)}).`,
       ),
     );

@@ -16,7 +16,7 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
     const last = Math.min(rows.length, Math.ceil((view.bottom - top) / tall) + 6);
     const held = document.activeElement;
     for (const [index, node] of shown) {
-      if ((index < first || index >= last) && node !== held) {
+      if ((index < first || index >= last) && !node.contains(held)) {
         node.remove();
         shown.delete(index);
       }
@@ -40,7 +40,7 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
     tall = height();
     box.style.height = `${rows.length * tall}px`;
     draw();
-    if (key) [...box.children].find((node) => node.dataset.key === key)?.focus({ preventScroll: true });
+    if (key) box.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
   }
 
   let asked = false;
@@ -72,6 +72,14 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
     },
     redraw: fresh,
     focus(index) {
+      this.reveal(index, "");
+    },
+    indexOf(node) {
+      for (const [index, own] of shown) if (own === node) return index;
+      return -1;
+    },
+    // Scroll a row into view and give the focus to it, or to what is in it.
+    reveal(index, inside) {
       const wanted = Math.min(rows.length - 1, Math.max(0, index));
       if (wanted < 0) return;
       if (scroller) {
@@ -83,7 +91,8 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
           window.scrollTo(0, y - window.innerHeight / 2);
       }
       draw();
-      shown.get(wanted)?.focus({ preventScroll: true });
+      const node = shown.get(wanted);
+      (inside ? node?.querySelector(inside) : node)?.focus({ preventScroll: true });
     },
     index: () => {
       const held = document.activeElement;

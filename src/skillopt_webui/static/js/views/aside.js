@@ -37,22 +37,71 @@ export async function configTab(root, run, { signal }) {
   return null;
 }
 
-export async function logTab(root, run) {
-  const list = h("ol", { class: "log", style: { "max-height": "none" } });
-  put(root, h("section", { class: "panel" }, h("h2", { class: "pad" }, "Events, the newest first"), list));
-  const draw = () => {
-    const lines = run.events
-      .map((e) => [e, eventLine(e)])
-      .filter(([, text]) => text)
-      .reverse();
+const PAGE = 200;
+
+// All events, a page at a time.
+export async function logTab(root, run, { query, signal }) {
+  let skip = Number(query.get("skip")) || 0,
+    wanted = query.get("q") || "",
+    known = -1;
+  const list = h("ol", { class: "log", style: { "max-height": "none" } }),
+    count = h("span", { class: "dim small", "aria-live": "polite" }),
+    pages = h("div", { class: "row" });
+  const search = h("input", {
+    type: "search",
+    placeholder: "Search events",
+    "aria-label": "Search events",
+    value: wanted,
+    oninput: () => {
+      wanted = search.value.trim();
+      skip = 0;
+      load();
+    },
+  });
+  put(
+    root,
+    h(
+      "section",
+      { class: "panel" },
+      h(
+        "div",
+        { class: "row between pad" },
+        h("div", { class: "row" }, h("h2", {}, "Events, the newest first"), count),
+        h("div", { class: "row" }, search, pages),
+      ),
+      list,
+    ),
+  );
+  async function load() {
+    const asked = new URLSearchParams({ skip, count: PAGE, q: wanted });
+    const { events, total } = await get(of(run.id, `/events?${asked}`), signal);
+    known = total;
+    const last = Math.min(total, skip + PAGE);
+    count.textContent = total ? `${skip + 1}–${last} of ${total.toLocaleString("en")}` : "none";
+    const turn = (text, to, off) =>
+      h(
+        "button",
+        {
+          "data-key": text,
+          disabled: off,
+          onclick: () => {
+            skip = to;
+            load();
+          },
+        },
+        text,
+      );
+    put(pages, turn("Newer", Math.max(0, skip - PAGE), skip === 0), turn("Older", skip + PAGE, last >= total));
     put(
       list,
-      lines.length
-        ? lines.map(([e, text]) => h("li", {}, h("time", {}, clock(e.time)), h("span", {}, text)))
-        : empty("No events yet"),
+      events.length
+        ? events.map((e) => h("li", {}, h("time", {}, clock(e.time)), h("span", {}, eventLine(e) || e.kind)))
+        : empty("No events"),
     );
-  };
-  run.listeners.add(draw);
-  draw();
+  }
+  run.listeners.add(() => {
+    if (skip === 0 && known >= 0) load().catch(() => {});
+  });
+  await load();
   return null;
 }

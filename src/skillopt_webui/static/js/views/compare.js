@@ -1,11 +1,14 @@
 // Two or more runs side by side; two skills line by line, and measured on the same items.
-import { h, put, tag, errorBox, empty } from "../dom.js";
+import { h, put, scroller, errorBox, empty, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
-import { score, signed, money, span, whole } from "../format.js";
+import { ranged, score, signed, money, span, whole } from "../format.js";
 import { lineChart } from "../chart.js";
 import { sideBySide } from "../diffview.js";
-import { loadChoices, skillPicker } from "../picker.js";
+import { loadChoices, skillPicker, searchBox, runName } from "../picker.js";
 import { waitForLaunch } from "../launched.js";
+import { itemsTable, inAddress } from "../items.js";
+import { openTrajectory } from "../trajectory.js";
+import { measuredItems, resultFigures } from "./measured.js";
 
 const COLORS = ["var(--accent)", "var(--good)", "var(--warn)", "var(--bad)", "var(--info)", "var(--edge)"];
 
@@ -38,6 +41,7 @@ export async function compareView(root, { query, signal }) {
     .split(",")
     .filter((id) => choices.runs.some((r) => r.id === id))
     .slice(0, 6);
+  let against = "step";
   const top = h("div", { class: "stack" }),
     skills = h("div", { class: "stack" });
   put(root, h("div", { class: "head" }, h("h1", {}, "Compare")), h("div", { class: "stack" }, top, skills));
@@ -45,49 +49,93 @@ export async function compareView(root, { query, signal }) {
   async function drawRuns() {
     history.replaceState(null, "", `#/compare?runs=${chosen.map(encodeURIComponent).join(",")}`);
     const found = await Promise.all(chosen.map((id) => get(of(id, "/compare"), signal)));
-    const adder = h(
-      "select",
-      {
-        "aria-label": "Add a run",
-        onchange: () => {
-          chosen.push(adder.value);
-          drawRuns();
-        },
+    const adder = searchBox(
+      "Add a run",
+      choices.runs.filter((r) => !chosen.includes(r.id)).map((r) => [r.id, runName(r)]),
+      (id) => {
+        chosen.push(id);
+        drawRuns();
       },
-      h("option", { value: "" }, "Add a run…"),
-      choices.runs
-        .filter((r) => !chosen.includes(r.id))
-        .slice(0, 500)
-        .map((r) => h("option", { value: r.id }, `${r.benchmark} / ${r.run} (${r.best.toFixed(2)})`)),
+      { id: "add-run" },
     );
-    const chart = lineChart({ title: "Validation score by step", format: score, ceil: 1 });
+    const chart = h("div", {}),
+      itemBox = h("div", {});
     put(
       top,
       h(
         "section",
         { class: "panel" },
         h("div", { class: "row between pad" }, h("h2", {}, "Runs"), chosen.length < 6 && adder),
-        h(
-          "div",
-          { class: "scroll" },
+        scroller(
+          "Table",
           runTable(chosen, found, (id) => {
             chosen.splice(chosen.indexOf(id), 1);
             drawRuns();
           }),
         ),
       ),
-      h("section", { class: "panel pad" }, h("h2", {}, "Validation score"), chart.node),
+      h("section", { class: "panel pad" }, chart),
       configDifferences(chosen, found),
+      itemBox,
     );
-    const longest = found
-      .map((f, i) => ({
-        name: chosen[i].split("/")[2],
-        color: COLORS[i],
-        step: true,
-        points: [[0, f.summary?.initial.val ?? 0], ...f.steps.map((r) => [r.step, r.score])],
-      }))
-      .sort((a, b) => b.points.length - a.points.length);
-    chart.update({ series: longest });
+    drawChart(chart, found);
+    drawItems(itemBox, found);
+  }
+
+  // The same scores against steps, rollouts that were paid for, or dollars.
+  function drawChart(box, found) {
+    const [xname, xformat] = { step: ["step", String], rollouts: ["rollouts", whole], usd: ["cost", money] }[against];
+    const chart = lineChart({ title: `Validation score by ${xname}`, format: score, ceil: 1, xname, xformat });
+    const points = found.map((f) => pointsBy(f, against));
+    const unknown = found.filter((f, i) => f.curves.scores.length && !points[i].length).length;
+    put(
+      box,
+      h(
+        "div",
+        { class: "head" },
+        h("h2", {}, "Validation score"),
+        segment(
+          [
+            ["step", "by step"],
+            ["rollouts", "by rollouts"],
+            ["usd", "by cost"],
+          ],
+          against,
+          (next) => {
+            against = next;
+            drawChart(box, found);
+          },
+          "Against",
+        ),
+      ),
+      chart.node,
+      unknown ? h("p", { class: "dim small" }, `${unknown} of the runs have no known price.`) : null,
+    );
+    chart.update({
+      series: points.map((own, i) => ({ name: chosen[i].split("/")[2], color: COLORS[i], step: true, points: own })),
+    });
+  }
+
+  async function drawItems(box, found) {
+    if (chosen.length < 2) return;
+    put(box, h("p", { class: "wait" }, "Reading items…"));
+    const tables = await Promise.all(chosen.map((id) => get(of(id, "/items"), signal)));
+    const versions = found.map((f) => f.summary?.best.version);
+    const table = joined(tables, versions, chosen);
+    const { kept, write } = inAddress("i-");
+    put(
+      box,
+      table.rows.length
+        ? itemsTable(table, {
+            title: "Items under the best skill of each run",
+            state: kept(query),
+            onstate: write,
+            signal,
+            runs: true,
+            open: (row, column) => openTrajectory(chosen[column], { item: row.item, version: versions[column] }),
+          })
+        : null,
+    );
   }
 
   const a = skillPicker(
@@ -132,7 +180,13 @@ export async function compareView(root, { query, signal }) {
             }),
             { ended: true, signal },
           );
-          put(measured, comparisonResult(status.result));
+          const found = await get(`/api/measured/${path(status.written)}`, signal);
+          put(
+            measured,
+            h("a", { href: `#/measured/${path(status.written)}` }, "Address of this comparison"),
+            resultFigures(found.result),
+            measuredItems(status.written, found.table, { signal }),
+          );
         } catch (error) {
           if (error.name !== "AbortError") {
             put(measured);
@@ -180,6 +234,30 @@ export async function compareView(root, { query, signal }) {
   await drawRuns();
 }
 
+// A curve's points over what the run had paid by then; none where a price is unknown.
+function pointsBy(found, against) {
+  if (against === "step") return found.curves.scores;
+  const paid = new Map(found.steps.map((r) => [r.step, r[against]]));
+  const points = found.curves.scores.map(([x, y]) => [x < 1 ? 0 : paid.get(Math.floor(x)), y]);
+  return points.some(([x]) => x === null || x === undefined) ? [] : points;
+}
+
+// Items that the runs have measured under their best versions, a column for each run.
+function joined(tables, versions, ids) {
+  const rows = new Map();
+  tables.forEach((table, n) => {
+    const column = table.columns.indexOf(`v${versions[n]}`);
+    for (const row of table.rows) {
+      const kept = rows.get(row.item) || { ...row, scores: ids.map(() => null), outputs: ids.map(() => "") };
+      kept.scores[n] = row.scores[column] ?? null;
+      kept.outputs[n] = row.output;
+      rows.set(row.item, kept);
+    }
+  });
+  const measured = [...rows.values()].filter((row) => row.scores.some((v) => v !== null));
+  return { columns: ids.map((id) => id.split("/")[2]), rows: measured };
+}
+
 function runTable(ids, found, remove) {
   const usd = (s) => (Object.values(s.cost_usd).includes(null) ? null : s.cost_usd.target + s.cost_usd.optimizer);
   const rows = [
@@ -188,12 +266,17 @@ function runTable(ids, found, remove) {
       (s) => [
         score(s.initial.val),
         " → ",
-        h("b", {}, score(s.best.val)),
+        h("b", {}, ranged(s.best.val, s.best.val_interval)),
         h("span", { class: "dim" }, ` ${signed(s.best.val - s.initial.val)}`),
       ],
     ],
-    ["test", (s) => (s.best.test == null ? "–" : [score(s.initial.test), " → ", h("b", {}, score(s.best.test))])],
-    ["test interval", (s) => (s.best.test_interval ? s.best.test_interval.map((v) => v.toFixed(2)).join(" – ") : "–")],
+    [
+      "test",
+      (s) =>
+        s.best.test == null
+          ? "sealed"
+          : [score(s.initial.test), " → ", h("b", {}, ranged(s.best.test, s.best.test_interval))],
+    ],
     ["skill tokens", (s) => whole(s.best.tokens)],
     ["steps accepted", (s) => `${s.steps.accepted} of ${s.steps.run}`],
     ["edits accepted", (s) => `${s.edits.accepted} of ${s.edits.proposed}`],
@@ -254,9 +337,8 @@ function configDifferences(ids, found) {
     { class: "panel" },
     h("h2", { class: "pad" }, `Config: ${keys.length ? `${keys.length} keys differ` : "no key differs"}`),
     keys.length
-      ? h(
-          "div",
-          { class: "scroll" },
+      ? scroller(
+          "Table",
           h(
             "table",
             {},
@@ -275,43 +357,5 @@ function configDifferences(ids, found) {
           ),
         )
       : null,
-  );
-}
-
-export function comparisonResult(r) {
-  if (!r) return null;
-  const [low, high] = r.difference_interval;
-  return h(
-    "div",
-    { class: "stack tight" },
-    h(
-      "dl",
-      { class: "figures" },
-      [
-        ["left", score(r.a.score)],
-        ["right", score(r.b.score)],
-        ["right minus left", `${signed(r.difference)} [${signed(low)} to ${signed(high)}]`],
-        ["paired test, p", r.p.toFixed(4)],
-        ["items", whole(r.items)],
-      ].map(([k, v]) => h("div", { class: "figure" }, h("dt", {}, k), h("dd", {}, v))),
-    ),
-    h(
-      "p",
-      {},
-      r.p < 0.05
-        ? tag(r.difference > 0 ? "the right one is better" : "the left one is better", "good")
-        : tag("no clear difference", "grey"),
-      r.same_skill ? " Both are the same skill: what differs is the target's noise." : "",
-    ),
-    Object.entries(r.lists).map(([name, items]) =>
-      items.length
-        ? h(
-            "details",
-            {},
-            h("summary", {}, `${name.replaceAll("_", " ")}: ${items.length}`),
-            h("p", { class: "mono small" }, items.slice(0, 200).join(", ")),
-          )
-        : null,
-    ),
   );
 }

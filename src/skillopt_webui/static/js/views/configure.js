@@ -16,6 +16,7 @@ export async function configureView(root, { query, signal }) {
     pending = null,
     typed = false,
     busy = false,
+    edited = false,
     timer = 0;
   const rows = new Map();
 
@@ -132,6 +133,8 @@ export async function configureView(root, { query, signal }) {
   }
 
   async function load(value) {
+    forget();
+    edited = false;
     const [kind, ...rest] = value.split(":");
     show(await post("/api/configs/load", value ? { [kind]: rest.join(":") } : {}, signal), true);
     put(findings);
@@ -139,6 +142,7 @@ export async function configureView(root, { query, signal }) {
 
   // One check at a time; what is changed meanwhile goes with the next, so that nothing is lost or written over.
   function change(set) {
+    edited = true;
     if (set) pending = { ...pending, ...set };
     else typed = true;
     clearTimeout(timer);
@@ -165,6 +169,7 @@ export async function configureView(root, { query, signal }) {
   function show(next, writeYaml) {
     state = next;
     if (writeYaml && document.activeElement !== yaml) yaml.value = next.yaml;
+    if (edited) keep(source.value, yaml.value);
     put(yamlWrong, next.problem ? h("p", { class: "wrong error", role: "alert" }, next.problem) : null);
     yaml.setAttribute("aria-invalid", String(Boolean(next.problem)));
     if (next.values) {
@@ -237,12 +242,40 @@ export async function configureView(root, { query, signal }) {
         { signal },
       );
       if (!status.run) throw new Error(status.log);
-      location.hash = `#/run/${status.run}/overview`;
+      if (status.already) put(launchWrong, finishedAlready(status.run));
+      else {
+        forget();
+        location.hash = `#/run/${status.run}/overview`;
+      }
     } catch (error) {
       if (error.name !== "AbortError") put(launchWrong, errorBox(error));
     }
     launch.textContent = "Launch";
     launch.disabled = !state?.valid;
+  }
+
+  // Nothing was started: the same config, data and initial skill have been trained to the end before.
+  function finishedAlready(run) {
+    return h(
+      "div",
+      { class: "note stack tight", role: "alert" },
+      h("p", {}, h("b", {}, "Nothing was started: "), "a run of this config is already finished, and it is unchanged."),
+      h(
+        "div",
+        { class: "row" },
+        h("a", { class: "button", href: `#/run/${run}/overview` }, "Open the finished run"),
+        h(
+          "button",
+          {
+            onclick: () => {
+              fresh.checked = true;
+              start();
+            },
+          },
+          "Start a fresh run",
+        ),
+      ),
+    );
   }
 
   async function copy() {
@@ -290,8 +323,54 @@ export async function configureView(root, { query, signal }) {
       : files.includes(SIMULATED)
         ? `path:${SIMULATED}`
         : `template:${templates[0]}`;
-  if (given.startsWith("run:"))
-    source.append(h("option", { value: given }, `the config of ${given.split("/").at(-1)}`));
-  source.value = given;
-  await load(given);
+  const draft = kept();
+  const asked = query.has("run") || query.has("config");
+  const from = draft && (!asked || draft.source === given) ? draft.source : given;
+  if (from.startsWith("run:")) source.append(h("option", { value: from }, `the config of ${from.split("/").at(-1)}`));
+  source.value = from;
+  if (from !== draft?.source || query.has("feedback")) {
+    await load(from);
+    if (query.has("feedback")) {
+      const { path } = await get(`/api/runs/${query.get("run")}/comments`, signal);
+      change({ "gradient.feedback": path.replace(/\/comments\.jsonl$/, "") });
+      rows.get("#gradient").node.open = true;
+    }
+    return;
+  }
+  yaml.value = draft.yaml;
+  edited = true;
+  show(await post("/api/configs/check", { yaml: draft.yaml, set: null }, signal), true);
+  put(
+    findings,
+    h(
+      "p",
+      { class: "note row between" },
+      "Your changes from before are still here.",
+      h("button", { onclick: () => load(source.value) }, "Discard them"),
+    ),
+  );
+}
+
+// What was changed in the form, until it is launched or discarded; this tab alone has it.
+const DRAFT = "skillopt-draft";
+function keep(source, yaml) {
+  try {
+    sessionStorage.setItem(DRAFT, JSON.stringify({ source, yaml }));
+  } catch {
+    /* storage may be off */
+  }
+}
+function kept() {
+  try {
+    return JSON.parse(sessionStorage.getItem(DRAFT));
+  } catch {
+    return null;
+  }
+}
+function forget() {
+  try {
+    sessionStorage.removeItem(DRAFT);
+  } catch {
+    /* storage may be off */
+  }
 }

@@ -1,5 +1,5 @@
 // What a run took: calls, tokens and money by role and stage, next to the plan; time by stage; how many edits reached each stage.
-import { h, put } from "../dom.js";
+import { h, put, scroller } from "../dom.js";
 import { get, of } from "../api.js";
 import { money, whole, span, range } from "../format.js";
 
@@ -16,9 +16,8 @@ export async function costsTab(root, run, { signal }) {
         "section",
         { class: "panel" },
         h("h2", { class: "pad" }, "Calls, tokens, money"),
-        h(
-          "div",
-          { class: "scroll" },
+        scroller(
+          "Table",
           h(
             "table",
             {},
@@ -127,9 +126,8 @@ function planTable(plan) {
     "section",
     { class: "panel" },
     h("h2", { class: "pad" }, "Planned (estimate) and real"),
-    h(
-      "div",
-      { class: "scroll" },
+    scroller(
+      "Table",
       h(
         "table",
         {},

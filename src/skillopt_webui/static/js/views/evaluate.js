@@ -1,10 +1,10 @@
 // Any skill on any split, in a separate process; and earlier measurements.
 import { h, put, tag, errorBox, empty, say } from "../dom.js";
-import { get, post } from "../api.js";
-import { score, ago, whole, span, money } from "../format.js";
+import { get, post, path } from "../api.js";
+import { ago } from "../format.js";
 import { loadChoices, skillPicker } from "../picker.js";
 import { lastWords } from "../launched.js";
-import { comparisonResult } from "./compare.js";
+import { resultFigures } from "./measured.js";
 
 export async function evaluateView(root, { query, signal }) {
   document.title = "Evaluate · SkillOpt";
@@ -91,17 +91,53 @@ export async function evaluateView(root, { query, signal }) {
     ),
   );
 
-  let known = "";
+  const state = { shown: PAGE, search: "" };
+  const search = h("input", {
+    type: "search",
+    placeholder: "Search measurements",
+    "aria-label": "Search measurements",
+    oninput: () => {
+      state.search = search.value.toLowerCase();
+      state.shown = PAGE;
+      draw();
+    },
+  });
+  let known = "",
+    launches = [],
+    rows = [];
   async function load() {
-    const { launches } = await get("/api/launches", signal);
-    const shown = launches.filter((l) => l.kind !== "train"),
-      now = JSON.stringify(shown.map((l) => [l.id, l.state]));
-    if (now === known) return;
+    const [started, measured] = await Promise.all([get("/api/launches", signal), get("/api/measured", signal)]);
+    launches = started.launches.filter((l) => l.kind !== "train" && (l.state === "running" || l.code !== 0));
+    rows = measured.rows;
+    const now = JSON.stringify([launches.map((l) => [l.id, l.state]), rows.map((r) => [r.id, r.changed])]);
+    if (now !== known) draw();
     known = now;
+  }
+  const about = (r) => JSON.stringify([r.id, r.kind, r.result.skill, r.result.split]).toLowerCase();
+  function draw() {
+    const fits = rows.filter((r) => about(r).includes(state.search));
+    const count = `${Math.min(state.shown, fits.length)} of ${fits.length}`;
     put(
       list,
-      h("h2", {}, "Measured from this page"),
-      shown.length ? shown.map((l) => card(l, load)) : h("p", { class: "dim" }, "Nothing yet."),
+      launches.map((l) => card(l, load)),
+      h(
+        "div",
+        { class: "row between" },
+        h("h2", {}, "Measured ", h("span", { class: "dim small" }, count)),
+        rows.length > PAGE && search,
+      ),
+      fits.length ? fits.slice(0, state.shown).map(row) : h("p", { class: "dim" }, "Nothing yet."),
+      fits.length > state.shown &&
+        h(
+          "button",
+          {
+            onclick: () => {
+              state.shown += PAGE;
+              draw();
+            },
+          },
+          "Show more",
+        ),
     );
   }
   await load();
@@ -111,8 +147,32 @@ export async function evaluateView(root, { query, signal }) {
   signal.addEventListener("abort", () => clearInterval(timer));
 }
 
+const PAGE = 20;
+const KIND = { evaluations: "evaluation", comparisons: "comparison", checks: "check" };
+
+// A result, and the way to its items.
+function row({ id, kind, changed, result }) {
+  return h(
+    "section",
+    { class: "panel pad stack tight" },
+    h(
+      "div",
+      { class: "row between" },
+      h("h3", {}, `${KIND[kind]} of ${id.split("/")[2]} on ${result.split}`),
+      h(
+        "span",
+        { class: "row" },
+        h("span", { class: "dim small" }, ago(changed)),
+        h("a", { class: "button", href: `#/measured/${path(id)}` }, "Items"),
+      ),
+    ),
+    resultFigures(result),
+  );
+}
+
+// A command that is at work, or that failed.
 function card(launch, load) {
-  const r = launch.result;
+  const running = launch.state === "running";
   return h(
     "section",
     { class: "panel pad stack tight" },
@@ -123,12 +183,9 @@ function card(launch, load) {
       h(
         "span",
         { class: "row" },
-        tag(
-          launch.state === "running" ? "running" : launch.code === 0 ? "done" : "failed",
-          launch.state === "running" ? "live" : launch.code === 0 ? "good" : "bad",
-        ),
+        tag(running ? "running" : "failed", running ? "running" : "bad"),
         h("span", { class: "dim small" }, ago(launch.started)),
-        launch.state === "running" &&
+        running &&
           h(
             "button",
             {
@@ -142,29 +199,6 @@ function card(launch, load) {
           ),
       ),
     ),
-    launch.state !== "running" && launch.code !== 0 && h("div", { class: "error" }, lastWords(launch)),
-    r && launch.kind === "eval" && evalResult(r),
-    r && launch.kind === "compare" && comparisonResult(r),
-  );
-}
-
-function evalResult(r) {
-  const within = r.interval ? ` [${r.interval.map((v) => v.toFixed(2)).join(" – ")}]` : "";
-  return h(
-    "dl",
-    { class: "figures" },
-    [
-      [`${r.split} score (${r.metric})`, `${score(r.score)}${within}`],
-      ["hard", score(r.hard)],
-      ["soft", score(r.soft)],
-      ["items", whole(r.items)],
-      ["skill", `${whole(r.skill.tokens)} tokens`],
-      r.majority && ["always the same answer", score(r.majority.score)],
-      r.test_reads && ["test read", `${r.test_reads} times`],
-      r.seconds !== undefined && ["time", span(r.seconds)],
-      r.cost_usd !== undefined && ["cost", money(r.cost_usd)],
-    ]
-      .filter(Boolean)
-      .map(([k, v]) => h("div", { class: "figure" }, h("dt", {}, k), h("dd", {}, v))),
+    !running && h("div", { class: "error" }, lastWords(launch)),
   );
 }

@@ -1,68 +1,63 @@
-// The first look at a run: the curves, what happened last, and the epochs' ends.
+// The first look at a run: the verdict with its figures, one chart, what the best skill does that the first did not.
 import { h, put, tag, longText, empty } from "../dom.js";
 import { get, of, path } from "../api.js";
-import { score, whole, clock, eventLine, gateLine, verdictMark } from "../format.js";
+import { fixed, score, ranged, whole, money, span, clock, eventLine, gateLine } from "../format.js";
 import { lineChart } from "../chart.js";
 
 export async function overviewTab(root, run, { signal }) {
-  const pick = (step) => {
-    if (step) location.hash = `#/run/${path(run.id)}/steps?n=${step}`;
+  const pick = (x) => {
+    if (x >= 1) location.hash = `#/run/${path(run.id)}/steps?n=${Math.floor(x)}`;
   };
-  const about = (step) => {
-    const row = run.data.steps.find((r) => r.step === step);
-    return row ? [`${verdictMark[row.verdict]}, v${row.version}`] : ["initial skill"];
-  };
-  const val = lineChart({ title: "Validation score by step", format: score, ceil: 1, onpick: pick, details: about });
-  const length = lineChart({ title: "Skill length in tokens by step", format: whole, height: 190, onpick: pick });
-  const rate = lineChart({ title: "Learning rate by step", format: (v) => v.toFixed(1), height: 190, onpick: pick });
-  const log = h("ol", { class: "log", tabindex: "0", "aria-label": "Latest events" }),
+  const val = lineChart({ title: "Validation score and skill length by step", format: score, ceil: 1, onpick: pick });
+  const rate = lineChart({ title: "Learning rate by step", format: (v) => fixed(v, 1), height: 170, onpick: pick });
+  const verdict = h("div", {}),
+    gains = h("div", {}),
     epochs = h("div", { class: "stack tight" });
-  const legend = h(
-    "div",
-    { class: "legend" },
-    key("var(--accent)", "current skill, validation", true),
-    key("var(--edge)", "batch, training", true),
-    key("var(--good)", "accepted"),
-    key("var(--bad)", "rejected"),
-    key("var(--warn)", "indecisive"),
-  );
-  const charts = h(
-    "div",
-    { class: "stack" },
-    h(
-      "section",
-      { class: "panel pad" },
-      h("div", { class: "head" }, h("h2", {}, "Validation score"), legend),
-      val.node,
-    ),
-    h(
-      "div",
-      { class: "two" },
-      h(
-        "section",
-        { class: "panel pad" },
-        h("h2", {}, "Skill length ", h("span", { class: "dim small" }, "tokens")),
-        length.node,
-      ),
-      h(
-        "section",
-        { class: "panel pad" },
-        h("h2", {}, "Learning rate ", h("span", { class: "dim small" }, "edits a step")),
-        rate.node,
-      ),
-    ),
-  );
+  const log = h("ol", { class: "log", tabindex: "0", "aria-label": "Latest events" });
+  const logHead = h("div", { class: "row between pad" });
   put(
     root,
     h(
       "div",
       { class: "stack" },
-      charts,
+      verdict,
+      h(
+        "section",
+        { class: "panel pad" },
+        h(
+          "div",
+          { class: "head" },
+          h("h2", {}, "Validation score and skill length"),
+          h(
+            "div",
+            { class: "legend" },
+            key("var(--accent)", "validation, current skill", "line"),
+            key("var(--edge)", "training batch", "line"),
+            key("var(--wash)", "skill tokens", "block"),
+            key("var(--good)", "● accepted"),
+            key("var(--bad)", "✕ rejected"),
+            key("var(--warn)", "◇ indecisive"),
+            key("var(--guide)", "◆ guidance"),
+          ),
+        ),
+        val.node,
+      ),
+      gains,
       h(
         "div",
         { class: "two" },
-        h("section", { class: "panel" }, h("h2", { class: "pad" }, "Latest"), log),
-        h("section", { class: "panel pad stack tight" }, h("h2", {}, "Epochs"), epochs),
+        h("section", { class: "panel" }, logHead, log),
+        h(
+          "div",
+          { class: "stack" },
+          h(
+            "section",
+            { class: "panel pad" },
+            h("h2", {}, "Learning rate ", h("span", { class: "dim small" }, "edits a step")),
+            rate.node,
+          ),
+          h("section", { class: "panel pad stack tight" }, h("h2", {}, "Epochs"), epochs),
+        ),
       ),
     ),
   );
@@ -70,42 +65,31 @@ export async function overviewTab(root, run, { signal }) {
   function draw(what) {
     drawLog();
     if (what === "event") return;
-    const { steps, summary } = run.data;
-    const initial = summary?.initial.val ?? steps[0]?.before ?? 0;
+    const { curves, steps } = run.data;
     const reach = run.data.pid ? run.data.started?.steps : 0;
-    const ends = steps.filter((r) => r.epoch_end).map((r) => r.step + 0.5);
+    put(verdict, verdictPanel(run));
     val.update({
       series: [
-        {
-          name: "validation",
-          color: "var(--accent)",
-          step: true,
-          points: [[0, initial], ...steps.map((r) => [r.step, r.score])],
-        },
-        { name: "batch", color: "var(--edge)", thin: true, points: steps.map((r) => [r.step, r.train]) },
+        { name: "validation", color: "var(--accent)", step: true, points: curves.scores },
+        { name: "batch", color: "var(--edge)", thin: true, points: curves.batches },
       ],
-      marks: steps.filter((r) => r.verdict !== "skipped").map((r) => [r.step, r.after ?? r.at_most, r.verdict]),
-      lines: ends,
+      area: { name: "tokens", points: curves.lengths },
+      marks: curves.marks,
+      lines: curves.ends,
       reach,
     });
-    length.update({
-      series: [
-        {
-          name: "tokens",
-          color: "var(--accent)",
-          step: true,
-          points: [[0, summary?.initial.tokens ?? 0], ...steps.map((r) => [r.step, r.tokens])],
-        },
-      ],
-      lines: ends,
-      reach,
-    });
-    rate.update({
-      series: [{ name: "rate", color: "var(--info)", points: steps.map((r) => [r.step, r.rate]) }],
-      lines: ends,
-      reach,
-    });
+    rate.update({ series: [{ name: "rate", color: "var(--info)", points: curves.rates }], lines: curves.ends, reach });
     drawEpochs(steps);
+    drawGains();
+  }
+
+  let shown = null;
+  async function drawGains() {
+    const version = run.data.summary?.best.version;
+    if (version === undefined || version === shown) return;
+    shown = version;
+    const found = await get(of(run.id, "/best"), signal).catch(() => null);
+    if (found && found.version) put(gains, gainsPanel(run, found));
   }
 
   function drawLog() {
@@ -114,67 +98,22 @@ export async function overviewTab(root, run, { signal }) {
       .filter(([, text]) => text)
       .slice(-40)
       .reverse();
+    put(logHead, h("h2", {}, "Latest"), h("a", { href: `#/run/${path(run.id)}/log` }, "All events"));
     put(
       log,
       lines.length
-        ? lines.map(([e, text]) =>
-            h(
-              "li",
-              {},
-              h("time", {}, clock(e.time)),
-              h(
-                "span",
-                {
-                  class:
-                    e.decision === "accept" ? "good" : e.kind === "run_stopped" || e.kind === "retrying" ? "warn" : "",
-                },
-                text,
-              ),
-            ),
-          )
+        ? lines.map(([e, text]) => h("li", {}, h("time", {}, clock(e.time)), h("span", { class: tone(e) }, text)))
         : h("li", {}, h("span"), "Nothing yet."),
     );
   }
 
   const opened = new Set();
   function drawEpochs(steps) {
-    const reach = run.data.pid ? run.data.started?.steps : 0;
     const ends = steps.filter((r) => r.epoch_end).map((r) => r.epoch_end);
     put(
       epochs,
       ends.length
-        ? ends.map(({ epoch, slow_update: slow, meta_skill: meta }) => {
-            const inside = h("div", { class: "stack tight" });
-            return h(
-              "details",
-              {
-                open: opened.has(epoch),
-                ontoggle: async (event) => {
-                  if (!event.target.open) {
-                    opened.delete(epoch);
-                    return;
-                  }
-                  opened.add(epoch);
-                  if (!inside.childNodes.length)
-                    put(inside, epochDetail(run, await get(of(run.id, `/epochs/${epoch}`), signal)));
-                },
-              },
-              h(
-                "summary",
-                { "data-key": `epoch-${epoch}` },
-                `Epoch ${epoch} `,
-                slow
-                  ? tag(
-                      `slow update: ${slow.decision === "accept" ? "accepted" : slow.decision === "skipped" ? "no guidance" : slow.decision}`,
-                      slow.decision,
-                    )
-                  : tag("no slow update", "grey"),
-                " ",
-                meta && tag("meta skill", "info"),
-              ),
-              inside,
-            );
-          })
+        ? ends.map((end) => epochRow(run, end, opened, signal))
         : empty(
             "No epoch has ended yet",
             h("p", {}, "The slow update and the meta skill appear here at the end of each epoch."),
@@ -186,19 +125,153 @@ export async function overviewTab(root, run, { signal }) {
   draw();
 }
 
-const key = (color, text, line) => h("span", {}, h("i", { class: line ? "line" : "", style: { color } }), text);
+const tone = (e) => (e.decision === "accept" ? "good" : e.kind === "run_stopped" || e.kind === "retrying" ? "warn" : "");
+const key = (color, text, kind = "") => {
+  if (kind) return h("span", {}, h("i", { class: kind, style: { color } }), text);
+  const [mark, ...rest] = text.split(" ");
+  return h("span", {}, h("b", { style: { color } }, `${mark} `), rest.join(" "));
+};
 
-function epochDetail(run, { comparison, gate, memory }) {
+// The sentence, every skill that was measured with its interval, and while it runs what it will still take.
+function verdictPanel(run) {
+  const { summary: s, verdict, estimate } = run.data;
+  if (s?.initial.val == null)
+    return h(
+      "section",
+      { class: "panel pad" },
+      h("p", { class: "verdict" }, run.data.pid ? "The initial skill is being measured." : "Nothing was measured."),
+    );
+  const rows = [
+    ...Object.entries(s.baselines || {}).map(([name, side]) => [
+      name.replaceAll("_", " ") + (side.answer === undefined ? "" : ` (always “${side.answer}”)`),
+      side,
+    ]),
+    [`initial skill (${s.initial.kind})`, s.initial],
+    ["best skill", s.best],
+    s.best.val_remeasured != null && [
+      "best skill, measured again",
+      { val: s.best.val_remeasured, val_interval: s.best.val_remeasured_interval },
+    ],
+  ].filter(Boolean);
+  return h(
+    "section",
+    { class: "panel pad stack tight" },
+    h("p", { class: "verdict" }, verdict),
+    estimate &&
+      h(
+        "p",
+        { class: "dim" },
+        `About ${estimate.usd === null ? "" : `${money(estimate.usd)}, `}${span(estimate.seconds)} and ${whole(estimate.calls)} calls more to the end (${estimate.steps} steps), if they take as much as those before.`,
+      ),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Measured skills" },
+      h(
+        "table",
+        { class: "measured" },
+        h(
+          "thead",
+          {},
+          h("tr", {}, ["", "validation", "", "test", "", "tokens"].map((t) => h("th", {}, t))),
+        ),
+        h(
+          "tbody",
+          {},
+          rows.map(([name, side]) =>
+            h(
+              "tr",
+              {},
+              h("td", {}, name),
+              ["val", "test"].map((split) => [
+                h("td", { class: "num" }, side[split] == null ? (split === "test" ? "sealed" : "–") : ranged(side[split], side[`${split}_interval`])),
+                h("td", { class: "to-scale" }, bar(side[split], side[`${split}_interval`])),
+              ]),
+              h("td", { class: "num" }, side.tokens === undefined ? "" : whole(side.tokens)),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function bar(value, interval) {
+  if (value === null || value === undefined) return null;
+  const [low, high] = interval || [value, value];
+  return h(
+    "span",
+    { class: "range", "aria-hidden": "true" },
+    h("i", { style: { left: `${low * 100}%`, width: `${(high - low) * 100}%` } }),
+    h("b", { style: { left: `${value * 100}%` } }),
+  );
+}
+
+const LINES = 8;
+function gainsPanel(run, { version, improved, regressed, lines }) {
+  const items = (mode) => `#/run/${path(run.id)}/items?split=val&mode=${mode}&a=v0&b=v${version}`;
+  const count = (n) => (n === 1 ? "1 validation item" : `${n} validation items`);
+  return h(
+    "section",
+    { class: "panel pad stack tight" },
+    h("h2", {}, "What the best skill does that the initial one did not"),
+    h(
+      "p",
+      {},
+      h("a", { href: items("improved") }, `It scores higher on ${count(improved.length)}`),
+      regressed.length ? [" and ", h("a", { href: items("regressed") }, `lower on ${count(regressed.length)}`)] : " and lower on none",
+      `. ${lines.length === 1 ? "1 line is" : `${lines.length} lines are`} new in version ${version}:`,
+    ),
+    h(
+      "ul",
+      { class: "newlines" },
+      lines.slice(0, LINES).map((l) => h("li", {}, h("span", { class: "dim small" }, `step ${l.step}`), h("code", {}, l.text))),
+    ),
+    h(
+      "a",
+      { href: `#/run/${path(run.id)}/skill?v=${version}` },
+      lines.length > LINES ? `All ${lines.length}, with the evidence for each` : "The evidence for each",
+    ),
+  );
+}
+
+function epochRow(run, { epoch, slow_update: slow, meta_skill: meta }, opened, signal) {
+  const inside = h("div", { class: "stack tight" });
+  const outcome = { accept: "accepted", skipped: "no guidance" }[slow?.decision] || slow?.decision;
+  return h(
+    "details",
+    {
+      open: opened.has(epoch),
+      ontoggle: async (event) => {
+        if (!event.target.open) {
+          opened.delete(epoch);
+          return;
+        }
+        opened.add(epoch);
+        if (!inside.childNodes.length) put(inside, epochDetail(await get(of(run.id, `/epochs/${epoch}`), signal)));
+      },
+    },
+    h(
+      "summary",
+      { "data-key": `epoch-${epoch}` },
+      `Epoch ${epoch} `,
+      slow ? tag(`slow update: ${outcome}`, slow.decision) : tag("no slow update", "grey"),
+      " ",
+      meta && tag("meta skill", "info"),
+    ),
+    inside,
+  );
+}
+
+function epochDetail({ comparison, gate, memory }) {
   const parts = [];
   if (comparison) {
+    const counts = Object.entries(comparison.counts).map(([name, n]) => `${n} ${name.replaceAll("_", " ")}`);
     parts.push(
       h(
         "p",
         { class: "small dim" },
         `Version ${comparison.before_version} against ${comparison.after_version} on the same items: `,
-        Object.entries(comparison.counts)
-          .map(([name, n]) => `${n} ${name.replaceAll("_", " ")}`)
-          .join(", ") || comparison.lost,
+        counts.join(", ") || comparison.lost,
       ),
     );
     if (comparison.guidance)

@@ -85,6 +85,7 @@ function card(run, conflict, draw) {
       const { conflicts } = await post(of(run.id, `/conflicts/${conflict.id}`), { choice, text });
       say(`Conflict ${conflict.id}: ${choice}`);
       draw(conflicts);
+      run.reload?.();
     } catch (error) {
       put(wrong, errorBox(error));
     }
@@ -94,23 +95,24 @@ function card(run, conflict, draw) {
     writing.hidden = false;
     own.focus();
   };
+  const picked = (name) => conflict.choice === name.toLowerCase() || conflict.choice === "both";
   const side = (name, edit) =>
     h(
       "div",
-      { class: "stack tight" },
+      { class: `stack tight ${picked(name) ? "picked" : ""}`, "aria-current": picked(name) ? "true" : null },
       h(
         "div",
         { class: "row between" },
-        h("h3", {}, `Side ${name}`),
+        h("h3", {}, `Side ${name} `, picked(name) && tag("chosen", "good")),
         !closed &&
           h(
             "div",
             { class: "row" },
-            h("button", { onclick: () => decide(name.toLowerCase()) }, `Choose ${name}`),
+            h("button", { "aria-pressed": String(picked(name)), onclick: () => decide(name.toLowerCase()) }, `Choose ${name}`),
             h("button", { class: "plain", onclick: () => write(edit.text) }, "Edit"),
           ),
       ),
-      editCard(edit, { state: ["torn", ""], open: (id) => openTrajectory(run.id, { id }, edit.trajectory_ids) }),
+      editCard(edit, { state: picked(name) ? ["in", "chosen"] : ["torn", ""], open: (id) => openTrajectory(run.id, { id }, edit.trajectory_ids) }),
       h(
         "ul",
         { class: "small" },
@@ -153,8 +155,8 @@ function card(run, conflict, draw) {
       h(
         "div",
         { class: "row" },
-        h("button", { onclick: () => decide("both") }, "Both"),
-        h("button", { onclick: () => decide("neither") }, "Neither"),
+        h("button", { "aria-pressed": String(conflict.choice === "both"), onclick: () => decide("both") }, "Both"),
+        h("button", { "aria-pressed": String(conflict.choice === "neither"), onclick: () => decide("neither") }, "Neither"),
         h("button", { onclick: () => write("") }, "Write your own"),
       ),
     writing,

@@ -12,6 +12,7 @@ import { lettersTab } from "./letters.js";
 import { costsTab } from "./costs.js";
 import { configTab, logTab } from "./aside.js";
 import { waitForLaunch } from "../launched.js";
+import { openNamed } from "../trajectory.js";
 
 const TABS = [
   ["overview", "Overview", overviewTab],
@@ -52,13 +53,7 @@ export async function runView(root, { parts, query, signal }) {
   function drawHead() {
     const { data } = run,
       s = data.summary;
-    const state = data.pid
-      ? "live"
-      : s?.status === "finished"
-        ? "finished"
-        : s?.status === "stopped"
-          ? "stopped"
-          : "broken off";
+    const state = data.status;
     put(
       head,
       h(
@@ -74,13 +69,11 @@ export async function runView(root, { parts, query, signal }) {
             h("h1", { class: "mono" }, parts[2]),
             tag(state),
             !run.connected && tag("server away, trying again", "warn"),
-            s?.stop_reason &&
-              !data.pid &&
-              h("span", { class: "dim" }, s.stop_reason === "interrupted" ? "paused" : s.stop_reason.slice(0, 400)),
           ),
         ),
         h("div", { class: "row actions" }, actions(run, state)),
       ),
+      whyNot(data),
       figures(data),
       now,
     );
@@ -163,8 +156,10 @@ export async function runView(root, { parts, query, signal }) {
     }, 250);
   }
 
+  run.reload = reload;
   drawHead();
   open(parts[3] || "overview", query);
+  openNamed(id, query);
   follow(
     id,
     run.data.events,
@@ -209,8 +204,21 @@ export async function runView(root, { parts, query, signal }) {
   return (next, options) => {
     if (next.slice(0, 3).join("/") !== id) return false;
     open(next[3] || "overview", options);
+    openNamed(id, options);
     return true;
   };
+}
+
+// Why a run is not finished, and what to do about it: first, and in red unless a person stopped it.
+function whyNot({ status, reason, remedy }) {
+  if (!reason) return null;
+  if (reason === "interrupted") return h("p", { class: "note" }, "Stopped by Pause or Ctrl-C. Resume continues it.");
+  return h(
+    "div",
+    { class: "error", role: "alert" },
+    h("p", {}, h("b", {}, status === "stopped" ? "Stopped: " : "Interrupted: "), reason.slice(0, 4000)),
+    remedy && h("p", {}, remedy),
+  );
 }
 
 function figures(data) {
@@ -231,7 +239,7 @@ function figures(data) {
     );
   return h(
     "dl",
-    { class: "figures" },
+    { class: "figures", tabindex: "0", "aria-label": "Figures" },
     one(
       "Validation",
       s
@@ -241,11 +249,11 @@ function figures(data) {
             h("span", { class: s.best.val > s.initial.val ? "good" : "" }, score(s.best.val)),
           ]
         : "…",
-      s && signed(s.best.val - s.initial.val),
+      s && s.best.val != null ? signed(s.best.val - s.initial.val) : "",
       true,
     ),
     one(
-      "Test (sealed)",
+      s?.best.test == null ? "Test (sealed)" : "Test",
       s?.best.test != null ? [score(s.initial.test), " → ", score(s.best.test)] : "–",
       s?.best.test == null ? "read at the end" : "",
     ),
@@ -273,7 +281,7 @@ function actions(run, state) {
     }
     event.target.disabled = false;
   };
-  if (state === "live") {
+  if (state === "running") {
     return [
       h(
         "button",
@@ -296,10 +304,21 @@ function actions(run, state) {
     run.data.summary &&
       h("a", { ...key("export"), class: "button", href: of(id, "/export/best"), download: "" }, "Export skill"),
     run.data.report &&
-      h("a", { ...key("report"), class: "button", href: of(id, "/export/report"), download: "" }, "Report"),
+      h("a", { ...key("report"), class: "button", href: of(id, "/report"), target: "_blank", rel: "noopener" }, "Report"),
     run.data.summary &&
       h("a", { ...key("compare"), class: "button", href: `#/compare?runs=${encodeURIComponent(id)}` }, "Compare"),
     h("a", { ...key("again"), class: "button", href: `#/new?run=${encodeURIComponent(id)}` }, "Use its config"),
+    run.data.comments > 0 &&
+      h(
+        "a",
+        {
+          ...key("feedback"),
+          class: "button",
+          title: "A new run of this config whose optimizer is shown your comments on training items and lines",
+          href: `#/new?run=${encodeURIComponent(id)}&feedback=1`,
+        },
+        `Train with ${run.data.comments} ${run.data.comments === 1 ? "comment" : "comments"}`,
+      ),
   ];
 }
 

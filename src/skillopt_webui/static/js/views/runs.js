@@ -1,65 +1,62 @@
-// All runs: live ones first; search, sort, filter. Only visible lines exist.
-import { h, put, tag, empty, calm } from "../dom.js";
-import { get, post, path } from "../api.js";
-import { score, signed, money, span, ago } from "../format.js";
+// The experiment table: runs with what differs between them; search, sort, filter, groups, ticks, CSV, names and notes.
+import { h, put, tag, empty, calm, dialog, errorBox } from "../dom.js";
+import { get, post, of, path } from "../api.js";
+import { score, ranged, signed, money, span, ago } from "../format.js";
 import { spark } from "../chart.js";
 import { virtualList } from "../virtual.js";
 
-const COLUMNS = [
-  ["run", "Run", (r) => r.id],
-  ["status", "Status", (r) => r.status],
-  ["models", "Models", (r) => r.target],
-  [null, "Validation", null],
-  ["best", "Initial → best", (r) => r.best ?? -1],
-  ["usd", "Cost", (r) => r.usd ?? -1],
-  ["seconds", "Time", (r) => r.seconds ?? -1],
-  ["steps", "Steps", (r) => r.steps ?? -1],
-  ["changed", "Changed", (r) => r.changed],
-];
-const FAR = new Set(["steps", "changed"]),
-  RIGHT = new Set(["best", "usd", "seconds", "steps", "changed"]);
-const kept = { search: "", status: "", benchmark: "", sort: "", down: true };
+const MOST = 6;
+const FIRST = ["train.", "models.", "optimizer.", "gradient.", "evaluation.", "env."];
+const kept = { search: "", status: "", benchmark: "", sort: "", down: true, group: "", keys: null, ticked: new Set() };
+const short = (key) => key.slice(key.indexOf(".") + 1);
+const said = (value) => (value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value));
 
 export async function runsView(root, { signal }) {
   let rows = [],
     folders = [],
-    stamp = "";
+    stamp = "",
+    keys = [],
+    groups = {},
+    found = [];
   const sparks = new Map(),
     wanted = new Set(),
     stale = new Set();
   const count = h("span", { class: "dim", "aria-live": "polite" });
+  const picked = h("div", { class: "row picks", "aria-live": "polite" });
+  const chooser = h("details", { class: "chooser" });
+  const field = (name, label) => h("select", { "aria-label": label, onchange: (e) => set({ [name]: e.target.value }) });
+  const status = field("status", "Status"),
+    benchmark = field("benchmark", "Benchmark"),
+    grouping = field("group", "Groups");
   const search = h("input", {
     type: "search",
-    placeholder: "Search runs, models, benchmarks",
+    placeholder: "Search names, tags, notes, models, settings",
     "aria-label": "Search",
     value: kept.search,
-    oninput: () => {
-      kept.search = search.value;
-      refresh();
-    },
+    oninput: () => set({ search: search.value }),
   });
-  const status = h("select", {
-    "aria-label": "Status",
-    onchange: () => {
-      kept.status = status.value;
-      refresh();
-    },
-  });
-  const benchmark = h("select", {
-    "aria-label": "Benchmark",
-    onchange: () => {
-      kept.benchmark = benchmark.value;
-      refresh();
-    },
-  });
+  put(
+    grouping,
+    [
+      ["", "No groups"],
+      ["group", "Group seeds"],
+      ["sweep", "Group sweeps"],
+    ].map(([value, text]) => h("option", { value, selected: value === kept.group }, text)),
+  );
   const heads = h("div", { class: "line heads", role: "row" });
   const list = virtualList({
-    height: () => (window.innerWidth <= 900 ? 104 : 56),
-    make: line,
+    height: () => (window.innerWidth <= 900 ? 124 : 62),
+    make: (row) => (row.head ? groupLine(row) : line(row)),
     onshown: askSparks,
     signal,
   });
-  const table = h("div", { class: "panel runs", role: "table", "aria-label": "Runs" }, heads, list.node);
+  list.node.setAttribute("role", "rowgroup");
+  const table = h(
+    "div",
+    { class: "panel runs", role: "table", "aria-label": "Runs" },
+    h("div", { role: "rowgroup" }, heads),
+    list.node,
+  );
   const body = h("div", {});
   put(
     root,
@@ -67,175 +64,323 @@ export async function runsView(root, { signal }) {
       "div",
       { class: "head" },
       h("div", { class: "row" }, h("h1", {}, "Runs"), count),
-      h("a", { class: "button main", href: "#/new" }, "New run"),
+      h(
+        "div",
+        { class: "row" },
+        h("button", { onclick: download }, "Export CSV"),
+        h("a", { class: "button main", href: "#/new" }, "New run"),
+      ),
     ),
-    h("div", { class: "filters" }, search, status, benchmark),
+    h("div", { class: "filters" }, search, status, benchmark, grouping, chooser),
+    picked,
     body,
   );
 
+  function set(next) {
+    Object.assign(kept, next);
+    refresh();
+  }
+
+  // The settings that differ between the runs that are shown; or those that were chosen.
+  function columns() {
+    if (kept.keys) return keys.filter((key) => kept.keys.has(key));
+    const rank = (key) => FIRST.findIndex((begin) => key.startsWith(begin)) + FIRST.length * (key === "train.seed" ? -1 : 0);
+    const differ = keys.filter((key) => new Set(found.map((r) => said(r.config?.[key]))).size > 1);
+    return differ.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b)).slice(0, window.innerWidth > 1500 ? 5 : 3);
+  }
+
+  const cells = (row) => [
+    h("span", { class: "n c-score", role: "cell" }, row.best == null ? "–" : [`${score(row.initial)} → `, h("b", {}, ranged(row.best, row.val_interval || row.best_interval))]),
+    h("span", { class: "n c-test", role: "cell" }, row.test == null ? "–" : ranged(row.test, row.test_interval)),
+    h("span", { class: "n c-rest", role: "cell" }, row.usd === undefined ? "–" : money(row.usd)),
+    h("span", { class: "n c-rest", role: "cell" }, span(row.seconds)),
+  ];
+
   function line(row) {
-    const mark = h("span", { class: "c-spark", role: "cell" }, spark(sparks.get(row.id) || []));
-    const gain = row.best !== undefined && row.initial !== undefined ? row.best - row.initial : null;
+    const tick = h("input", {
+      type: "checkbox",
+      "aria-label": `Compare ${row.name || row.run}`,
+      checked: kept.ticked.has(row.id),
+      onchange: () => {
+        if (tick.checked) kept.ticked.add(row.id);
+        else kept.ticked.delete(row.id);
+        drawPicked();
+      },
+    });
     return h(
-      "a",
-      { class: "line", role: "row", href: `#/run/${path(row.id)}/overview`, "data-key": row.id },
+      "div",
+      { class: "line run", role: "row", "data-key": row.id },
+      h("span", { role: "cell", class: "c-tick" }, tick),
       h(
         "span",
-        { class: "cut c-name", role: "cell" },
-        h("b", {}, row.benchmark),
-        h("br"),
-        h("span", { class: "dim mono small" }, row.run),
+        { class: "c-name", role: "cell" },
+        h("a", { href: `#/run/${path(row.id)}/overview`, "data-key": `run-${row.id}` }, h("b", {}, row.name || row.benchmark), h("span", { class: "mono small dim" }, row.run)),
+        h("span", { class: "small tags" }, (row.tags || []).map((t) => tag(t, "info")), row.note && h("span", { class: "dim", title: row.note }, row.note)),
       ),
-      h("span", { class: "c-status", role: "cell" }, tag(row.status)),
-      h(
-        "span",
-        { class: "cut c-models small", role: "cell", title: `target ${row.target}\noptimizer ${row.optimizer}` },
-        row.target || "–",
-        h("br"),
-        h("span", { class: "dim" }, row.optimizer),
-      ),
-      mark,
-      h(
-        "span",
-        { class: "n c-score", role: "cell" },
-        row.best === undefined ? "–" : [`${score(row.initial)} → `, h("b", {}, score(row.best))],
-        gain !== null && h("span", { class: `small ${gain > 0 ? "good" : "dim"}` }, ` ${signed(gain)}`),
-      ),
-      h("span", { class: "n c-rest", role: "cell" }, row.usd === undefined ? "–" : money(row.usd)),
-      h("span", { class: "n c-rest", role: "cell" }, span(row.seconds)),
-      h(
-        "span",
-        { class: "n c-rest far", role: "cell" },
-        row.steps === undefined ? "–" : row.planned ? `${row.steps} / ${row.planned}` : row.steps,
-      ),
+      h("span", { class: "c-status", role: "cell", title: row.reason || null }, tag(row.status)),
+      columns().map((key) => h("span", { class: "c-key mono small", role: "cell", title: key }, said(row.config?.[key]))),
+      h("span", { class: "c-spark", role: "cell" }, spark(sparks.get(row.id) || [])),
+      cells(row),
       h("span", { class: "n c-rest far dim", role: "cell" }, ago(row.changed)),
+      h(
+        "span",
+        { role: "cell", class: "c-edit" },
+        h("button", { class: "icon", "aria-label": `Name, tags and note of ${row.run}`, onclick: () => edit(row) }, "✎"),
+      ),
     );
   }
 
+  function groupLine({ head, title, own }) {
+    return h(
+      "div",
+      { class: "line group", role: "row", "data-key": `group-${title}` },
+      h("span", { role: "cell" }),
+      h("span", { class: "c-name", role: "cell" }, h("b", {}, title), h("span", { class: "small dim" }, `mean of ${head.runs} runs, 95 % interval`)),
+      h("span", { role: "cell", class: "c-status" }, tag(`${own.length} shown`, "grey")),
+      columns().map(() => h("span", { role: "cell", class: "c-key" })),
+      h("span", { class: "c-spark", role: "cell" }),
+      cells(head),
+      h("span", { role: "cell", class: "far" }),
+      h("span", { role: "cell", class: "c-edit" }),
+    );
+  }
+
+  const COLUMNS = () => [
+    ["", "", null],
+    ["run", "Run", (r) => r.name || r.id],
+    ["status", "Status", (r) => r.status],
+    ...columns().map((key) => [key, short(key), (r) => r.config?.[key] ?? ""]),
+    ["", "Curve", null],
+    ["best", "Validation [95 %]", (r) => r.best ?? -1],
+    ["test", "Test [95 %]", (r) => r.test ?? -1],
+    ["usd", "Cost", (r) => r.usd ?? -1],
+    ["seconds", "Time", (r) => r.seconds ?? -1],
+    ["changed", "Changed", (r) => r.changed],
+    ["", "", null],
+  ];
+  const RIGHT = new Set(["best", "test", "usd", "seconds", "changed"]);
+
   function drawHeads() {
+    table.style.setProperty("--keys", `${"minmax(60px, 110px) ".repeat(columns().length)}`);
     put(
       heads,
-      COLUMNS.map(([key, text]) =>
+      COLUMNS().map(([key, text]) =>
         h(
           "span",
-          { role: "columnheader", class: `${FAR.has(key) ? "far" : ""} ${RIGHT.has(key) ? "n" : ""}` },
+          {
+            role: "columnheader",
+            class: `${key === "changed" ? "far" : ""} ${RIGHT.has(key) ? "n" : ""}`,
+            "aria-sort": key && kept.sort === key ? (kept.down ? "descending" : "ascending") : null,
+          },
           key
             ? h(
                 "button",
                 {
                   "data-key": `sort-${key}`,
-                  "aria-sort": kept.sort === key ? (kept.down ? "descending" : "ascending") : null,
-                  onclick: () => {
-                    kept.down = kept.sort === key ? !kept.down : true;
-                    kept.sort = key;
-                    refresh();
-                  },
+                  title: key,
+                  onclick: () => set({ down: kept.sort === key ? !kept.down : true, sort: key }),
                 },
                 text,
                 kept.sort === key ? (kept.down ? " ↓" : " ↑") : "",
               )
-            : h("span", { class: "dim small" }, text),
+            : text,
         ),
       ),
     );
   }
 
+  function drawChooser() {
+    const open = chooser.open;
+    put(
+      chooser,
+      h("summary", { class: "button" }, "Columns"),
+      h(
+        "div",
+        { class: "panel pad stack tight" },
+        keys.length ? null : h("p", { class: "dim" }, "No setting differs."),
+        keys.map((key) =>
+          h(
+            "label",
+            { class: "row mono small" },
+            h("input", {
+              type: "checkbox",
+              "data-key": `col-${key}`,
+              checked: columns().includes(key),
+              onchange: (event) => {
+                const now = new Set(columns());
+                if (event.target.checked) now.add(key);
+                else now.delete(key);
+                set({ keys: now });
+              },
+            }),
+            key,
+          ),
+        ),
+      ),
+    );
+    chooser.open = open;
+  }
+
+  function drawPicked() {
+    for (const id of kept.ticked) if (!rows.some((r) => r.id === id)) kept.ticked.delete(id);
+    const n = kept.ticked.size,
+      fits = n >= 2 && n <= MOST;
+    put(
+      picked,
+      n > 0 && [
+        h("span", {}, `${n} ticked`),
+        fits
+          ? h("a", { class: "button main", href: `#/compare?runs=${[...kept.ticked].map(encodeURIComponent).join(",")}` }, "Compare them")
+          : h("span", { class: "dim" }, `tick two to ${MOST} to compare them`),
+        h(
+          "button",
+          {
+            class: "plain",
+            onclick: () => {
+              kept.ticked.clear();
+              refresh();
+            },
+          },
+          "Untick all",
+        ),
+      ],
+    );
+  }
+
   function options(select, name, values) {
-    if (select.options.length === values.length + 1 && values.every((v, i) => select.options[i + 1].value === v))
-      return;
     put(
       select,
       h("option", { value: "" }, `Every ${name}`),
-      values.map((v) => h("option", { value: v }, v)),
+      values.map((v) => h("option", { value: v, selected: v === kept[name] }, v)),
     );
-    select.value = values.includes(kept[name]) ? kept[name] : "";
+  }
+
+  function sorted(list) {
+    const column = COLUMNS().find(([key]) => key && key === kept.sort);
+    if (!column) return list;
+    const sign = kept.down ? -1 : 1;
+    return [...list].sort((a, b) => {
+      const x = column[2](a),
+        y = column[2](b);
+      return x < y ? -sign : x > y ? sign : 0;
+    });
+  }
+
+  // Groups first, each with its runs; then the runs that are in none.
+  function grouped(list) {
+    if (!kept.group) return list;
+    const by = new Map();
+    for (const row of list) by.set(row[kept.group], [...(by.get(row[kept.group]) || []), row]);
+    const inside = [],
+      alone = [];
+    for (const [name, own] of by) {
+      const head = kept.group === "group" ? groups[name] : name && meansOf(own);
+      if (!head) alone.push(...own);
+      else inside.push({ head, own, title: kept.group === "group" ? `${own[0].benchmark}: seeds ${own.map((r) => r.seed).join(", ")}` : `sweep ${name}` }, ...own);
+    }
+    return [...inside, ...alone];
   }
 
   function refresh() {
     const words = kept.search.toLowerCase().split(/\s+/).filter(Boolean);
-    let found = rows.filter(
+    found = rows.filter(
       (r) =>
         (!kept.status || r.status === kept.status) &&
         (!kept.benchmark || r.benchmark === kept.benchmark) &&
         words.every((w) => r.text.includes(w)),
     );
-    const column = COLUMNS.find(([key]) => key && key === kept.sort);
-    if (column) {
-      const value = column[2],
-        sign = kept.down ? -1 : 1;
-      found = [...found].sort((a, b) => {
-        const x = value(a),
-          y = value(b);
-        return x < y ? -sign : x > y ? sign : 0;
-      });
-    }
-    count.textContent = rows.length
-      ? found.length === rows.length
-        ? `${rows.length.toLocaleString("en")}`
-        : `${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")}`
-      : "";
+    found = sorted(found);
+    const all = rows.length.toLocaleString("en");
+    count.textContent = rows.length ? (found.length === rows.length ? all : `${found.length.toLocaleString("en")} of ${all}`) : "";
     drawHeads();
-    if (!rows.length)
-      put(
-        body,
-        h(
-          "div",
-          { class: "panel" },
-          empty(
-            "No runs yet",
-            h("p", {}, `There is nothing under ${folders.join(", ")}.`),
-            h("p", {}, "The simulated world shows the whole loop in a few seconds, without a key."),
-            h("a", { class: "button main", href: "#/new" }, "Start a first run"),
-          ),
-        ),
-      );
-    else if (!found.length)
-      put(
-        body,
-        h(
-          "div",
-          { class: "panel" },
-          empty(
-            "Nothing fits",
-            h(
-              "button",
-              {
-                onclick: () => {
-                  Object.assign(kept, { search: "", status: "", benchmark: "" });
-                  search.value = status.value = benchmark.value = "";
-                  refresh();
-                },
-              },
-              "Show all runs",
-            ),
-          ),
-        ),
-      );
+    drawChooser();
+    drawPicked();
+    if (!rows.length) put(body, noRuns(folders));
+    else if (!found.length) put(body, h("div", { class: "panel" }, empty("Nothing fits", h("button", { onclick: showAll }, "Show all runs"))));
     else if (table.parentNode !== body) put(body, table);
-    list.set(found);
+    list.set(grouped(found));
+  }
+
+  function showAll() {
+    Object.assign(kept, { search: "", status: "", benchmark: "" });
+    search.value = status.value = benchmark.value = "";
+    refresh();
+  }
+
+  function edit(row) {
+    const name = h("input", { id: "l-name", value: row.name || "" }),
+      tags = h("input", { id: "l-tags", value: (row.tags || []).join(", "), placeholder: "baseline, paper" }),
+      note = h("textarea", { id: "l-note", rows: 4 }),
+      wrong = h("div", {});
+    note.value = row.note || "";
+    const fields = [
+      ["l-name", "Name", name],
+      ["l-tags", "Tags, separated by commas", tags],
+      ["l-note", "Note", note],
+    ];
+    dialog(
+      "box",
+      `${row.benchmark} / ${row.run}`,
+      h("div", { class: "stack" }, fields.map(([id, label, input]) => h("div", { class: "field" }, h("label", { for: id }, label), input)), wrong),
+      {
+        foot: (close) => [
+          h("button", { onclick: close }, "Cancel"),
+          h(
+            "button",
+            {
+              class: "main",
+              onclick: async () => {
+                try {
+                  await post(of(row.id, "/labels"), { name: name.value, tags: tags.value.split(","), note: note.value });
+                  close();
+                  await load();
+                } catch (error) {
+                  put(wrong, errorBox(error));
+                }
+              },
+            },
+            "Save",
+          ),
+        ],
+      },
+    );
+  }
+
+  // What is shown, in its order, with every setting that differs.
+  function download() {
+    const fields = ["id", "name", "tags", "note", "status", "seed", "initial", "best", "val_interval", "test", "test_interval", "tokens", "usd", "calls", "seconds", "steps"];
+    const lines = [[...fields, ...keys], ...found.map((r) => [...fields.map((f) => r[f]), ...keys.map((k) => r.config?.[k])])];
+    const text = lines.map((cells) => cells.map(csvCell).join(",")).join("\r\n");
+    const url = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv" }));
+    const link = h("a", { href: url, download: "runs.csv" });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
 
   async function askSparks(shown) {
-    const ids = shown.map((r) => r.id).filter((id) => (!sparks.has(id) || stale.has(id)) && !wanted.has(id));
+    const ids = shown.map((r) => r.id).filter((id) => id && (!sparks.has(id) || stale.has(id)) && !wanted.has(id));
     if (!ids.length) return;
     ids.forEach((id) => wanted.add(id));
-    const found = await post("/api/sparks", { ids }, signal).catch(() => ({}));
+    const answer = await post("/api/sparks", { ids }, signal).catch(() => ({}));
     for (const id of ids) {
-      sparks.set(id, found[id] || []);
+      sparks.set(id, answer[id] || []);
       wanted.delete(id);
       stale.delete(id);
     }
     for (const node of list.node.children)
-      if (found[node.dataset.key]) put(node.querySelector(".c-spark"), spark(found[node.dataset.key]));
+      if (answer[node.dataset.key]) put(node.querySelector(".c-spark"), spark(answer[node.dataset.key]));
   }
 
   async function load() {
     const answer = await get(`/api/runs?since=${stamp}`, signal);
     if (answer.same) return;
     const before = new Map(rows.map((r) => [r.id, r.changed]));
-    ({ rows, folders, stamp } = answer);
+    ({ rows, folders, stamp, keys, groups } = answer);
     for (const r of rows) {
-      r.text = `${r.id} ${r.target} ${r.optimizer} ${r.status} seed${r.seed}`.toLowerCase();
+      const settings = Object.entries(r.config || {}).map(([key, value]) => `${key}=${said(value)}`);
+      r.text = `${r.id} ${r.name || ""} ${(r.tags || []).join(" ")} ${r.note || ""} ${r.target} ${r.optimizer} ${r.status} seed${r.seed} ${settings.join(" ")}`.toLowerCase();
       if (before.get(r.id) !== r.changed) stale.add(r.id);
     }
     calm(() => {
@@ -248,11 +393,13 @@ export async function runsView(root, { signal }) {
   document.addEventListener(
     "keydown",
     (event) => {
-      if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
-      if (event.key === "j" || event.key === "k") {
-        list.focus(list.index() + (event.key === "j" ? 1 : -1));
-        event.preventDefault();
-      }
+      if (event.target.closest("input:not([type=checkbox]), textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
+      const move = { j: 1, k: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (!move || (event.key.startsWith("Arrow") && !list.node.contains(event.target))) return;
+      const at = [...list.node.children].findIndex((node) => node.contains(document.activeElement));
+      const next = list.indexOf(at < 0 ? null : list.node.children[at]) + move;
+      list.reveal(next, ".c-name a");
+      event.preventDefault();
     },
     { signal },
   );
@@ -266,3 +413,31 @@ export async function runsView(root, { signal }) {
   }, 2500);
   signal.addEventListener("abort", () => clearInterval(timer));
 }
+
+// Of a sweep's trials: means only, since they are no samples of one thing.
+function meansOf(own) {
+  const mean = (name) => {
+    const values = own.map((r) => r[name]).filter((v) => v !== null && v !== undefined);
+    return values.length ? values.reduce((a, b) => a + b, 0) / values.length : null;
+  };
+  return { runs: own.length, initial: mean("initial"), best: mean("best"), test: mean("test"), usd: mean("usd"), seconds: mean("seconds") };
+}
+
+// A cell that a spreadsheet reads as text, whatever it begins with.
+function csvCell(value) {
+  const text = Array.isArray(value) ? value.join(" ") : said(value);
+  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+const noRuns = (folders) =>
+  h(
+    "div",
+    { class: "panel" },
+    empty(
+      "No runs yet",
+      h("p", {}, `There is nothing under ${folders.join(", ")}.`),
+      h("p", {}, "The simulated world shows the whole loop in a few seconds, without a key."),
+      h("a", { class: "button main", href: "#/new" }, "Start a first run"),
+    ),
+  );

@@ -3,6 +3,7 @@ import { h, put, tag, segment, errorBox, empty } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
 import { editCard } from "../edit.js";
+import { commentBox } from "../comments.js";
 import { sideBySide } from "../diffview.js";
 import { gateLine, whole } from "../format.js";
 
@@ -185,7 +186,7 @@ export async function skillTab(root, run, { query, signal }) {
             for (const other of content.querySelectorAll(".ln[aria-pressed]"))
               other.setAttribute("aria-pressed", String(other.dataset.seq === String(seq)));
             event.currentTarget.setAttribute("aria-pressed", "true");
-            explain(entry);
+            explain(entry, text);
           },
           data: { seq },
         },
@@ -194,7 +195,7 @@ export async function skillTab(root, run, { query, signal }) {
     });
   }
 
-  function explain(entry) {
+  function explain(entry, line) {
     if (window.innerWidth <= 1000) queueMicrotask(() => about.scrollIntoView({ block: "start" }));
     put(
       about,
@@ -213,6 +214,8 @@ export async function skillTab(root, run, { query, signal }) {
           state: ["in", "accepted"],
           open: (id) => openTrajectory(run.id, { id }, entry.edit.trajectory_ids),
         }),
+        h("h3", {}, "What you think of this line"),
+        commentBox(run.id, { kind: "line", about: line }),
         entry.kind !== "guidance" &&
           h("a", { href: `#/run/${path(run.id)}/steps?n=${entry.step}` }, `Open step ${entry.step}`),
       ),
@@ -251,7 +254,7 @@ function hue(step, newest) {
   const share = newest > 1 ? (step - 1) / (newest - 1) : 0;
   const angle = 255 - share * 215;
   return {
-    ink: `light-dark(hsl(${angle} 62% 36%), hsl(${angle} 70% 74%))`,
+    ink: `light-dark(hsl(${angle} 62% 24%), hsl(${angle} 70% 74%))`,
     soft: `light-dark(hsl(${angle} 70% 93%), hsl(${angle} 40% 19%))`,
   };
 }

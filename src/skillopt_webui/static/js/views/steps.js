@@ -1,7 +1,8 @@
 // Every step: what was proposed, merged, in conflict, selected, applied, with reasons; and the gate's evidence item by item.
-import { h, put, tag, longText, empty, errorBox, segment } from "../dom.js";
+import { h, put, tag, longText, empty, errorBox } from "../dom.js";
 import { get, of, path } from "../api.js";
-import { score, verdictMark, gateLine, span } from "../format.js";
+import { score, fixed, verdictMark, gateLine, span } from "../format.js";
+import { itemsTable, inAddress } from "../items.js";
 import { virtualList } from "../virtual.js";
 import { openTrajectory } from "../trajectory.js";
 import { editCard } from "../edit.js";
@@ -59,7 +60,7 @@ export async function stepsTab(root, run, { query, signal }) {
     list.redraw();
     try {
       const step = await get(of(run.id, `/steps/${number}`), signal);
-      if (mine === token) put(detail, ...stepDetail(run, step, chosen));
+      if (mine === token) put(detail, ...stepDetail(run, step, chosen, query, signal));
     } catch (error) {
       if (error.name !== "AbortError" && mine === token) put(detail, errorBox(error));
     }
@@ -74,7 +75,7 @@ export async function stepsTab(root, run, { query, signal }) {
     "keydown",
     (event) => {
       if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
-      const move = { "[": -1, "]": 1, k: 1, j: -1 }[event.key];
+      const move = { "[": -1, "]": 1, j: -1, k: 1 }[event.key];
       if (move) {
         go(move);
         event.preventDefault();
@@ -98,8 +99,10 @@ export async function stepsTab(root, run, { query, signal }) {
   };
 }
 
-function stepDetail(run, step, number) {
-  const { record, gate, aggregate, ranked, skipped, patches, trajectories } = step,
+const { kept, write } = inAddress();
+
+function stepDetail(run, step, number, query, signal) {
+  const { record, aggregate, ranked, skipped, patches } = step,
     edits = record.edits;
   const cite = (ids) => (id) => openTrajectory(run.id, { id }, ids);
   const skips = new Map(skipped.map((s) => [s.edit_id, s]));
@@ -126,7 +129,7 @@ function stepDetail(run, step, number) {
         h(
           "span",
           { class: "dim small" },
-          `epoch ${record.epoch} · batch ${score(record.train_score)} · rate ${record.learning_rate.used.toFixed(1)} · v${record.version}`,
+          `epoch ${record.epoch} · batch ${score(record.train_score)} · rate ${fixed(record.learning_rate.used, 1)} · v${record.version}`,
         ),
       ),
       h("p", {}, gateLine(record.evidence)),
@@ -152,7 +155,7 @@ function stepDetail(run, step, number) {
     h(
       "section",
       { class: "stack tight" },
-      h("h2", {}, "Edits, by rank"),
+      h("h2", {}, "Edits, in the order in which they were taken"),
       ranked.length
         ? ranked.map((r) =>
             editCard(r.edit, {
@@ -165,7 +168,7 @@ function stepDetail(run, step, number) {
                   : r.selected
                     ? ["out", "selected, not applied"]
                     : ["out", "left out"],
-              reason: r.reason,
+              reason: r.said,
               support: r.support,
               leak: r.leak,
               merged: aggregate.edits.find((p) => p.edit.id === r.edit.id)?.merged,
@@ -194,8 +197,21 @@ function stepDetail(run, step, number) {
         )
       : null,
     dropped(patches),
-    evidence(run, gate, number),
-    batch(run, trajectories),
+    step.tables.gate.rows.length
+      ? itemsTable(step.tables.gate, {
+          title: "Gate, item by item",
+          state: kept(query),
+          onstate: write,
+          signal,
+          open: (row, column, rows) =>
+            openTrajectory(run.id, { gate: number, item: row.item }, rows.map((r) => r.item)),
+        })
+      : null,
+    itemsTable(step.tables.batch, {
+      title: `Batch: ${step.tables.batch.rows.length} trajectories`,
+      signal,
+      open: (row, column, rows) => openTrajectory(run.id, { id: row.id }, rows.map((r) => r.id)),
+    }),
   ].filter(Boolean);
 }
 
@@ -217,111 +233,6 @@ function dropped(patches) {
           { class: "edit out" },
           h("div", { class: "row" }, tag(d.kind, "warn"), h("span", { class: "dim small" }, d.reason)),
           longText(d.edit.text || d.edit.anchor || JSON.stringify(d.edit), { class: "small" }),
-        ),
-      ),
-    ),
-  );
-}
-
-function evidence(run, gate, number) {
-  if (!gate.evidence.length) return null;
-  const box = h("div", { class: "evid" });
-  const order = [...gate.evidence].sort(
-    (a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before) || (a.item_id < b.item_id ? -1 : 1),
-  );
-  const changed = order.filter((e) => e.after !== e.before),
-    ids = order.map((e) => e.item_id);
-  const draw = (rows) =>
-    put(
-      box,
-      rows.length
-        ? rows.slice(0, 400).map((e) =>
-            h(
-              "button",
-              {
-                class: e.after > e.before ? "up" : e.after < e.before ? "down" : "",
-                title: e.repeats ? `${e.repeats} fresh samples` : null,
-                onclick: () => openTrajectory(run.id, { gate: number, item: e.item_id }, ids),
-              },
-              h("span", {}, e.item_id),
-              h("span", { class: "num" }, `${fmt(e.before)} → ${fmt(e.after)}`),
-            ),
-          )
-        : h("p", { class: "dim" }, "No item changed."),
-    );
-  draw(changed.length ? changed : order);
-  return h(
-    "section",
-    { class: "panel pad stack tight" },
-    h(
-      "div",
-      { class: "row between" },
-      h("h2", {}, "Gate, item by item"),
-      segment(
-        [
-          ["changed", `Changed (${changed.length})`],
-          ["all", `Measured (${order.length})`],
-        ],
-        changed.length ? "changed" : "all",
-        (which) => draw(which === "all" ? order : changed),
-        "Items",
-      ),
-    ),
-    box,
-  );
-}
-
-const fmt = (v) => (Number.isInteger(v) ? v : v.toFixed(2));
-
-function batch(run, rows) {
-  const ids = rows.map((t) => t.id);
-  return h(
-    "section",
-    { class: "panel" },
-    h("h2", { class: "pad" }, `Batch: ${rows.length} trajectories`),
-    h(
-      "div",
-      { class: "scroll" },
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            ["trajectory", "item", "score", "output", "feedback"].map((t) => h("th", {}, t)),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          rows
-            .slice(0, 200)
-            .map((t) =>
-              h(
-                "tr",
-                {},
-                h(
-                  "td",
-                  {},
-                  h("button", { class: "chip", onclick: () => openTrajectory(run.id, { id: t.id }, ids) }, t.id),
-                ),
-                h("td", { class: "mono small" }, t.item),
-                h(
-                  "td",
-                  {},
-                  t.hard === null
-                    ? tag("no score", "warn")
-                    : t.hard >= 1
-                      ? tag("✓", "good")
-                      : tag(`✗ ${score(t.soft)}`, "bad"),
-                ),
-                h("td", { class: "small" }, t.output),
-                h("td", { class: "small dim" }, t.feedback),
-              ),
-            ),
         ),
       ),
     ),

@@ -1,6 +1,6 @@
 // The progress of a run: the six stages and the epoch's end, progress, calls in flight, what is left of the budget.
 import { h } from "../dom.js";
-import { whole, money, span } from "../format.js";
+import { fixed, whole, money, span } from "../format.js";
 
 const STAGES = ["rollout", "reflect", "aggregate", "select", "update", "gate", "epoch end"];
 const AT = {
@@ -43,7 +43,7 @@ export function strip(run) {
     of.rollout_started && `${of.rollout_started.items} items`,
     of.reflected && `${of.reflected.edits} edits`,
     of.selected?.conflicts ? `${of.selected.conflicts} in conflict` : "",
-    of.selected && `${of.selected.edits} at rate ${of.selected.rate.toFixed(1)}`,
+    of.selected && `${of.selected.edits} at rate ${fixed(of.selected.rate, 1)}`,
     "",
     of.gate_decided &&
       { accept: "accepted", reject: "rejected", indecisive: "indecisive", skipped: "no edits" }[

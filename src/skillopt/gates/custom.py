@@ -39,7 +39,7 @@ def with_vetoes(gate: Gate, vetoes: Sequence[Veto]) -> Gate:
     return vetoed
 
 
-def own_gate(part: Any) -> Gate:
+def custom_gate(part: Any) -> Gate:
     """A user's gate (a function, or a class without arguments), whose verdicts are checked before anything relies on
     them."""
     gate = plugins.instance(part)

@@ -1,0 +1,96 @@
+"""The values that every chart of a run is drawn from: on the page, in the report, as SVG and PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from skillopt.report.text import score
+from skillopt.run.directory import RunDirectory
+from skillopt.run.reading import as_written
+
+Point = tuple[float, float]
+EPOCH_END = 0.5
+"""Guidance is accepted after an epoch's last step and before the next one: half a step later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A candidate that a gate measured."""
+
+    kind: str
+    """accept, reject, indecisive or guidance (accepted at an epoch's end)."""
+    x: float
+    score: float
+    """Measured, or where the gate could stop early, the highest that was still possible."""
+    version: int
+    """The current version afterwards."""
+    said: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """Points `(step, value)`; 0 is the initial skill. All empty before anything is measured."""
+
+    scores: tuple[Point, ...] = ()
+    """The current skill's validation score."""
+    lengths: tuple[Point, ...] = ()
+    """The current skill's tokens."""
+    batches: tuple[Point, ...] = ()
+    """The score of each step's training batch."""
+    rates: tuple[Point, ...] = ()
+    scheduled: tuple[Point, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    ends: tuple[float, ...] = ()
+    """Where epochs end."""
+
+
+def curves(
+    history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any] | None, tokens: Mapping[int, int]
+) -> Curves:
+    """`tokens` is the length of (at least) the versions that guidance made: `guided_tokens`."""
+    if summary is None or summary["initial"]["val"] is None:
+        return Curves()
+    scores = [(0.0, float(summary["initial"]["val"]))]
+    lengths = [(0.0, float(summary["initial"]["tokens"]))]
+    marks = []
+    for record in history:
+        step, evidence, verdict = float(record["step"]), record["evidence"], record["verdict"]
+        scores.append((step, float(evidence["after"] if verdict == "accept" else evidence["before"])))
+        lengths.append((step, float(record["skill_tokens"])))
+        if verdict != "skipped":
+            marks.append(_mark(record))
+        guided = record.get("epoch_end", {}).get("slow_update") or {}
+        if guided.get("decision") == "accept":
+            after, x = float(guided["evidence"]["after"]), step + EPOCH_END
+            scores.append((x, after))
+            lengths.append((x, float(tokens.get(guided["version"], record["skill_tokens"]))))
+            said = f"end of epoch {record['epoch']}: guidance accepted, version {guided['version']}, {score(after)}"
+            marks.append(Mark(kind="guidance", x=x, score=after, version=guided["version"], said=said))
+    return Curves(
+        scores=tuple(scores),
+        lengths=tuple(lengths),
+        batches=tuple((float(r["step"]), float(r["train_score"])) for r in history),
+        rates=tuple((float(r["step"]), float(r["learning_rate"]["used"])) for r in history),
+        scheduled=tuple((float(r["step"]), float(r["learning_rate"]["scheduled"])) for r in history),
+        marks=tuple(marks),
+        ends=tuple(r["step"] + EPOCH_END for r in history if "epoch_end" in r),
+    )
+
+
+def _mark(record: Mapping[str, Any]) -> Mark:
+    evidence, verdict = record["evidence"], record["verdict"]
+    reached = evidence["at_most"] if evidence["after"] is None else evidence["after"]
+    most = "at most " if evidence["after"] is None else ""
+    words = {"accept": f"accepted, version {record['version']}", "reject": "rejected"}.get(verdict, verdict)
+    said = f"step {record['step']}: {words}, {score(evidence['before'])} → {most}{score(reached)}"
+    return Mark(kind=verdict, x=float(record["step"]), score=float(reached), version=record["version"], said=said)
+
+
+def guided_tokens(run: RunDirectory, history: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    """The length of each version that guidance made; a step's record has that of the others."""
+    slow = ((record.get("epoch_end") or {}).get("slow_update") or {} for record in history)
+    versions = {int(each["version"]) for each in slow if each.get("decision") == "accept"}
+    with as_written(run):
+        return {version: run.read_skill(version).tokens for version in versions if run.snapshot(version).is_file()}

@@ -1,0 +1,327 @@
+// The one table of items: task, output, expected answer and scores side by side; modes, search, filters, keyboard.
+import { h, put, tag, segment, empty } from "./dom.js";
+import { fixed } from "./format.js";
+import { virtualList } from "./virtual.js";
+
+const MODES = [
+  ["all", "All"],
+  ["failing", "Failing"],
+  ["regressed", "Regressed"],
+  ["improved", "Improved"],
+  ["changed", "Changed"],
+];
+const SPLITS = { val: "Validation", train: "Training", test: "Test" };
+const words = (n) => n.toLocaleString("en");
+
+// table: {columns: [name…], rows: [{item, split, type, cause, input, output, outputs, expected, scores}]}
+// open(row, column, ids) shows a trajectory; find(text) gives the items in whose whole texts it occurs;
+// state: what is chosen, as in the address; onstate is called with it when it changes; runs: columns are runs.
+export function itemsTable(table, { title, open, find, state = {}, onstate, signal, keys = false, runs = false }) {
+  const { columns, rows } = table;
+  const several = columns.length > 1;
+  const splits = [...new Set(rows.map((r) => r.split))].sort((a, b) => b.localeCompare(a));
+  const chosen = {
+    split: splits.includes(state.split) ? state.split : splits[0],
+    mode: state.mode || "all",
+    q: state.q || "",
+    type: state.type || "",
+    cause: state.cause || "",
+    a: place(state.a, columns[0] === "no skill" && columns.length > 2 ? 1 : 0),
+    b: place(state.b, columns.length - 1),
+  };
+  let shown = [],
+    hits = null,
+    cell = null,
+    asked = 0;
+  const count = h("span", { class: "dim small", "aria-live": "polite" });
+  const body = h("div", {});
+  const heads = h("div", { class: "line heads", role: "row" });
+  const list = virtualList({ height: () => (window.innerWidth <= 900 ? 168 : 66), make: line, signal });
+  const view = h(
+    "div",
+    { class: `items ${several ? "" : "single"} ${columns.length > 2 ? "wide" : ""}`, role: "table", "aria-label": title },
+    h("div", { role: "rowgroup" }, heads),
+    list.node,
+  );
+  list.node.setAttribute("role", "rowgroup");
+
+  function place(name, preset) {
+    const found = columns.indexOf(name);
+    return found >= 0 ? found : preset;
+  }
+
+  // The newest score at or before a column, and the oldest at or after one: not every version meets every item.
+  const upTo = (row, i) => row.scores.findLastIndex((v, n) => n <= i && v !== null);
+  const from = (row, i) => row.scores.findIndex((v, n) => n >= i && v !== null);
+  function ends(row) {
+    const b = upTo(row, chosen.b),
+      a = from(row, chosen.a);
+    return { a, b, before: row.scores[a] ?? null, after: row.scores[b] ?? null };
+  }
+  const MODE = {
+    all: () => true,
+    failing: (row) => {
+      const { after } = ends(row);
+      return after !== null && after < 1;
+    },
+    regressed: (row) => {
+      const { before, after } = ends(row);
+      return before !== null && after !== null && after < before;
+    },
+    improved: (row) => {
+      const { before, after } = ends(row);
+      return before !== null && after !== null && after > before;
+    },
+    changed: (row) => new Set(row.scores.slice(chosen.a, chosen.b + 1).filter((v) => v !== null)).size > 1,
+  };
+
+  function mine() {
+    const near = chosen.q.toLowerCase();
+    const said = (row) =>
+      [row.item, row.input, row.output, row.expected, ...(row.outputs || [])].some((t) => t.toLowerCase().includes(near));
+    return rows.filter(
+      (row) =>
+        row.split === chosen.split &&
+        (!chosen.type || row.type === chosen.type) &&
+        (!chosen.cause || row.cause === chosen.cause) &&
+        (!near || said(row) || hits?.has(row.item)),
+    );
+  }
+
+  function refresh() {
+    const pool = mine();
+    shown = pool.filter(MODE[chosen.mode] || MODE.all);
+    const whole = rows.filter((r) => r.split === chosen.split).length;
+    count.textContent = `${words(shown.length)} of ${words(whole)} items${several ? ", least solved first" : ""}`;
+    drawModes(pool);
+    put(body, shown.length ? view : empty("No item fits", h("p", {}, "Choose another mode, or search for something else.")));
+    drawHeads();
+    list.set(shown);
+    onstate?.({
+      split: splits.length > 1 ? chosen.split : "",
+      mode: chosen.mode === "all" ? "" : chosen.mode,
+      q: chosen.q,
+      type: chosen.type,
+      cause: chosen.cause,
+      a: columns.length > 2 ? columns[chosen.a] : "",
+      b: columns.length > 2 ? columns[chosen.b] : "",
+    });
+  }
+
+  const modes = h("div", {});
+  function drawModes(pool) {
+    const usable = several ? MODES : MODES.slice(0, 2);
+    put(
+      modes,
+      segment(
+        usable.map(([name, text]) => {
+          const word = runs && name === "changed" ? "Different between runs" : text;
+          return [name, `${word} ${words(pool.filter(MODE[name]).length)}`];
+        }),
+        chosen.mode,
+        (next) => set({ mode: next }),
+        "Show",
+      ),
+    );
+  }
+
+  function set(next) {
+    Object.assign(chosen, next);
+    cell = null;
+    drawFilters();
+    refresh();
+  }
+
+  const search = h("input", {
+    type: "search",
+    placeholder: "Search tasks, outputs, answers",
+    "aria-label": "Search items",
+    value: chosen.q,
+    oninput: () => {
+      chosen.q = search.value.trim();
+      hits = null;
+      refresh();
+      deeper();
+    },
+  });
+  // What the table holds is cut short; the whole texts are on the server.
+  async function deeper() {
+    const mineNow = ++asked;
+    if (!find || chosen.q.length < 2) return;
+    const found = await find(chosen.q).catch(() => null);
+    if (found && mineNow === asked) {
+      hits = new Set(found);
+      refresh();
+    }
+  }
+
+  const filters = h("div", { class: "row" });
+  function choice(name, label, values) {
+    const select = h(
+      "select",
+      { "aria-label": label, "data-key": `items-${name}`, onchange: () => set({ [name]: select.value }) },
+      h("option", { value: "" }, `Every ${label.toLowerCase()}`),
+      values.map((v) => h("option", { value: v, selected: v === chosen[name] }, v.slice(0, 60))),
+    );
+    return values.length > 1 || chosen[name] ? select : null;
+  }
+  function drawFilters() {
+    const own = rows.filter((r) => r.split === chosen.split);
+    const kinds = (name) => [...new Set(own.map((r) => r[name]).filter(Boolean))].sort();
+    const column = (name, label) => {
+      const select = h(
+        "select",
+        { "aria-label": label, "data-key": `items-${name}`, onchange: () => set({ [name]: Number(select.value) }) },
+        columns.map((text, i) => h("option", { value: String(i), selected: i === chosen[name] }, text)),
+      );
+      return select;
+    };
+    put(
+      filters,
+      splits.length > 1 &&
+        segment(
+          splits.map((s) => [s, SPLITS[s] || s]),
+          chosen.split,
+          (split) => set({ split, type: "", cause: "" }),
+          "Split",
+        ),
+      choice("type", "Type", kinds("type")),
+      choice("cause", "Cause", kinds("cause")),
+      columns.length > 2 && [column("a", "From"), h("span", { class: "dim" }, "→"), column("b", "To")],
+    );
+  }
+
+  function drawHeads() {
+    const names = ["Item", "Task", "Output", "Expected", several ? "Score" : columns[0]];
+    put(
+      heads,
+      names.map((name) => h("span", { role: "columnheader" }, name)),
+      columns.length > 2 && h("span", { role: "columnheader" }, `${columns[0]} … ${columns.at(-1)}`),
+    );
+  }
+
+  function line(row, index) {
+    const { a, b, before, after } = ends(row);
+    const strip =
+      columns.length > 2 &&
+      h(
+        "span",
+        { class: "c-strip", role: "cell" },
+        h(
+          "span",
+          { class: "cells", role: "img", "aria-label": spoken(row) },
+          row.scores.map((v, i) =>
+            h("i", { class: heat(v), title: `${columns[i]}: ${v === null ? "not measured" : fixed(v)}`, data: { at: i } }),
+          ),
+        ),
+      );
+    const node = h(
+      "div",
+      {
+        class: "line",
+        role: "row",
+        tabindex: "0",
+        "data-key": row.id || row.item,
+        onclick: (event) => show(row, event.target.dataset.at === undefined ? b : Number(event.target.dataset.at)),
+        onkeydown: (event) => key(event, row, index, node),
+      },
+      h(
+        "span",
+        { class: "c-item", role: "cell" },
+        h("b", { class: "mono" }, row.item),
+        h("span", { class: "small dim" }, [row.type, row.cause].filter(Boolean).join(" · ")),
+      ),
+      h("span", { class: "c-task clamp", role: "cell" }, row.input),
+      h(
+        "span",
+        { class: "c-output clamp mono", role: "cell" },
+        row.outputs && row.outputs[0] !== row.outputs.at(-1)
+          ? row.outputs.map((text, i) => h("span", { class: "side" }, h("b", {}, `${columns[i]} `), text))
+          : row.output,
+      ),
+      h("span", { class: "c-expected clamp mono", role: "cell" }, row.expected || "–"),
+      h(
+        "span",
+        { class: "c-score", role: "cell" },
+        several ? [mark(before, columns[a]), " → ", mark(after, columns[b])] : mark(after, ""),
+        columns.length > 2 && a >= 0 && b >= 0 && h("span", { class: "small dim" }, `${columns[a]} → ${columns[b]}`),
+      ),
+      strip,
+    );
+    return node;
+  }
+
+  const spoken = (row) =>
+    row.scores
+      .map((v, i) => (v === null ? "" : `${columns[i]} ${fixed(v)}`))
+      .filter(Boolean)
+      .join(", ");
+
+  function show(row, column) {
+    open?.(row, Math.max(0, column), shown);
+  }
+
+  function key(event, row, index, node) {
+    const down = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key],
+      side = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (event.key === "Enter") show(row, cell?.row === row ? cell.at : ends(row).b);
+    else if (down) list.focus(index + down);
+    else if (side && several) {
+      const now = cell?.row === row ? cell.at : side > 0 ? -1 : columns.length;
+      cell = { row, at: Math.min(columns.length - 1, Math.max(0, now + side)) };
+      for (const each of node.querySelectorAll(".cells i")) each.classList.toggle("at", Number(each.dataset.at) === cell.at);
+      node.setAttribute("aria-label", `${row.item}, ${columns[cell.at]}: ${said(row.scores[cell.at])}`);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  if (keys)
+    document.addEventListener(
+      "keydown",
+      (event) => {
+        if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
+        const move = { j: 1, k: -1 }[event.key];
+        if (!move) return;
+        list.focus(list.index() + move);
+        event.preventDefault();
+      },
+      { signal },
+    );
+
+  drawFilters();
+  refresh();
+  deeper();
+  return h(
+    "section",
+    { class: "panel itemtable" },
+    h("div", { class: "row between pad" }, h("div", { class: "row" }, h("h2", {}, title), count), search),
+    h("div", { class: "row pad tools" }, modes, filters),
+    body,
+  );
+}
+
+const said = (v) => (v === null || v === undefined ? "not measured" : fixed(v));
+const heat = (v) => (v === null ? "none" : `heat${Math.round(v * 4)}`);
+const mark = (v, name) =>
+  v === null
+    ? tag("–", "grey")
+    : h("span", { title: name }, tag(`${v >= 1 ? "✓" : "✗"} ${fixed(v)}`, v >= 1 ? "good" : "bad"));
+
+// Keep what is chosen in the address, so that it can be sent to somebody.
+export function inAddress(prefix = "") {
+  const kept = (query) =>
+    Object.fromEntries(
+      ["split", "mode", "q", "type", "cause", "a", "b"].map((name) => [name, query.get(prefix + name) || ""]),
+    );
+  const write = (state) => {
+    const [path, raw] = location.hash.split("?");
+    const query = new URLSearchParams(raw || "");
+    for (const [name, value] of Object.entries(state))
+      if (value) query.set(prefix + name, value);
+      else query.delete(prefix + name);
+    const text = query.toString();
+    history.replaceState(null, "", text ? `${path}?${text}` : path);
+  };
+  return { kept, write };
+}
