@@ -150,8 +150,12 @@ def test_a_task_that_is_not_solved_scores_zero_with_what_the_tests_say(docker: P
     assert containers(docker) == []
 
 
-def test_network_is_given_where_the_task_asks_for_it(docker: Path, tmp_path: Path) -> None:
-    rolled_out(config_of(tasks(tmp_path, toml=TOML + "allow_internet = true\n")), Worker(ADD))
+def test_network_is_given_where_the_task_asks_for_it(
+    docker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # tasks may be named by a relative path
+    folder = tasks(tmp_path, toml=TOML + "allow_internet = true\n").relative_to(tmp_path)
+    rolled_out(config_of(folder), Worker(ADD))
     assert "--network" not in calls(docker, "run")[0]
 
 

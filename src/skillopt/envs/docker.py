@@ -166,7 +166,7 @@ class Docker:
 async def _build(tag: str, context: Path, seconds: float) -> None:
     if not (await _call("image", "inspect", tag)).code:
         return
-    done = await _call("build", "-t", tag, str(context), seconds=seconds)
+    done = await _call("build", "-t", tag, str(context.resolve()), seconds=seconds)
     if done.timed_out:
         raise RefusedError(f"{context}: docker build does not end within {seconds:g} s (build_timeout_sec)")
     if done.code:
