@@ -151,7 +151,7 @@ def sim_server(options: SimOptions | None = None, api_key: str = "") -> Iterator
 def over_http(url: str) -> list[str]:
     """Overrides that send both roles to a server, whose replies are as steady as the simulated world's own."""
     models = [f"models.{role}_model=vllm:sim" for role in ("target", "optimizer")]
-    return [f"hardware.vllm_url={url}", *models, "evaluation.gate=strict"]
+    return [f"hardware.vllm_url={url}", *models, "evaluation.gate=strict", "models.target_deterministic=true"]
 
 
 def until(condition: Callable[[], Any]) -> Any:

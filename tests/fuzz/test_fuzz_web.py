@@ -123,7 +123,7 @@ ROUTES = [
     *(
         f"/api/runs/{{n}}/{{b}}/{{r}}{tail}"
         for tail in (
-            *("", "/stream", "/steps/{n}", "/epochs/{n}", "/skills/{n}", "/diff", "/heat", "/costs", "/failures"),
+            *("", "/stream", "/steps/{n}", "/epochs/{n}", "/skills/{n}", "/diff", "/costs", "/failures"),
             *(
                 "/trajectory",
                 "/conflicts",
@@ -292,7 +292,7 @@ def test_a_run_in_which_anything_was_changed_makes_no_view_of_it_fail(
 
 def test_the_page_is_really_asked() -> None:
     run = f"/api/runs/0/sim/{quote(finished().root.name)}"
-    for tail in ("", "/steps/1", "/skills/1", "/heat", "/costs", "/failures", "/conflicts", "/config", "/export/best"):
+    for tail in ("", "/steps/1", "/skills/1", "/costs", "/failures", "/conflicts", "/config", "/export/best"):
         status, _ = page().send(b"GET", (run + tail).encode(), [], b"")
         assert status == 200, tail
     status, received = page().send(b"POST", b"/api/configs/check", OURS, json.dumps({"yaml": "train: {}"}).encode())
