@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from zipfile import ZipFile
 
 import pytest
 
 from browser import open_page
+from skillopt.envs.base import FileChange
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json, write_json
+from skillopt.run.files import read_json, read_jsonl, write_json, write_jsonl
 from skillopt.skill import FILE
 from skillopt_webui.runs import RunIndex, experiment
 from skillopt_webui.settings import make_settings
@@ -137,3 +141,122 @@ def test_before_the_baseline_is_measured_there_is_a_dash(world: World) -> None:
             assert page.locator(".figure.lead dd").inner_text() == "–"
     finally:
         path.write_bytes(kept)
+
+
+# The table of runs, and what people write
+
+
+@pytest.mark.browser
+def test_the_table_is_exported_as_csv_with_the_figures_of_the_files(world: World, tmp_path: Path) -> None:
+    with open_page(f"{world.ui.url}#/runs", forgives=GONE) as page:
+        page.locator(".line.run").nth(3).wait_for()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Export CSV").click()
+        saved.value.save_as(tmp_path / "runs.csv")
+    with (tmp_path / "runs.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    assert rows.keys() == {*world.seeds, world.package}
+    for name, row in rows.items():
+        summary = read_json(world.folder(name).summary)
+        assert float(row["best"]) == summary["best"]["val"]
+        assert float(row["test"]) == summary["best"]["test"]
+        assert int(row["train.seed"]) == int(row["seed"]) == summary["seed"]
+
+
+@pytest.mark.browser
+def test_name_tags_and_note_are_kept_and_found(world: World) -> None:
+    name = world.seeds[0]
+    with open_page(f"{world.ui.url}#/runs", forgives=GONE) as page:
+        page.get_by_role("button", name=f"Name, tags and note of {name.split('/')[-1]}").click()
+        page.get_by_label("Name", exact=True).fill("=the first")
+        page.get_by_label("Tags, separated by commas").fill("paper, baseline")
+        page.get_by_label("Note", exact=True).fill("<b>kept</b> for the talk")
+        page.get_by_role("button", name="Save").click()
+        page.locator(".line.run", has_text="=the first").wait_for()
+        page.reload()
+        line = page.locator(".line.run", has_text="=the first")
+        line.get_by_text("<b>kept</b> for the talk").wait_for()
+        assert line.locator(".tags .tag").all_inner_texts() == ["baseline", "paper"]
+        page.get_by_label("Search", exact=True).fill("baseline")
+        page.get_by_text("1 of 4", exact=True).wait_for()
+    kept = read_json(world.folder(name).labels)
+    assert kept == {"name": "=the first", "note": "<b>kept</b> for the talk", "tags": ["baseline", "paper"]}
+
+
+@pytest.mark.browser
+def test_seeds_of_one_config_are_grouped_with_their_mean(world: World) -> None:
+    with open_page(f"{world.ui.url}#/runs", forgives=GONE) as page:
+        page.locator(".line.run").nth(3).wait_for()
+        page.get_by_label("Groups", exact=True).select_option("group")
+        group = page.locator(".line.group")
+        group.get_by_text("mean of 3 runs").wait_for()
+        assert group.count() == 1
+        tested = fmean(read_json(world.folder(name).summary)["best"]["test"] for name in world.seeds)
+        assert group.locator(".c-test").inner_text().startswith(f"{tested:.2f}")
+        title = group.locator("b").first.inner_text()
+        assert sorted(title.removeprefix("sim: seeds ").split(", ")) == ["1", "2", "3"]
+
+
+@pytest.mark.browser
+def test_a_comment_on_an_item_is_there_after_a_reload(world: World) -> None:
+    name = world.seeds[1]
+    with open_page(f"{world.ui.url}#/run/{name}/items?split=train", forgives=GONE) as page:
+        page.locator(".items .virtual .line").first.click()
+        drawer = page.get_by_role("dialog")
+        drawer.get_by_label("Your comment").fill("The code is missing.")
+        drawer.get_by_role("button", name="Save comment").click()
+        page.get_by_text("Saved.").wait_for()
+        drawer.get_by_role("button", name="bad").click()
+        until(lambda: read_rating(world, name) == "bad")
+        page.reload()
+        drawer.get_by_role("button", name="bad").and_(page.locator("[aria-pressed=true]")).wait_for()
+        assert drawer.get_by_label("Your comment").input_value() == "The code is missing."
+        page.keyboard.press("Escape")
+        page.get_by_role("link", name="Train with 1 comment").wait_for()
+
+
+def read_rating(world: World, name: str) -> str:
+    return str(world.ui.get(f"/api/runs/{name}/comments")["comments"][-1]["rating"])
+
+
+# Workspaces and packages
+
+
+@pytest.mark.browser
+def test_a_trajectory_shows_what_became_of_the_files_of_its_workspace(world: World) -> None:
+    path = world.folder(world.seeds[0]).step(1) / "trajectories.jsonl"
+    rows = read_jsonl(path)
+    changes = [
+        FileChange(path="notes.txt", kind="changed", shown="-word\n+<i>WORD</i>\n"),
+        FileChange(path="old.txt", kind="removed", shown="-gone\n"),
+    ]
+    rows[0]["changes"] = [change.model_dump() for change in changes]
+    write_jsonl(path, rows)
+    item = rows[0]["item_id"]
+    with open_page(f"{world.ui.url}#/run/{world.seeds[0]}/steps?n=1", forgives=GONE) as page:
+        page.locator(".items .virtual .line", has_text=item).first.click()
+        drawer = page.get_by_role("dialog")
+        for change in changes:
+            part = drawer.locator("section.say", has_text=f"{change.kind} {change.path}")
+            part.wait_for()
+            assert part.locator(".text").inner_text().strip() == change.shown.strip()
+
+
+@pytest.mark.browser
+def test_a_package_shows_each_file_and_what_training_did_to_it(world: World) -> None:
+    run = world.folder(world.package)
+    best = read_json(run.summary)["best"]["version"]
+    learned = run.read_skill(best).read("references/codes.md")
+    assert learned is not None
+    added = [line for line in learned.splitlines() if "For " in line and "ZZ-99" not in line]
+    assert added, "training has changed the reference"
+    with open_page(f"{world.ui.url}#/run/{world.package}/skill?v={best}", forgives=GONE) as page:
+        page.get_by_text("== references/codes.md").wait_for()
+        page.locator(".doc").get_by_text(added[0]).wait_for()
+        page.get_by_role("button", name="Diff").click()
+        page.get_by_label("Left version").select_option("0")
+        page.locator(".sidebyside .add", has_text=added[0]).first.wait_for()
+        with page.expect_download() as saved:
+            page.get_by_role("link", name="Export skill").click()
+        names = set(ZipFile(saved.value.path()).namelist())
+        assert {Path(name).name for name in names} >= {FILE, "codes.md"}
