@@ -23,14 +23,22 @@ from skillopt_webui.settings import Settings
 from skillopt_webui.state import STATE
 
 routes = web.RouteTableDef()
-_SHOWN = 40
 
 
 @routes.get("/api/launches")
 async def launches(request: web.Request) -> web.Response:
-    state = request.app[STATE]
-    found = await asyncio.to_thread(lambda: [each.status(state.settings) for each in state.launches.all()[:_SHOWN]])
-    return answer(request, {"launches": found})
+    """Measurements that are at work (they come first) or that failed, the newest first: `count` of them after the
+    first `skip`, of those with `q` in their title; and how many there are."""
+    state, query = request.app[STATE], request.query
+    skip, count = (number(query.get(name, default)) for name, default in (("skip", "0"), ("count", "20")))
+
+    def found() -> dict[str, Any]:
+        wanted = [each for each in state.launches.all() if each.unfinished() and each.called(query.get("q", ""))]
+        wanted.sort(key=lambda each: not each.running())
+        page = wanted[skip : skip + min(count, 1000)]
+        return {"launches": [each.status(state.settings) for each in page], "total": len(wanted)}
+
+    return answer(request, await asyncio.to_thread(found))
 
 
 @routes.get("/api/launches/{id}")
@@ -60,7 +68,7 @@ def _skill_files(settings: Settings) -> list[str]:
         for path in sorted(folder.glob("data/**/*.md")) + sorted(folder.glob("*skill*.md")):
             if path.name != "README.md" and not any(part.startswith(".") for part in path.parts[len(folder.parts) :]):
                 found.append(shown(settings, path))
-    return found[:500]
+    return found
 
 
 @routes.post("/api/evaluate")

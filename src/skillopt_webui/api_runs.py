@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -49,11 +47,10 @@ async def _read(run: RunDirectory, make: Callable[..., T], *given: Any) -> T:
 async def list_runs(request: web.Request) -> web.Response:
     """All rows, or only that they are the `same` as at the stamp `since`."""
     table = await asyncio.to_thread(request.app[STATE].index.table)
-    stamp = hashlib.sha256(json.dumps(table, default=str).encode()).hexdigest()[:16]
-    if request.query.get("since") == stamp:
+    if request.query.get("since") == table["stamp"]:
         return answer(request, {"same": True})
     folders = [str(path) for path in request.app[STATE].settings.outputs]
-    return answer(request, {**table, "folders": folders, "stamp": stamp})
+    return answer(request, {**table, "folders": folders})
 
 
 @routes.post("/api/sparks")

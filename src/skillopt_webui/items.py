@@ -45,20 +45,36 @@ def _run_items(run: RunDirectory) -> dict[str, Any]:
     names = [*([NO_SKILL] if bare else []), *columns]
     place = {skill_hash: names.index(f"v{version}") for skill_hash, version in known.items()}
     place |= {m.skill_hash: 0 for m in bare}
-    seen: dict[str, list[list[float]]] = {}
-    split_of: dict[str, str] = {}
-    for measured in all_measured:
-        if measured.skill_hash in place:
-            for item, (_, score) in measured.items.items():
-                seen.setdefault(item, [[] for _ in names])[place[measured.skill_hash]].append(score)
-                split_of[item] = measured.split
+    seen, split_of = _means(all_measured, place, len(names))
     texts = _texts(all_measured, known, set(seen))
     causes = _causes(run)
-    rows = []
-    for item, scores in seen.items():
-        means = [fmean(values) if values else None for values in scores]
-        rows.append(_row(item, split_of[item], means, texts.get(item), causes.get(item, "")))
+    rows = [_row(item, split_of[item], means, texts.get(item), causes.get(item, "")) for item, means in seen.items()]
     return {"columns": names, "rows": sorted(rows, key=_worst_first)}
+
+
+def _means(
+    all_measured: Sequence[Measurement], place: Mapping[str, int], width: int
+) -> tuple[dict[str, list[float | None]], dict[str, str]]:
+    """Each item's mean score by column, and its split."""
+    means: dict[str, list[float | None]] = {}
+    split_of: dict[str, str] = {}
+    repeated: dict[tuple[str, int], list[float]] = {}  # rare: a list for every cell would take most of the time
+    for measured in all_measured:
+        if measured.skill_hash not in place:
+            continue
+        column = place[measured.skill_hash]
+        for item, (_, score) in measured.items.items():
+            own = means.get(item)
+            if own is None:
+                own = means[item] = [None] * width
+            split_of[item] = measured.split
+            if (first := own[column]) is None:
+                own[column] = float(score)
+            else:
+                repeated.setdefault((item, column), [first]).append(score)
+    for (item, column), scores in repeated.items():
+        means[item][column] = fmean(scores)
+    return means, split_of
 
 
 def _row(item: str, split: str, scores: Sequence[float | None], trace: Mapping[str, Any] | None, cause: str) -> Row:

@@ -21,6 +21,7 @@ from skillopt.errors import UserError
 from skillopt.run.directory import make_folder
 from skillopt.run.files import read_json, write_atomic, write_json
 from skillopt_webui.alive import holder
+from skillopt_webui.files import Cache
 from skillopt_webui.places import NotThereError, inside, measured_id, run_id
 from skillopt_webui.settings import Settings
 
@@ -32,6 +33,7 @@ _LOG_END = 64 * 1024
 """Bytes of a log that are looked at and shown."""
 _KEPT = 500
 """Records of ended commands that are kept."""
+_records = Cache(2 * _KEPT)
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,18 @@ class Launch:
     def record(self) -> dict[str, Any]:
         known: dict[str, Any] = read_json(self.folder / "launch.json")
         return known
+
+    def unfinished(self) -> bool:
+        """A measurement that is at work or that failed. What ended well is among the runs and results."""
+        if self._known("launch.json").get("kind") == "train":
+            return False
+        return bool(self._known("exit.json").get("code", -1) != 0)
+
+    def called(self, wanted: str) -> bool:
+        return wanted.casefold() in str(self._known("launch.json").get("title", "")).casefold()
+
+    def _known(self, name: str) -> dict[str, Any]:
+        return _records.get(name, self.folder / name, read_json) or {}
 
     def status(self, settings: Settings) -> dict[str, Any]:
         """What the page shows of it: its state, its run or its result, and the end of its log."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from threading import Lock
 from typing import Any
 
 from skillopt.config.identity import relevant
@@ -36,6 +38,8 @@ class RunIndex:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._cache = Cache(60_000)
+        self._making = Lock()
+        self._last: tuple[list[dict[str, Any]], dict[str, str], dict[str, Any]] | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """Runs at work first, then the newest."""
@@ -45,8 +49,15 @@ class RunIndex:
         return sorted(rows, key=lambda row: (row["status"] != "running", -row["changed"]))
 
     def table(self) -> dict[str, Any]:
-        """The experiment table."""
-        return experiment(self.rows(), self._sweeps())
+        """The experiment table, with a `stamp` of what is in it; made again only when a row has changed."""
+        with self._making:  # a second request waits for what the first one reads
+            rows, sweeps = self.rows(), self._sweeps()
+            if self._last and self._last[:2] == (rows, sweeps):
+                return self._last[2]
+            made = experiment(rows, sweeps)
+            made["stamp"] = hashlib.sha256(json.dumps(made, default=str).encode()).hexdigest()[:16]
+            self._last = (rows, sweeps, made)
+            return made
 
     def _sweeps(self) -> dict[str, str]:
         """The sweep that a run belongs to, by the run's folder name."""
@@ -84,7 +95,7 @@ class RunIndex:
             parts[file] = self._cache.get(file, f"{folder}/{file}", make, files.get(file)) if file in files else None
         summary = parts["summary.json"] or {}
         known = {"status": summary["status"], "stop_reason": summary["reason"]} if summary else None
-        status, reason = status_of(known, Path(folder) / "events.jsonl", busy=bool(pid))
+        status, reason = status_of(known, Path(f"{folder}/events.jsonl"), busy=bool(pid))
         _, benchmark, run = name.split("/")
         changed = round(max(known.st_mtime for file, known in files.items() if file not in _NOT_WORK), 1)
         about = {"id": name, "benchmark": benchmark, "run": run, "changed": changed}
@@ -136,12 +147,7 @@ def labels_of(path: Path) -> dict[str, Any]:
 
 def experiment(rows: Sequence[dict[str, Any]], sweeps: Mapping[str, str]) -> dict[str, Any]:
     """The rows with the settings in which they differ, and groups of seeds with their means and intervals."""
-    seen: dict[str, set[str]] = {}
-    for row in rows:
-        for key, value in (row.get("config") or {}).items():
-            seen.setdefault(key, set()).add(json.dumps(value, sort_keys=True))
-    holding = {key: sum(key in (row.get("config") or {}) for row in rows) for key in seen}
-    keys = sorted(key for key, values in seen.items() if len(values) > 1 or holding[key] < len(rows))
+    keys = _differing([row.get("config") or {} for row in rows])
     shown: list[dict[str, Any]] = []
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -152,6 +158,27 @@ def experiment(rows: Sequence[dict[str, Any]], sweeps: Mapping[str, str]) -> dic
         own = {key: config.get(key) for key in keys}
         shown.append({**row, "config": own, "group": group, "sweep": sweeps.get(row["run"], "")})
     return {"rows": shown, "keys": keys, "groups": {name: _means(own) for name, own in groups.items() if len(own) > 1}}
+
+
+def _differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Settings that some runs do not have, or have with another value."""
+    first: dict[str, Any] = {}
+    holding: Counter[str] = Counter()
+    differ: set[str] = set()
+    for config in configs:
+        holding.update(config.keys())
+        for key, value in config.items():
+            if key in differ:
+                continue
+            known = first.setdefault(key, value)
+            plain = type(known) is type(value) and (not value or not isinstance(value, dict | list))
+            if not (plain and known == value) and _text(known) != _text(value):  # 1 and True are equal, too
+                differ.add(key)
+    return sorted(key for key, count in holding.items() if key in differ or count < len(configs))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

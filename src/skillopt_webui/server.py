@@ -67,7 +67,7 @@ _NAMES = {str(path.relative_to(STATIC)) for path in STATIC.rglob("*.*")}
 
 async def _read_ahead(app: web.Application) -> None:
     """The first look at thousands of runs reads thousands of files: begin before someone asks."""
-    app[_AHEAD] = asyncio.create_task(asyncio.to_thread(app[STATE].index.rows))
+    app[_AHEAD] = asyncio.create_task(asyncio.to_thread(app[STATE].index.table))
 
 
 def make_app(settings: Settings) -> web.Application:

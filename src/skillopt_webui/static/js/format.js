@@ -9,6 +9,8 @@ export function fixed(v, digits = 2) {
 }
 export const score = (v) => (v === null || v === undefined ? "–" : fixed(v));
 export const signed = (v) => (v === null || v === undefined ? "–" : `${v >= 0 ? "+" : "−"}${fixed(Math.abs(v))}`);
+// Nothing is gained over what was not measured.
+export const gain = (after, before) => signed(after == null || before == null ? null : after - before);
 export const ranged = (v, interval) =>
   score(v) + (interval && v !== null && v !== undefined ? ` [${fixed(interval[0])}–${fixed(interval[1])}]` : "");
 export const whole = (v) => (v === null || v === undefined ? "–" : Math.round(v).toLocaleString("en"));

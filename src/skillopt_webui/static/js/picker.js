@@ -75,8 +75,16 @@ export function skillPicker(label, choices, { run = "", version = "best", file =
   }
   which.addEventListener("change", () => onchange?.());
   const ready = place ? fill(version) : Promise.resolve();
+  const many = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
+  const there = `Type to search ${many(choices.runs.length, "run")} and ${many(choices.files.length, "skill file")}.`;
   return {
-    node: h("div", { class: "field" }, h("label", { for: id }, label), h("div", { class: "row" }, box, which)),
+    node: h(
+      "div",
+      { class: "field" },
+      h("label", { for: id }, label),
+      h("div", { class: "row" }, box, which),
+      h("span", { class: "dim small" }, there),
+    ),
     ready,
     get run() {
       return place.startsWith("run:") ? place.slice(4) : "";

@@ -137,7 +137,7 @@ function content(run, t) {
         "div",
         {},
         h("b", {}, "Right would be: "),
-        t.answers.map((a, i) => [i ? " or " : "", h("code", {}, a.slice(0, 500))]),
+        t.answers.map((a, i) => [i ? " or " : "", a.length > 500 ? longText(a) : h("code", {}, a)]),
       ),
     );
   const messages = (t.messages || []).map((m) => message(run, m, t));

@@ -1,7 +1,7 @@
 // Two or more runs side by side; two skills line by line, and measured on the same items.
 import { h, put, scroller, errorBox, empty, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
-import { ranged, score, signed, money, span, whole } from "../format.js";
+import { ranged, score, gain, money, span, whole } from "../format.js";
 import { lineChart } from "../chart.js";
 import { sideBySide } from "../diffview.js";
 import { loadChoices, skillPicker, searchBox, runName } from "../picker.js";
@@ -267,7 +267,7 @@ function runTable(ids, found, remove) {
         score(s.initial.val),
         " → ",
         h("b", {}, ranged(s.best.val, s.best.val_interval)),
-        h("span", { class: "dim" }, ` ${signed(s.best.val - s.initial.val)}`),
+        h("span", { class: "dim" }, ` ${gain(s.best.val, s.initial.val)}`),
       ],
     ],
     [

@@ -91,55 +91,64 @@ export async function evaluateView(root, { query, signal }) {
     ),
   );
 
-  const state = { shown: PAGE, search: "" };
+  const state = { shown: PAGE, open: PAGE, search: "" };
   const search = h("input", {
     type: "search",
+    hidden: true,
     placeholder: "Search measurements",
     "aria-label": "Search measurements",
     oninput: () => {
       state.search = search.value.toLowerCase();
-      state.shown = PAGE;
+      state.shown = state.open = PAGE;
       draw();
+      load().catch(() => {});
     },
   });
   let known = "",
     launches = [],
-    rows = [];
+    total = 0,
+    rows = [],
+    asked = 0;
   async function load() {
-    const [started, measured] = await Promise.all([get("/api/launches", signal), get("/api/measured", signal)]);
-    launches = started.launches.filter((l) => l.kind !== "train" && (l.state === "running" || l.code !== 0));
+    const mine = ++asked,
+      wanted = new URLSearchParams({ count: state.open, q: state.search });
+    const [started, measured] = await Promise.all([
+      get(`/api/launches?${wanted}`, signal),
+      get("/api/measured", signal),
+    ]);
+    if (mine !== asked) return;
+    ({ launches, total } = started);
     rows = measured.rows;
-    const now = JSON.stringify([launches.map((l) => [l.id, l.state]), rows.map((r) => [r.id, r.changed])]);
+    const now = JSON.stringify([total, launches.map((l) => [l.id, l.state]), rows.map((r) => [r.id, r.changed])]);
     if (now !== known) draw();
     known = now;
   }
+  const more = (what, ask) => h("button", { "data-key": `more-${what}`, onclick: ask }, `Show more ${what}`);
+  const head = (title, shown, all) =>
+    h("h2", {}, title, " ", h("span", { class: "dim small" }, `${shown} of ${all}`));
   const about = (r) => JSON.stringify([r.id, r.kind, r.result.skill, r.result.split]).toLowerCase();
   function draw() {
     const fits = rows.filter((r) => about(r).includes(state.search));
-    const count = `${Math.min(state.shown, fits.length)} of ${fits.length}`;
+    search.hidden = rows.length <= PAGE && total <= PAGE && !state.search;
     put(
       list,
+      total > 0 && head("At work or failed", launches.length, total),
       launches.map((l) => card(l, load)),
-      h(
-        "div",
-        { class: "row between" },
-        h("h2", {}, "Measured ", h("span", { class: "dim small" }, count)),
-        rows.length > PAGE && search,
-      ),
+      total > launches.length &&
+        more("commands", () => {
+          state.open += PAGE;
+          load().catch(() => {});
+        }),
+      head("Measured", Math.min(state.shown, fits.length), fits.length),
       fits.length ? fits.slice(0, state.shown).map(row) : h("p", { class: "dim" }, "Nothing yet."),
       fits.length > state.shown &&
-        h(
-          "button",
-          {
-            onclick: () => {
-              state.shown += PAGE;
-              draw();
-            },
-          },
-          "Show more",
-        ),
+        more("results", () => {
+          state.shown += PAGE;
+          draw();
+        }),
     );
   }
+  list.before(search);
   await load();
   const timer = setInterval(() => {
     if (!document.hidden) load().catch(() => {});

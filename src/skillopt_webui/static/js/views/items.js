@@ -6,10 +6,7 @@ import { openTrajectory } from "../trajectory.js";
 
 export async function itemsTab(root, run, { query, signal }) {
   put(root, h("p", { class: "wait" }, "Reading what was measured…"));
-  const [table, failures] = await Promise.all([
-    get(of(run.id, "/items"), signal),
-    get(of(run.id, "/failures"), signal).catch((error) => ({ error })),
-  ]);
+  const table = await get(of(run.id, "/items"), signal);
   const { kept, write } = inAddress();
   const version = (column) => (table.columns[column] === "no skill" ? null : Number(table.columns[column].slice(1)));
   const shown = table.rows.length
@@ -32,10 +29,11 @@ export async function itemsTab(root, run, { query, signal }) {
         { class: "panel" },
         empty("Nothing is measured yet", h("p", {}, "After the first evaluation each item has a row here.")),
       );
-  put(
-    root,
-    h("div", { class: "stack" }, shown, failures.error ? errorBox(failures.error) : failureList(run, failures)),
-  );
+  const below = h("div", {}, h("p", { class: "wait" }, "Looking for persistent failures…"));
+  put(root, h("div", { class: "stack" }, shown, below));
+  get(of(run.id, "/failures"), signal) // only now: both read the same files, and the table comes first
+    .then((failures) => put(below, failureList(run, failures)))
+    .catch((error) => error.name !== "AbortError" && put(below, errorBox(error)));
   return null;
 }
 

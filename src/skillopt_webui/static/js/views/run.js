@@ -1,7 +1,7 @@
 // One run, live: figures, the strip of stages, and the tabs below. What happens arrives as events; nothing is reloaded.
 import { h, put, tag, errorBox, dialog, say, calm } from "../dom.js";
 import { get, post, follow, of, path } from "../api.js";
-import { score, signed, money, span, whole } from "../format.js";
+import { score, gain, money, span, whole } from "../format.js";
 import { strip, liveBar } from "./strip.js";
 import { overviewTab } from "./overview.js";
 import { stepsTab } from "./steps.js";
@@ -242,14 +242,16 @@ function figures(data) {
     { class: "figures", tabindex: "0", "aria-label": "Figures" },
     one(
       "Validation",
-      s
-        ? [
-            score(s.initial.val),
-            " → ",
-            h("span", { class: s.best.val > s.initial.val ? "good" : "" }, score(s.best.val)),
-          ]
-        : "…",
-      s && s.best.val != null ? signed(s.best.val - s.initial.val) : "",
+      !s
+        ? "…"
+        : s.best.val == null
+          ? "–"
+          : [
+              score(s.initial.val),
+              " → ",
+              h("span", { class: s.best.val > s.initial.val ? "good" : "" }, score(s.best.val)),
+            ],
+      s && s.best.val != null ? gain(s.best.val, s.initial.val) : "",
       true,
     ),
     one(

@@ -1,7 +1,7 @@
 // The experiment table: runs with what differs between them; search, sort, filter, groups, ticks, CSV, names and notes.
 import { h, put, tag, empty, calm, dialog, errorBox } from "../dom.js";
 import { get, post, of, path } from "../api.js";
-import { score, ranged, signed, money, span, ago } from "../format.js";
+import { score, ranged, money, span, ago } from "../format.js";
 import { spark } from "../chart.js";
 import { virtualList } from "../virtual.js";
 
