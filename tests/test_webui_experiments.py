@@ -68,7 +68,16 @@ def test_settings_differ_as_they_are_written() -> None:
         return experiment([row(f"r{n}", k=value) for n, value in enumerate(values)], {})["keys"]
 
     assert keys(1, 1) == keys("a", "a") == keys({"a": 1}, {"a": 1}) == keys([], []) == keys(None, None) == []
-    for pair in ((1, True), (1, 1.0), (0, None), ([], {}), ([1], [True]), ("1", 1), ({"a": 1}, {"a": 2})):
+    pairs: list[tuple[object, object]] = [
+        (1, True),
+        (1, 1.0),
+        (0, None),
+        ([], {}),
+        ([1], [True]),
+        ("1", 1),
+        ({}, {"a": 2}),
+    ]
+    for pair in pairs:
         assert keys(*pair) == ["k"], pair
     assert experiment([row("a", k=1), row("b")], {})["keys"] == ["k"], "one of them does not have it"
 
