@@ -25,8 +25,11 @@ class Candidate:
 
 
 def candidates(skill: Skill, ranked: Sequence[Ranked], ctx: Context) -> list[Candidate]:
-    """The first `gradient.candidates` variants, as far as they differ; the first one has every selected edit."""
-    chosen = [row.edit for row in ranked if row.selected]
+    """The first `gradient.candidates` variants, as far as they differ; the first one has every selected edit.
+
+    Edits are applied in the order in which they were proposed, not by rank: a reader sees rules before examples.
+    """
+    chosen = sorted((row.edit for row in ranked if row.selected), key=lambda edit: edit.id)
     most = ctx.config.gradient.candidates
     made: list[Candidate] = []
     for name, least, kept in _VARIANTS:
