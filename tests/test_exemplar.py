@@ -173,3 +173,16 @@ def test_no_model_says_so_when_it_is_called() -> None:
 def test_the_quickstart_config_is_valid() -> None:
     for name in ("default", "llm"):
         Config.load(REPO / "configs" / "quickstart" / f"{name}.yaml")
+
+
+def test_next_to_rules_no_examples_are_made_of_tasks_that_took_several_turns() -> None:
+    rows = trajectories(types=False)
+    talk = [{"role": role, "content": "…"} for role in ("system", "user", "assistant", "tool", "assistant")]
+    unused: Caller = None  # type: ignore[assignment]
+
+    def examples(given: list[Trajectory]) -> str:
+        batch = Minibatch(id="m", kind="batch", trajectories=given)
+        return texts(asyncio.run(ExemplarAnalyst().propose(Skill(""), batch, CaseFile(), unused, Config())))
+
+    assert "Reply: red" in examples(rows)
+    assert examples([row.model_copy(update={"messages": talk}) for row in rows]) == ""

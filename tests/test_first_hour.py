@@ -235,3 +235,30 @@ def test_an_item_that_is_set_aside_is_named_on_the_terminal(tmp_path: Path) -> N
     (gone,) = result.summary["set_aside"]
     lines = [Lines()(Event(kind=event.kind, data=event.data)) for event in told if event.kind == "set_aside"]
     assert [line for line in lines if str(line).startswith(f"Set aside, for every skill alike: {gone} (")]
+
+
+def test_a_program_that_shows_progress_ends_as_the_command_line_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = library.train(**small(tmp_path, progress=True))
+    shown = capsys.readouterr().out
+    assert result.verdict.split(" (")[0] in " ".join(shown.split())
+    assert "best_skill.md" in shown
+
+
+def test_report_begins_with_the_verdict(tmp_path: Path) -> None:
+    result = library.train(**small(tmp_path))
+    assert skillopt("report", str(result.path)).stdout.splitlines()[0] == result.verdict
+
+
+def test_more_epochs_without_an_optimizer_say_what_needs_one(tmp_path: Path) -> None:
+    rows = "\n".join(f"{task['question']},{task['answer']}" for task in TASKS)
+    (tmp_path / "mine.csv").write_text(f"question,answer\n{rows}\n")
+    made = skillopt("init", "mine", "--from", "mine.csv", "--target_model", "sim:world", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    keys = ("gradient.analysts=[exemplar]", "train.num_epochs=2")
+    done = skillopt("train", "--config", "mine/config.yaml", *keys, cwd=tmp_path, env={"OPENAI_API_KEY": ""})
+    assert done.returncode == 2
+    assert "only the guidance between epochs needs an optimizer" in done.stderr
+    assert "train.num_epochs=1" in done.stderr
+    assert not (tmp_path / "outputs").exists()

@@ -104,10 +104,14 @@ def test_tests_without_a_reward_are_judged_by_their_exit_code_and_broken_ones_se
         ("FROM x\nRUN apt-get install -y jq\n", "'RUN apt-get install -y jq' needs Docker"),
         ("FROM x\nWORKDIR /app\nCOPY data /srv/data\n", "a file outside of its WORKDIR .* needs Docker"),
         ("FROM x AS y\nCOPY --from=y a b\n", "needs Docker"),
+        ("FROM x\nWORKDIR /app\nCOPY *.txt /app/\n", "'COPY \\*.txt /app/' needs Docker"),
         ("FROM x\nWORKDIR /app\nCOPY nowhere /app/\n", "'nowhere' is not in environment/"),
     ],
 )
-def test_what_needs_docker_says_so_before_anything_is_paid(tmp_path: Path, dockerfile: str, told: str) -> None:
+def test_what_needs_docker_says_so_before_anything_is_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dockerfile: str, told: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # without Docker; test_docker.py has it
     with pytest.raises(UserError, match=told):
         FoldersEnv(config_of(tasks(tmp_path, dockerfile=dockerfile), command="cat").env)
 

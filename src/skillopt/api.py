@@ -141,7 +141,12 @@ class Trainer:
         """As `fit`, for code that is async."""
         self._running = asyncio.get_running_loop()
         with self._listeners() as listeners:
-            return await fit_and_report(self._make_and_keep, self.config, listeners, self._trackers)
+            result = await fit_and_report(self._make_and_keep, self.config, listeners, self._trackers)
+        if self._progress:
+            from skillopt.report.console import open_console, show_result
+
+            show_result(result, open_console())
+        return result
 
     def _make_and_keep(self, listeners: Sequence[Listener]) -> loop.TrainingLoop:
         self._trainer = self._make(listeners)

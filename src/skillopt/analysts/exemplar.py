@@ -57,7 +57,8 @@ class ExemplarAnalyst:
         rules = type_rules(seen)
         most = config.optimizer.max_edit_tokens
         if any(name != self.name for name in config.gradient.analysts):  # the others state the rules
-            proposals = example_edits(failures, {}, skill, tried, most)[:1]
+            short = [t for t in failures if sum(m.get("role") != "system" for m in t.messages) <= 2]
+            proposals = example_edits(short, {}, skill, tried, most)[:1]  # of several turns, the answer teaches little
         else:
             proposals = [
                 *answer_edits(failures, choices, rules, skill),

@@ -29,14 +29,18 @@ def report(
 ) -> None:
     """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
     from skillopt.measure.bill import reprice
+    from skillopt.measure.course import verdict_of
     from skillopt.report.html import write_report
     from skillopt.report.png import write_pngs
     from skillopt.run.directory import RunDirectory
+    from skillopt.run.files import read_json
 
     directory = RunDirectory(run)
     if prices:
-        print(printable(reprice(run, prices)["verdict"]))
+        reprice(run, prices)
     write_report(directory)
+    summary = read_json(directory.summary)
+    print(printable(verdict_of(directory, summary, read_json(directory.history))))
     write_pngs(directory)
     print(directory.report)
     if show:

@@ -37,7 +37,7 @@ def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) 
     import asyncio
 
     from skillopt.api import train_config
-    from skillopt.report.console import next_lines, open_console, result_lines, result_table, watching
+    from skillopt.report.console import open_console, show_result, watching
 
     console = open_console()
     fetch_weights(config)
@@ -45,11 +45,7 @@ def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) 
         result = asyncio.run(train_config(config, listeners=[listener], mode=mode))
     if as_json:
         return result
-    console.print()
-    console.print(printable(result.verdict))
-    console.print("\n".join(result_table(result.summary)))
-    for line in [*result_lines(result.summary), *next_lines(result)]:
-        console.print(printable(line))
+    show_result(result, console)
     return result
 
 

@@ -40,6 +40,8 @@ class Finished:
     stderr: str
     timed_out: bool = False
     too_long: bool = False
+    raw: bytes = b""
+    """Standard output as it came."""
 
 
 async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str, timeout: float) -> Finished:
@@ -82,6 +84,7 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
         stderr=err[:LONGEST_OUTPUT].decode("utf-8", "replace"),
         timed_out=timed_out,
         too_long=too_long,
+        raw=bytes(out[:LONGEST_OUTPUT]),
     )
 
 

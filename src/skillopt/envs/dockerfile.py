@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from skillopt.envs.docker import Machine
 from skillopt.envs.workspace import Content, Files, checked_name, read_files
 from skillopt.errors import UserError
 
@@ -23,22 +24,28 @@ class Recipe:
     folder: Path
     files: Files
     workdir: str
-    """Where the task's own tests expect the workspace."""
+    """Where the task's own tests expect the workspace; of a container, its image knows."""
+    machine: Machine | None = None
+    """The container of a task that needs Docker."""
+
+
+class NeedsDocker(UserError):  # noqa: N818 - says it all
+    """The environment is more than files at a place."""
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """The files and their place; raises UserError where the environment needs Docker."""
+    """The files and their place; raises NeedsDocker where there is more to it."""
     start = folder / "environment"
     files = read_files("environment", folder, f"{folder}: environment", _MOST) if start.is_dir() else {}
     if any(name.startswith("docker-compose") for name in files):
-        raise UserError(f"{folder}: environment/docker-compose.yaml starts services, which {_NEEDS}")
+        raise UserError(
+            f"{folder}: environment/docker-compose.yaml starts services, which needs Docker Compose; this version runs "
+            "tasks of one container: leave the task out"
+        )
     plain = {name: content for name, content in files.items() if name not in _BUILDS}
     if "Dockerfile" not in files:
         return Recipe(folder=folder, files=plain, workdir="/app")
     return _followed(folder, plain, (start / "Dockerfile").read_text(encoding="utf-8", errors="replace"))
-
-
-_NEEDS = "needs Docker; this version runs tasks whose environment is plain files: leave the task out"
 
 
 def _followed(folder: Path, files: Files, dockerfile: str) -> Recipe:
@@ -52,7 +59,7 @@ def _followed(folder: Path, files: Files, dockerfile: str) -> Recipe:
         if not word or word.startswith("#"):
             continue
         if word not in _HARMLESS:
-            raise UserError(f"{folder}: environment/Dockerfile: '{line.strip()[:80]}' {_NEEDS}")
+            raise NeedsDocker(f"{folder}: environment/Dockerfile: '{line.strip()[:80]}' needs Docker")
         if word == "WORKDIR":
             workdir = str(PurePosixPath(workdir or "/") / rest.strip())
         elif word == "COPY":
@@ -65,14 +72,14 @@ def _followed(folder: Path, files: Files, dockerfile: str) -> Recipe:
         if PurePosixPath(path).is_relative_to(workdir)
     }
     if len(below) < len(placed):
-        raise UserError(f"{folder}: environment/Dockerfile: a file outside of its WORKDIR ({workdir}) {_NEEDS}")
+        raise NeedsDocker(f"{folder}: environment/Dockerfile: a file outside of its WORKDIR ({workdir}) needs Docker")
     return Recipe(folder=folder, files=dict(sorted(below.items())), workdir=workdir)
 
 
 def _copied(files: Files, rest: str, workdir: str, where: str) -> dict[str, Content]:
     words = shlex.split(rest)
-    if len(words) < 2 or words[0].startswith(("--", "[")):
-        raise UserError(f"{where}: 'COPY {rest[:60]}' {_NEEDS}")
+    if len(words) < 2 or words[0].startswith(("--", "[")) or any(set(word) & set("*?[$") for word in words):
+        raise NeedsDocker(f"{where}: 'COPY {rest[:60]}' needs Docker")
     target = str(PurePosixPath(workdir) / words[-1])
     many = words[-1].endswith("/") or words[-1] in {".", ".."} or len(words) > 2
     placed: dict[str, Content] = {}

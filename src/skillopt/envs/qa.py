@@ -67,9 +67,10 @@ class QAEnv:
         *,
         scorer: Scorer | None = None,
         starts: Mapping[str, Files] | None = None,
+        local: bool = True,
     ) -> None:
-        """An env of a special kind may bring its items, its options, which extend these, its scorer, and what each
-        item's workspace starts from."""
+        """An env of a special kind may bring its items, its options, which extend these, its scorer, what each item's
+        workspace starts from, and whether any is on this machine."""
         options = options or checked(QAOptions, config.options, "env.options")
         if unknown := options.limit.keys() - set(SPLITS):
             raise UserError(f"env.options.limit: unknown split '{min(unknown)}'; known are: {', '.join(SPLITS)}")
@@ -82,7 +83,7 @@ class QAEnv:
         self.looks_at_files = self._check is not None
         everything = [item for items in self._splits.values() for item in items]
         self.workspaces = Workspaces(
-            root, everything, most_mb=options.workspace_mb, needed=self._check is not None, starts=starts
+            root, everything, most_mb=options.workspace_mb, needed=self._check is not None, starts=starts, local=local
         )
         self._agent = open_agent(config, self.workspaces, options.sandbox)
         self.problem = CANNOT if self.workspaces.used and isinstance(self._agent, OneReply) else ""

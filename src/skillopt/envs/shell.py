@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,17 +30,15 @@ _HOW = (
     "```sh block."
 )
 _PACKAGE = " Your instructions come with further files, at $SKILLOPT_SKILL_DIR."
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "run",
-        "description": "Run a shell command in the task's folder: no network, Python and the usual tools.",
-        "parameters": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
-    },
-}
+IN_SANDBOX = "Run a shell command in the task's folder: no network, Python and the usual tools."
+IN_CONTAINER = "Run a shell command in the task's container."
+_PARAMETERS = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 _BLOCK = re.compile(r"```(?:sh|bash|shell)[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _CALL = re.compile(r'\{\s*"name"\s*:\s*"run"\s*,\s*"arguments"\s*:\s*(\{.*?\})\s*\}', re.DOTALL)
 _LONGEST_RESULT = 8000
+
+Run = Callable[[str], Awaitable[Outcome]]
+"""Runs a command where the task's files are."""
 
 
 class ShellOptions(BaseModel):
@@ -60,35 +57,51 @@ class ShellOptions(BaseModel):
 
 class ShellAgent:
     def __init__(self, config: EnvConfig, workspaces: Workspaces) -> None:
-        self._options = checked(ShellOptions, config.agent_options, "env.agent_options")
-        self._sandbox = Sandbox(self._options.limits, mode=self._options.sandbox)
+        self.options = checked(ShellOptions, config.agent_options, "env.agent_options")
+        self._sandbox = Sandbox(self.options.limits, mode=self.options.sandbox) if workspaces.local else None
         self._workspaces = workspaces
-        self.turns = self._options.turns
+        self.turns = self.options.turns
         self.fingerprint = ""
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
-        start = self._workspaces.start(item)
-        options = self._options.model_dump(mode="json", exclude={"timeout"})
-        identity = ["shell agent", options, item.model_dump(mode="json"), start.digest, skill.hash]
+        start, sandbox = self._workspaces.start(item), self._sandbox
+        assert sandbox
 
         async def work() -> dict[str, Any]:
             with opened_place(item, skill, start) as place:
-                session = _Session(self._sandbox, place.workspace, place.skill_dir, skill)
-                result = await self._held(item, skill, chat, session)
-                return result | session.used() | place.left(start, self._workspaces.most)
+                others, variables = {"skill": place.skill_dir}, {"SKILLOPT_SKILL_DIR": "skill"}
 
-        return episode_from(await chat.whole(identity, work))
+                async def run(command: str) -> Outcome:
+                    return await sandbox.shell(command, place.workspace, others=others, variables=variables)
 
-    async def _held(self, item: Item, skill: Skill, chat: Chat, session: _Session) -> dict[str, Any]:
-        """The conversation, up to the first reply without a command, or to a limit."""
+                return await self.worked(item, skill, chat, run) | place.left(start, self._workspaces.most)
+
+        return episode_from(await chat.whole(self.identity(item, skill), work))
+
+    def identity(self, item: Item, skill: Skill) -> list[Any]:
+        """What makes a rollout the same as another, for the journal."""
+        options = self.options.model_dump(mode="json", exclude={"timeout"})
+        return ["shell agent", options, item.model_dump(mode="json"), self._workspaces.start(item).digest, skill.hash]
+
+    async def worked(
+        self, item: Item, skill: Skill, chat: Chat, run: Run, description: str = IN_SANDBOX
+    ) -> dict[str, Any]:
+        """The conversation, up to the first reply without a command, or to a limit; `run` runs a command."""
+        session = _Session(run, skill)
+        tool = {"type": "function", "function": {"name": "run", "description": description, "parameters": _PARAMETERS}}
+        return await self._held(item, skill, chat, session, tool) | session.used()
+
+    async def _held(
+        self, item: Item, skill: Skill, chat: Chat, session: _Session, tool: Mapping[str, Any]
+    ) -> dict[str, Any]:
         talk = first_messages(item, skill)
         talk[-1] = {"role": "user", "content": f"{talk[-1]['content']}{_HOW}{_PACKAGE if skill.others else ''}"}
-        seconds, text = self._options.timeout, ""
+        seconds, text = self.options.timeout, ""
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                for _ in range(self._options.turns):
-                    reply = await chat(talk, tools=[_TOOL])
+                for _ in range(self.options.turns):
+                    reply = await chat(talk, tools=[tool])
                     talk.append(reply.message())
                     text = reply.text
                     answers = await session.answers(reply)
@@ -105,9 +118,8 @@ class ShellAgent:
 class _Session:
     """One task's commands, and what they used of the skill's package."""
 
-    def __init__(self, sandbox: Sandbox, workspace: Path, skill_dir: Path, skill: Skill) -> None:
-        self._sandbox, self._workspace, self._skill_dir = sandbox, workspace, skill_dir
-        self._skill = skill
+    def __init__(self, run: Run, skill: Skill) -> None:
+        self._command, self._skill = run, skill
         self._commands: list[str] = []
 
     async def answers(self, reply: ChatReply) -> list[Message]:
@@ -131,11 +143,8 @@ class _Session:
 
     async def _run(self, command: str) -> str:
         self._commands.append(command)
-        others, variables = {"skill": self._skill_dir}, {"SKILLOPT_SKILL_DIR": "skill"}
         try:
-            done = await self._sandbox.shell(
-                command.replace("\0", ""), self._workspace, others=others, variables=variables
-            )
+            done = await self._command(command.replace("\0", ""))
         except SkillOptError as error:  # this machine's, and no mistake of the target
             raise TransientError(f"env.agent: shell: {error}") from None
         return shown(done)

@@ -71,9 +71,12 @@ class Workspaces:
         most_mb: int = 64,
         needed: bool = False,
         starts: Mapping[str, Files] | None = None,
+        local: bool = True,
     ) -> None:
         """`starts` are files by item, where they come from elsewhere than the items' own fields."""
         self._given = starts or {}
+        self.local = local
+        """Whether any task is done on this machine; False where all are done in containers."""
         self._root = root
         self.most = most_mb << 20
         self._starts = {item.id: self._read(item) for item in items if has_workspace(item)}

@@ -81,7 +81,10 @@ async def open_session(
         run = _find(config, env, skill, parts, mode)
         config, parts = _as_recorded(run, config, parts)
         roles = ROLES if needs_optimizer(config, parts) else ("target",)
-        opened = await stack.enter_async_context(opened_models(config, models, roles, run))
+        try:
+            opened = await stack.enter_async_context(opened_models(config, models, roles, run))
+        except UserError as error:
+            raise _for_guidance_alone(error, config, parts) from error
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
         rebuilt = rebuild(run)
@@ -134,6 +137,17 @@ def _check(config: Config, env: Env) -> None:
         )
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
+
+
+def _for_guidance_alone(error: UserError, config: Config, parts: Parts) -> UserError:
+    """An optimizer that is missing, in a run whose analysts do without one: say what wants it."""
+    once = config.model_copy(update={"train": config.train.model_copy(update={"num_epochs": 1})})
+    if needs_optimizer(once, parts) or not needs_optimizer(config, parts):
+        return error
+    return UserError(
+        f"{error}. In this run only the guidance between epochs needs an optimizer: name one that you have "
+        "(--optimizer_model handoff is you, docs/handoff.md), or train one epoch (train.num_epochs=1)"
+    )
 
 
 def _find(config: Config, env: Env, skill: Skill, parts: Parts, mode: Mode) -> RunDirectory:

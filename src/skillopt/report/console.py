@@ -252,6 +252,15 @@ def result_lines(summary: dict[str, Any]) -> list[str]:
     ]
 
 
+def show_result(result: Result, console: Console) -> None:
+    """How a training ends: the verdict, the scores, the bill, and what to do next."""
+    console.print()
+    console.print(printable(result.verdict))
+    console.print("\n".join(result_table(result.summary)))
+    for line in [*result_lines(result.summary), *next_lines(result)]:
+        console.print(printable(line))
+
+
 def next_lines(result: Result) -> list[str]:
     """Where the result is, and what most people want to see next."""
     run = shlex.quote(str(result.path))

@@ -94,6 +94,8 @@ def _example_text(schema: Mapping[str, Any], name: str) -> str:
     if "pattern" in schema:  # ours are alternatives, of which the first is literal
         inner = str(schema["pattern"]).removeprefix("^(").removesuffix(")$")
         return re.split(r"(?<!\\)\|", inner)[0].replace("\\", "")
+    if name == "anchor":  # an addition, which the example shows, has none
+        return ""
     text = f"your {name.replace('_', ' ')}" if name else "your text"
     return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength", 200)]
 
