@@ -129,6 +129,7 @@ def test_the_whole_page_is_toured_with_the_keyboard_alone(ui: tuple[Ui, str]) ->
         press("?")
         page.get_by_role("dialog", name="Keyboard").wait_for()
         press("Escape")
+        page.get_by_role("dialog", name="Keyboard").wait_for(state="detached")  # keys are the dialog's until then
         for keys, heading in (("gc", "Compare"), ("ge", "Evaluate"), ("gn", "New run"), ("gr", "Runs")):
             press(keys[0])
             press(keys[1])
