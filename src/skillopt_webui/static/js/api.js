@@ -30,7 +30,10 @@ async function ask(method, path, body, signal) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "The server does not answer. Runs continue without it; start `skillopt ui` again.");
   }
-  const answer = await response.json().catch(() => ({}));
+  const answer = await response.json().catch((error) => {
+    if (error.name === "AbortError") throw error; // the view was left while the answer came
+    return {};
+  });
   if (response.status === 401 && path !== "/api/login") window.dispatchEvent(new Event("skillopt-login"));
   if (!response.ok) throw new ApiError(response.status, answer.error || `The server answered ${response.status}.`);
   return answer;

@@ -79,7 +79,7 @@ export async function compareView(root, { query, signal }) {
       itemBox,
     );
     drawChart(chart, found);
-    drawItems(itemBox, found);
+    drawItems(itemBox, found).catch((error) => error.name !== "AbortError" && put(itemBox, errorBox(error)));
   }
 
   // The same scores against steps, rollouts that were paid for, or dollars.
