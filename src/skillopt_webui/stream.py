@@ -30,11 +30,11 @@ async def stream(request: web.Request, run: RunDirectory) -> web.StreamResponse:
     """
     offset = _offset(request)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
-    await response.prepare(request)
-    await response.write(b"retry: 1000\n\n")
-    told: dict[str, Any] = {}
+    sent: dict[str, Any] = {}
     quiet = 0.0
-    with contextlib.suppress(ConnectionResetError):
+    with contextlib.suppress(ConnectionResetError):  # the reader is gone
+        await response.prepare(request)
+        await response.write(b"retry: 1000\n\n")
         while True:
             chunks = []
             for place, event in new_events(run.events, offset):
@@ -42,8 +42,8 @@ async def stream(request: web.Request, run: RunDirectory) -> web.StreamResponse:
                 chunks.append(_message("event", view.slim(event), place))
             pid = await asyncio.to_thread(holder, run.root)
             for name, value in (("pulse", view.live(run) if pid else None), ("state", {"pid": pid})):
-                if value is not None and told.get(name) != value:
-                    told[name] = value
+                if value is not None and sent.get(name) != value:
+                    sent[name] = value
                     chunks.append(_message(name, value))
             quiet = 0.0 if chunks else quiet + INTERVAL
             if quiet > _QUIET:
