@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillopt.run.files import write_json
+from skillopt.run.files import read_json, write_json
 from skillopt.run.history import History
 
 
@@ -34,6 +35,19 @@ def test_the_file_is_a_json_array_after_every_step(tmp_path: Path) -> None:
     for step in range(1, 6):
         history.append(record(step))
         assert [row["step"] for row in read(history)] == list(range(1, step + 1))
+
+
+def test_a_reader_that_meets_a_write_reads_again(tmp_path: Path) -> None:
+    history = begun(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(lambda: [history.append({**record(step), "long": "x" * 9000}) for step in range(200)])
+        seen = [len(read_json(history.path))]
+        while not writing.done():
+            seen.append(len(read_json(history.path)))
+    assert seen == sorted(seen)
+    history.path.write_text("[1")
+    with pytest.raises(ValueError, match="delimiter"):
+        read_json(history.path)
 
 
 def test_a_step_writes_as_much_in_a_long_run_as_in_a_short_one(tmp_path: Path) -> None:

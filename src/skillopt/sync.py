@@ -38,7 +38,7 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
 
 
 class _Elsewhere(Generic[T]):
-    """Async work on a loop and a thread of its own."""
+    """Async work on a separate loop in a separate thread."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self.done: Future[T] = Future()

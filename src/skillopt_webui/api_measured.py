@@ -9,9 +9,10 @@ from typing import Any
 
 from aiohttp import web
 
+from skillopt.run.files import read_json
 from skillopt_webui import items, view
 from skillopt_webui.answers import answer, number
-from skillopt_webui.files import Cache, load
+from skillopt_webui.files import Cache
 from skillopt_webui.places import RESULTS, NotThereError, inside, plain_name
 from skillopt_webui.settings import Settings
 from skillopt_webui.state import STATE
@@ -41,7 +42,7 @@ def _rows(settings: Settings) -> list[dict[str, Any]]:
 
 def _brief(path: Path) -> dict[str, Any]:
     """Without what grows with the items; of a check, `scores` are the two sides'."""
-    data = load(path)
+    data = read_json(path)
     return {k: v for k, v in data.items() if k not in _LONG and (k != "scores" or "base" in data)}
 
 
@@ -54,7 +55,7 @@ def _folder(request: web.Request) -> tuple[Path, dict[str, Any]]:
     path = folder / RESULTS[parts["kind"]]
     if not inside(path, [root]) or not path.is_file():
         raise NotThereError("no such measurement")
-    return folder, load(path)
+    return folder, read_json(path)
 
 
 @routes.get(ONE)

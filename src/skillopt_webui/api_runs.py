@@ -13,12 +13,11 @@ from skillopt.keys import redact
 from skillopt.report.review_dialog import status as conflict_status
 from skillopt.report.skill_diff import whole_text
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_jsonl, read_text
+from skillopt.run.files import read_json, read_jsonl, read_text
 from skillopt.run.package import zipped
 from skillopt.run.reading import as_written
 from skillopt_webui import insight, items, launch, view
 from skillopt_webui.answers import answer, body, number, text
-from skillopt_webui.files import load
 from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.state import STATE
 from skillopt_webui.stream import stream as stream_events
@@ -134,7 +133,7 @@ async def trajectory(request: web.Request) -> web.Response:
 
 def _trajectory(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
     found = _found(run, query)
-    return found | {"calls": view.priced(found, load(run.config_json))}
+    return found | {"calls": view.priced(found, read_json(run.config_json))}
 
 
 def _found(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
@@ -182,7 +181,7 @@ async def config(request: web.Request) -> web.Response:
 
 @routes.get(RUN + "/report")
 async def report(request: web.Request) -> web.Response:
-    """The report as a page of its own: no script runs in it, and it belongs to no site."""
+    """The report as a separate page: no script runs in it, and it belongs to no site."""
     run = run_of(request)
     if not run.report.resolve().is_relative_to(run.root.resolve()):
         raise NotThereError("the report is a link that leads out of the run")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import OrderedDict
 from collections.abc import Callable
@@ -49,7 +48,3 @@ class Cache:
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
         return value
-
-
-def load(path: Path) -> Any:
-    return json.loads(path.read_bytes())

@@ -10,9 +10,10 @@ from skillopt.report.failures import FailureGroup, failure_groups, lead
 from skillopt.report.funnel import dropped, funnel
 from skillopt.report.skill_diff import file_line
 from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
 from skillopt.skill import FILE
 from skillopt_webui import items, view
-from skillopt_webui.files import Cache, load
+from skillopt_webui.files import Cache
 from skillopt_webui.places import NotThereError
 
 _cache = Cache(16)
@@ -43,7 +44,7 @@ def blamed(run: RunDirectory, version: int) -> dict[str, Any]:
 
 def best(run: RunDirectory) -> dict[str, Any]:
     """What the best skill does that the initial one did not: validation items, and the lines that are new."""
-    summary = load(run.summary) if run.summary.exists() else None
+    summary = read_json(run.summary) if run.summary.exists() else None
     if not summary:
         raise NotThereError("nothing is measured yet")
     version = summary["best"]["version"]
@@ -65,7 +66,7 @@ def best(run: RunDirectory) -> dict[str, Any]:
 def failures(run: RunDirectory) -> dict[str, Any]:
     """Items that no skill has solved, by cause, with what the evidence allows; and items that the endpoint refuses."""
     groups = _cache.get("failures", run.summary, lambda _: failure_groups(run)) or []
-    summary = load(run.summary) if run.summary.exists() else {}
+    summary = read_json(run.summary) if run.summary.exists() else {}
     shown = [_group(group) for group in groups]
     return {"general": lead(groups), "groups": shown, "set_aside": summary.get("set_aside", {})}
 
@@ -82,8 +83,8 @@ def _group(group: FailureGroup) -> dict[str, Any]:
 def costs(run: RunDirectory) -> dict[str, Any]:
     if not run.summary.exists():
         raise NotThereError("nothing is counted yet; the first step has to be finished")
-    summary = load(run.summary)
-    history = load(run.history) if run.history.exists() else []
+    summary = read_json(run.summary)
+    history = read_json(run.history) if run.history.exists() else []
     return {
         "rows": [vars(row) for row in cost_rows(summary)],
         "seconds": stage_seconds(summary, history),

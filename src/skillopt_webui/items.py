@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from skillopt.envs.base import SPLITS
+from skillopt.report.failures import named_causes
 from skillopt.report.traces import trace_files
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.measured import Measurement, measurements, value, versions_by_hash
-from skillopt_webui.files import Cache, load
+from skillopt_webui.files import Cache
 from skillopt_webui.places import NotThereError
 
 Row = dict[str, Any]
@@ -135,25 +135,18 @@ def _causes(run: RunDirectory) -> dict[str, str]:
             for line in file:
                 if ids := _HEAD.match(line):
                     item_of[json.loads(ids[1])] = json.loads(ids[2])
-    votes: dict[str, Counter[str]] = {}
-    for path in sorted(run.steps.glob("step_*/patches.json")):
-        for patch in read_json(path):
-            for pattern in () if patch["source"].endswith("/success") else patch["patterns"]:
-                for trace_id in pattern["trajectory_ids"]:
-                    if trace_id in item_of:
-                        votes.setdefault(item_of[trace_id], Counter())[pattern["name"]] += 1
-    return {item: min(own, key=lambda name: (-own[name], name)) for item, own in votes.items()}
+    return named_causes(run, item_of)
 
 
 def step_tables(run: RunDirectory, number: int) -> dict[str, Any]:
     """A step's batch, and its gate before and after."""
     folder = run.step(number)
-    metric = str(load(run.config_json).get("evaluation.metric", "hard"))
+    metric = str(read_json(run.config_json).get("evaluation.metric", "hard"))
     batch = [
         {**_row(t["item_id"], "train", [value(t["score"], metric) if t.get("score") else None], t, ""), "id": t["id"]}
         for t in _traces(folder / "trajectories.jsonl")
     ]
-    gate = load(folder / "gate.json")
+    gate = read_json(folder / "gate.json")
     texts = {trace["item_id"]: trace for trace in _traces(folder / "gate_trajectories.jsonl")}
     rows = [
         _row(row["item_id"], "val", [row["before"], row["after"]], texts.get(row["item_id"]), "")

@@ -16,10 +16,11 @@ from typing import Any
 from skillopt.config.identity import relevant
 from skillopt.report.curves import curves
 from skillopt.run.directory import RunDirectory
+from skillopt.run.files import read_json
 from skillopt.run.status import status_of
 from skillopt.statistics import seeds_interval
 from skillopt_webui.alive import holders
-from skillopt_webui.files import Cache, load, stat
+from skillopt_webui.files import Cache, stat
 from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.settings import Settings
 
@@ -104,7 +105,7 @@ class RunIndex:
 
 
 def _summary(path: Path) -> dict[str, Any]:
-    data = load(path)
+    data = read_json(path)
     costs = list(data["cost_usd"].values())
     return {
         "status": data["status"],
@@ -125,7 +126,7 @@ def _summary(path: Path) -> dict[str, Any]:
 
 
 def _config(path: Path) -> dict[str, Any]:
-    data = load(path)
+    data = read_json(path)
     return {
         "env": data.get("env.name", ""),
         "target": data.get("models.target_model", ""),
@@ -135,12 +136,12 @@ def _config(path: Path) -> dict[str, Any]:
 
 
 def _sweep_runs(path: Path) -> list[str]:
-    return [Path(row["run"]).name for row in load(path)["rows"]]
+    return [Path(row["run"]).name for row in read_json(path)["rows"]]
 
 
 def labels_of(path: Path) -> dict[str, Any]:
     """What a person calls a run: a name, tags and a note."""
-    data = load(path)
+    data = read_json(path)
     tags = [str(tag) for tag in data.get("tags", [])]
     return {"name": str(data.get("name", "")), "tags": tags, "note": str(data.get("note", ""))}
 
@@ -194,8 +195,8 @@ def _means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _spark(run: RunDirectory, summary: Path) -> list[float]:
     """The current skill's validation score over the run, thinned."""
-    history = load(run.history) if run.history.exists() else []
-    return thin([score for _, score in curves(history, load(summary), {}).scores])
+    history = read_json(run.history) if run.history.exists() else []
+    return thin([score for _, score in curves(history, read_json(summary), {}).scores])
 
 
 def thin(values: list[float]) -> list[float]:

@@ -20,10 +20,10 @@ from skillopt.report.ranking import ranking_words
 from skillopt.report.skill_diff import whole_text
 from skillopt.run.comments import feedback_of
 from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_jsonl, read_text
+from skillopt.run.files import read_json, read_jsonl, read_text
 from skillopt.run.status import remedy, status_of
 from skillopt_webui.alive import holder
-from skillopt_webui.files import Cache, load
+from skillopt_webui.files import Cache
 from skillopt_webui.places import NotThereError
 
 _cache = Cache(64)
@@ -35,7 +35,7 @@ _SLOW_ID = re.compile(r"(?:gate-)?slow-(\d{2,9})-")
 def overview(run: RunDirectory) -> dict[str, Any]:
     """All that the first view needs, in one answer."""
     pid = holder(run.root)
-    summary = _cache.get("json", run.summary, load)
+    summary = _cache.get("json", run.summary, read_json)
     status, reason = status_of(summary, run.events, busy=bool(pid))
     return {
         "pid": pid,
@@ -47,8 +47,8 @@ def overview(run: RunDirectory) -> dict[str, Any]:
         "events": run.events.stat().st_size if run.events.exists() else 0,
         "started": _cache.get("started", run.events, started),
         "summary": summary,
-        "config": _cache.get("json", run.config_json, load),
-        "steps": _cache.get("steps", run.history, lambda path: [step_row(r) for r in load(path)]) or [],
+        "config": _cache.get("json", run.config_json, read_json),
+        "steps": _cache.get("steps", run.history, lambda path: [step_row(r) for r in read_json(path)]) or [],
         "curves": vars_of(drawn(run)),
         "estimate": estimate(run) if pid else None,
         "versions": run.versions(),
@@ -62,14 +62,14 @@ def overview(run: RunDirectory) -> dict[str, Any]:
 
 def verdict(run: RunDirectory, summary: Mapping[str, Any]) -> str:
     """The result in a sentence."""
-    return verdict_of(run, summary, load(run.history) if run.history.exists() else [])
+    return verdict_of(run, summary, read_json(run.history) if run.history.exists() else [])
 
 
 def open_conflicts(run: RunDirectory) -> int:
     """How many wait for a person."""
     if not run.conflicts.exists():
         return 0
-    state = _cache.get("json", run.state, load) or {}
+    state = _cache.get("json", run.state, read_json) or {}
     decided = {*decisions(run), *state.get("reviewed", {})}
     return sum(row["id"] not in decided for row in read_jsonl(run.conflicts))
 
@@ -78,8 +78,8 @@ def drawn(run: RunDirectory) -> Curves:
     """What the charts show, from the function that the report's charts come from."""
 
     def made(path: Path) -> Curves:
-        history = load(run.history) if run.history.exists() else []
-        return curves(history, load(path), guided_tokens(run, history))
+        history = read_json(run.history) if run.history.exists() else []
+        return curves(history, read_json(path), guided_tokens(run, history))
 
     known: Curves | None = _cache.get("curves", run.summary, made)  # the summary is written after the history
     return known or Curves()
@@ -91,7 +91,7 @@ def vars_of(value: Curves) -> dict[str, Any]:
 
 def estimate(run: RunDirectory) -> dict[str, Any] | None:
     """What the steps that are left will take if they take as much as those before: dollars, seconds, rollouts."""
-    history = _cache.get("json", run.history, load) or []
+    history = _cache.get("json", run.history, read_json) or []
     planned = ((_cache.get("started", run.events, started) or {}).get("steps") or 0) - len(history)
     if not history or planned <= 0:
         return None
@@ -109,7 +109,7 @@ def estimate(run: RunDirectory) -> dict[str, Any] | None:
 
 def letters(run: RunDirectory) -> int | None:
     """How many wait for a reply; None for a run whose optimizer is no handoff."""
-    config = _cache.get("json", run.config_json, load) or {}
+    config = _cache.get("json", run.config_json, read_json) or {}
     if not str(config.get("models.optimizer_model", "")).startswith("handoff"):
         return None
     return len(box_of(run.root).open_letters())
@@ -117,7 +117,7 @@ def letters(run: RunDirectory) -> int | None:
 
 def live(run: RunDirectory) -> dict[str, Any] | None:
     """What the trainer's pulse says: stage, progress, calls in flight, what is spent."""
-    known: dict[str, Any] | None = _cache.get("json", run.live, load)
+    known: dict[str, Any] | None = _cache.get("json", run.live, read_json)
     return known
 
 
@@ -219,18 +219,18 @@ def step(run: RunDirectory, number: int) -> dict[str, Any]:
     folder = run.step(number)
     if not folder.is_dir():
         raise NotThereError(f"step {number} is not finished, or does not exist")
-    selected = load(folder / "selected.json")
+    selected = read_json(folder / "selected.json")
     return {
-        "record": load(folder / "step_record.json"),
-        "patches": load(folder / "patches.json"),
-        "aggregate": load(folder / "aggregate.json"),
+        "record": read_json(folder / "step_record.json"),
+        "patches": read_json(folder / "patches.json"),
+        "aggregate": read_json(folder / "aggregate.json"),
         "ranked": [
             row | {"said": said}
             for row, said in zip(selected["ranked"], ranking_words(selected["ranked"]), strict=True)
         ],
         "skipped": selected["skipped"],
-        "gate": load(folder / "gate.json"),
-        "digest": load(folder / "trajectory_digest.json"),
+        "gate": read_json(folder / "gate.json"),
+        "digest": read_json(folder / "trajectory_digest.json"),
     }
 
 
@@ -240,8 +240,8 @@ def epoch(run: RunDirectory, number: int) -> dict[str, Any]:
     if not slow.is_dir() and not meta.is_dir():
         raise NotThereError(f"the end of epoch {number} has not been reached")
     return {
-        "comparison": load(slow / "comparison.json") if (slow / "comparison.json").exists() else None,
-        "gate": load(slow / "gate.json") if (slow / "gate.json").exists() else None,
+        "comparison": read_json(slow / "comparison.json") if (slow / "comparison.json").exists() else None,
+        "gate": read_json(slow / "gate.json") if (slow / "gate.json").exists() else None,
         "memory": read_text(meta / "memory.md") if (meta / "memory.md").exists() else None,
     }
 

@@ -94,7 +94,7 @@ def failure_groups(run: RunDirectory) -> list[FailureGroup]:
     for trace in read_traces(run):
         if trace["item_id"] in traces and "score" in trace:
             traces[trace["item_id"]].append(trace)
-    named = _patterns(run, {trace["id"]: item for item, own in traces.items() for trace in own})
+    named = named_causes(run, {trace["id"]: item for item, own in traces.items() for trace in own})
     groups: dict[tuple[Standing, str], list[StuckItem]] = {}
     for item in stuck:
         own = _stuck(item, list(measured[item]), known, newest, rested, traces[item], named.get(item))
@@ -160,8 +160,8 @@ def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) ->
     return f"failed {listed}{ending[standing]}"
 
 
-def _patterns(run: RunDirectory, item_of: dict[str, str]) -> dict[str, str]:
-    """The cause that analysts named most often for each item. They only ever see training items."""
+def named_causes(run: RunDirectory, item_of: dict[str, str]) -> dict[str, str]:
+    """The cause that analysts named most often for each item. They see training items alone."""
     votes: dict[str, Counter[str]] = {}
     for path in sorted(run.steps.glob("step_*/patches.json")):
         for patch in read_json(path):

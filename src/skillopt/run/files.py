@@ -85,7 +85,16 @@ def torn(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    """What the file says. One that grew while it was read (history.json of a running training) is read again."""
+    raw = path.read_bytes()
+    while True:
+        try:
+            return json.loads(raw.decode("utf-8"))
+        except ValueError:
+            now = path.read_bytes()
+            if now == raw:
+                raise
+            raw = now
 
 
 def read_jsonl(path: Path) -> list[Any]:

@@ -15,8 +15,8 @@ _END = b"\n]\n"
 class History:
     """`history.json`. Only the running epoch's records are kept in memory.
 
-    A record is one line, added by one write over the closing bracket, so that the file is whole whenever another
-    process reads it. A file that a crash of the machine damages is rebuilt from the steps' folders when the run
+    A record is one line, added by one write over the closing bracket; a reader that meets the write reads again
+    (files.read_json). A file that a crash of the machine damages is rebuilt from the steps' folders when the run
     continues (repair.py).
     """
 

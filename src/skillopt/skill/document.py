@@ -105,7 +105,7 @@ class Skill:
         return replace(self, others={**others, path: text.encode()})
 
     def write_to(self, folder: Path, front: str = "") -> Path:
-        """Write all files into a new or an empty folder; `front` is for a skill without front matter of its own."""
+        """Write all files into a new or an empty folder; `front` is for a skill without front matter."""
         from skillopt.skill.folder import write_folder
 
         return write_folder(self, folder, front)

@@ -133,7 +133,7 @@ def with_changes(base: Skill, text: str, changed: dict[str, Any]) -> Skill:
 def write_folder(skill: Skill, folder: Path, front: str = "") -> Path:
     """Write all files of a skill into a folder that is not there yet, or is empty. Returns the folder.
 
-    `front` is the front matter for a skill that has none of its own. Every path is checked first; a file or link that
+    `front` is the front matter for a skill that has none. Every path is checked first; a file or link that
     is already there is never followed or replaced.
     """
     files = {FILE: ((skill.front or front) + skill.text).encode(), **skill.others}
