@@ -28,7 +28,8 @@ async def end_epoch(state: State, ctx: Context, gate: Gate, settled: Callable[[i
     outcome: dict[str, Any] = {"epoch": ctx.epoch}
     case = case_file(state, optimizer.learning_rate, ctx)
     skill = ctx.run.read_skill(state.current)
-    notes = ctx.underway.start(meta_skill(skill, case, ctx)) if optimizer.use_meta_skill else None
+    read_later = ctx.epoch < ctx.config.train.num_epochs  # nobody reads notes that the last epoch would write
+    notes = ctx.underway.start(meta_skill(skill, case, ctx)) if optimizer.use_meta_skill and read_later else None
     if optimizer.use_slow_update and ctx.epoch >= 2:
         outcome["slow_update"] = await _slow_update(state, case, ctx, gate)
     settled(ctx.step, ctx.run.read_skill(state.current))

@@ -68,10 +68,10 @@ def resolve(
 
 def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
     """Analysts may do without an LLM; notes and guidance are always written by one."""
-    slow_update = config.optimizer.use_slow_update and config.train.num_epochs > 1
+    between = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
     analysts = (parts or resolve(config)).analysts
-    consulted = config.gradient.rank == "llm" or config.optimizer.use_meta_skill or config.env.scoring == "judge"
-    return slow_update or consulted or any(analyst.needs_optimizer for analyst in analysts)
+    consulted = config.gradient.rank == "llm" or config.env.scoring == "judge"
+    return (between and config.train.num_epochs > 1) or consulted or any(analyst.needs_optimizer for analyst in analysts)
 
 
 def _check_shape(schedule: Shape, config: Config) -> None:

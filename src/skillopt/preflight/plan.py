@@ -189,7 +189,7 @@ def _optimizer_lines(
     shown = (gradient.minibatch_size or max(batches, default=0)) * each
     read = (task + skill[0], min(shown, gradient.prompt_tokens) + skill[1] + 4000)
     later = epochs - 1 if optimizer.use_slow_update else 0
-    notes = epochs if optimizer.use_meta_skill else 0
+    notes = epochs - 1 if optimizer.use_meta_skill else 0
     for stage, calls, phases, prompt in (
         ("reflect", (0, 2 * sum(letters) * analysts), steps, read),  # a batch without a failure needs no letter
         ("deep_reflect", (0, 2 * causes * steps * analysts), steps, read),
