@@ -392,6 +392,26 @@ def test_a_run_whose_letters_lack_the_history_repeats_what_was_rejected(
         assert bool(found) is again
 
 
+# What a step leaves for the next letters
+
+
+def test_history_has_the_causes_that_an_optimizer_named_and_not_those_counted_off_the_data(tmp_path: Path) -> None:
+    run = RunDirectory(train_sim(tmp_path, "train.num_epochs=1", "gradient.analysts=[llm, exemplar]").path)
+    named = {cause.partition(":")[0] for tried in read_json(run.state)["tried"] for cause in tried["causes"]}
+    assert named
+    assert all(name.startswith("no rule for ") for name in named), "the exemplar analyst names answers: no KX-42"
+
+
+def test_a_step_without_a_proposal_is_not_in_the_history(tmp_path: Path) -> None:
+    class Silent(Spy):
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            return ChatReply(text=json.dumps({"patterns": [], "edits": []}))
+
+    run = RunDirectory(train_sim(tmp_path, "train.num_epochs=1", models={"optimizer": Silent()}).path)
+    assert read_json(run.history)
+    assert read_json(run.state)["tried"] == []
+
+
 # The builder of the case file, unplugged
 
 
