@@ -20,6 +20,8 @@ TASKS = {"train": "training task", "val": "validation task", "test": "held-out t
 """What people call an item of a split."""
 MOST_NEEDED = 5000
 """Above this many tasks, a number that is needed helps nobody."""
+_SHOWN_ANSWER = 40
+"""Characters of the most frequent answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +99,27 @@ class Verdict:
     text: str
 
 
-def say(word: Word, what: str, *, because: str = "", advice: str = "", spent: Spent | None = None) -> Verdict:
-    """`Better: 0.42 on 48 held-out tasks against 0.00 before (…). It cost 541 calls, 212,000 tokens, $0.31.`"""
+def say(
+    word: Word, what: str, *, because: str = "", note: str = "", advice: str = "", spent: Spent | None = None
+) -> Verdict:
+    """`Better: 0.42 on 48 held-out tasks against 0.00 before (…). It cost 541 calls, 212,000 tokens, $0.31.`
+
+    `note` is a sentence that a reader must not miss, `advice` the one thing to do next.
+    """
     reason = f", because {because}" if because else ""
-    parts = [f"{word.capitalize()}: {what}{reason}.", f"Try {advice}." if advice else "", str(spent) if spent else ""]
+    tried = f"Try {advice}." if advice else ""
+    parts = [f"{word.capitalize()}: {what}{reason}.", note, tried, str(spent) if spent else ""]
     return Verdict(word=word, text=" ".join(part for part in parts if part))
+
+
+def not_above_majority(score: float, always: Mapping[str, Any] | None, key: str) -> str:
+    """A sentence where always giving the most frequent answer scores as much; its score is at `key` of `always`."""
+    if not always or always.get(key) is None or score > always[key] + 1e-9:
+        return ""
+    answer = " ".join(str(always["answer"]).split())
+    shown = answer if len(answer) <= _SHOWN_ANSWER else f"{answer[: _SHOWN_ANSWER - 1]}…"
+    more = "more" if score < always[key] - 1e-9 else "the same"
+    return f"Always answering {shown!r} scores {more}: {always[key]:.2f}."
 
 
 def paired(before: Mapping[str, float], after: Mapping[str, float], split: str = "test") -> Gain | None:
@@ -157,7 +175,9 @@ def added(parts: Iterable[Spent]) -> Spent:
     )
 
 
-def compared(gain: Gain, *, names: tuple[str, str], same: bool, differing: int, spent: Spent) -> Verdict:
+def compared(
+    gain: Gain, *, names: tuple[str, str], same: bool, differing: int, spent: Spent, note: str = "", how: str = ""
+) -> Verdict:
     """Of two skills that a user named."""
     first, second = names
     figures = gain.named(first, second)
@@ -165,8 +185,8 @@ def compared(gain: Gain, *, names: tuple[str, str], same: bool, differing: int, 
         by_chance = f"both are the same skill, and {differing} of {_number(gain.tasks, 'task')} differ by chance"
         return say("no better", by_chance, spent=spent)
     if gain.word == "cannot tell":
-        return say("cannot tell", figures, because=too_few(gain), advice=more_tasks(gain), spent=spent)
-    return say(gain.word, figures, spent=spent)
+        return say("cannot tell", figures, because=too_few(gain), note=note, advice=more_tasks(gain, how), spent=spent)
+    return say(gain.word, figures, note=note, spent=spent)
 
 
 def measured_once(
@@ -190,9 +210,10 @@ def too_few(gain: Gain) -> str:
     return f"{few} too few to tell a gain of this size from chance"
 
 
-def more_tasks(gain: Gain) -> str:
+def more_tasks(gain: Gain, how: str = "") -> str:
     needed = gain.tasks_needed
-    return f"about {needed:,} {TASKS[gain.split]}s" if needed else f"more {TASKS[gain.split]}s"
+    wanted = f"about {needed:,} {TASKS[gain.split]}s" if needed else f"more {TASKS[gain.split]}s"
+    return f"{wanted}: {how}" if how else wanted
 
 
 def counted(number: int, split: str) -> str:
