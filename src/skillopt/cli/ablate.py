@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from skillopt.cli.app import Overrides, app, fetch_weights
+from skillopt.cli.app import Overrides, RunArgument, app, fetch_weights
 from skillopt.report.text import printable
 
 
 @app.command()
 def ablate(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    run: RunArgument,
     overrides: Overrides = None,
     by: Annotated[Literal["rule", "section", "step"], typer.Option("--by", help="What is left out.")] = "rule",
     repeats: Annotated[

@@ -28,6 +28,7 @@ from skillopt.models.base import ChatModel
 from skillopt.run.directory import RunDirectory, safe_name
 from skillopt.run.events import Listener
 from skillopt.run.files import write_json, write_jsonl
+from skillopt.run.open import meant_run
 from skillopt.skill import FILE, Skill
 from skillopt.statistics import gain_interval, interval, permutation_p
 
@@ -42,7 +43,7 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
         path = Path(name)
         root, _, version = name.rpartition("@")
         if root and version.isdecimal() and len(version) < 10 and not path.exists():
-            return _version(RunDirectory(Path(root)), int(version))
+            return _version(RunDirectory(meant_run(Path(root))), int(version))
         if not path.is_file() and not (path / FILE).is_file():
             raise UserError(
                 f"'{name}': no such skill file, and no package's folder; give either, or one of: {', '.join(WORDS)}"

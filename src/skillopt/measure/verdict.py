@@ -84,11 +84,14 @@ class Spent:
     """None where a price is unknown."""
     estimated: bool = False
     """The tokens are counted from the texts."""
+    silent: bool = False
+    """The target made calls and did not say what they took."""
 
     def __str__(self) -> str:
         about = "about " if self.estimated else ""
         money = "at a price that is unknown" if self.usd is None else _dollars(self.usd)
-        return f"It cost {_number(self.calls, 'call')}, {about}{self.tokens:,} tokens, {money}."
+        silent = " (the target reported no usage)" if self.silent else ""
+        return f"It cost {_number(self.calls, 'call')}, {about}{self.tokens:,} tokens, {money}{silent}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +147,9 @@ def spent_on(paid: Mapping[str, Mapping[str, Any]]) -> Spent:
             tokens=own["prompt_tokens"] + own["completion_tokens"],
             usd=own["usd"],
             estimated=own["estimated"],
+            silent=role == "target" and _silent(own["calls"], own["prompt_tokens"] + own["completion_tokens"]),
         )
-        for own in paid.values()
+        for role, own in paid.items()
     )
 
 
@@ -157,6 +161,7 @@ def spent_in(summaries: Iterable[Mapping[str, Any]]) -> Spent:
             tokens=summary["tokens"][role]["prompt"] + summary["tokens"][role]["completion"],
             usd=summary["cost_usd"][role],
             estimated=role in summary.get("tokens_estimated", ()),
+            silent=role == "target" and _silent(summary["calls"][role], sum(summary["tokens"][role].values())),
         )
         for summary in summaries
         for role in ROLES
@@ -172,7 +177,12 @@ def added(parts: Iterable[Spent]) -> Spent:
         tokens=sum(part.tokens for part in own),
         usd=math.fsum(costs) if len(costs) == len(own) else None,
         estimated=any(part.estimated for part in own),
+        silent=any(part.silent for part in own),
     )
+
+
+def _silent(calls: int, tokens: int) -> bool:
+    return calls > 0 and not tokens
 
 
 def compared(
