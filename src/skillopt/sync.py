@@ -46,7 +46,7 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
 
 @contextlib.contextmanager
 def ending_shortly() -> Iterator[None]:
-    """A program that is stopped here and does not catch it ends as a command does: with a line, not with a traceback."""
+    """A program that is stopped here, and does not catch it, ends as a command does: with a line, not a traceback."""
     try:
         yield
     except (Stopped, KeyboardInterrupt):

@@ -50,9 +50,7 @@ RunArgument = Annotated[
 ]
 RunOption = Annotated[
     Path | None,
-    typer.Option(
-        "--run", help="A run's folder, or a folder of runs; the config's own unless set.", callback=_meant_run
-    ),
+    typer.Option("--run", help="A run's folder, or a folder of runs; else the config's own.", callback=_meant_run),
 ]
 BaseOption = Annotated[
     str, typer.Option("--base", help="What to compare with: none, a file or folder, or a git ref such as origin/main.")

@@ -154,7 +154,10 @@ class ScoredEnv:
         self.name = env.name
         said = (inspect.getdoc(scorer) or "").split("\n\n")[0]
         self.scoring = " ".join(said.split()) or "A function scores the reply; its rule is not described."
-        self.fingerprint = f"{getattr(env, 'fingerprint', '')}{plugins.fingerprint(scorer)}"
+        inside = getattr(env, "fingerprint", "")
+        self.fingerprint = f"{inside}{plugins.fingerprint(scorer, module=False)}"
+        self.former_fingerprint = f"{inside}{plugins.fingerprint(scorer)}"
+        """By which version 0.1 named a run."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "judge":  # the function takes the judge's place, too
