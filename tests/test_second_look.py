@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 import skillopt as library
+from skillopt.models.base import ChatReply, ChatRequest, Usage
+from skillopt.preflight.plan import plan_run
 from skillopt.report.failures import failure_groups
 from skillopt.report.markdown import plain
 from skillopt.run.directory import RunDirectory
+from skillopt.skill.tokens import count_tokens
 from support import REPO, skillopt, train_sim
 from test_api import small
 from test_verdict import SMALL
@@ -86,6 +89,45 @@ def test_a_gain_that_cannot_be_told_has_one_next_step_and_says_how(tmp_path: Pat
     assert result.verdict.startswith("Cannot tell: ")
     assert re.search(r"from chance\. Try about \d+ held-out tasks: pass more tasks\. It cost ", result.verdict)
     assert result.verdict.count("Try ") == 1
+
+
+class Imitator:
+    """A target that does what worked examples show, and says what each call took."""
+
+    name = endpoint = "imitator"
+    deterministic = True
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        said = [str(message["content"]) for message in request.messages]
+        found = re.search(r"of (\w+)$", said[-1])
+        answer = found[1] if found and f"Reply: {found[1]}" in said[0] else "?"
+        return ChatReply(text=answer, usage=Usage(prompt=sum(map(count_tokens, said)), completion=2))
+
+    async def close(self) -> None:
+        return
+
+
+def test_the_plan_holds_where_worked_examples_fill_the_skill(tmp_path: Path) -> None:
+    rows = [
+        {"question": f"{'A long message of a customer. ' * 4}Ticket {n} of d{n % 6}", "answer": f"d{n % 6}"}
+        for n in range(96)
+    ]
+    given: dict[str, Any] = {
+        "models": {"target": Imitator()},
+        "analysts": "exemplar",
+        "num_epochs": 1,
+        "batch_size": 24,
+        "target_deterministic": True,
+        "target_max_tokens": 20,
+    }
+    result = library.train(tasks=rows, output_root=str(tmp_path), **given)
+    assert result.scores["best_test"] == 1
+    planned = result.summary["plan"]["tokens"]["target"]
+    assert planned["low"] <= planned["real"] <= planned["high"] < 6 * planned["real"]
+    trainer = library.Trainer(tasks=rows, output_root=str(tmp_path), **given)
+    assert trainer.env
+    likely = plan_run(trainer.config, trainer.env, library.Skill("")).likely["target"]
+    assert planned["real"] / 2 < likely[1] < planned["real"] * 2
 
 
 def test_splits_that_are_too_small_are_named_before_a_run_with_what_to_do(tmp_path: Path) -> None:

@@ -15,15 +15,24 @@ def plan_lines(plan: Plan) -> list[str]:
     sizes = ", ".join(f"{count} {split}" for split, count in plan.items.items())
     lines = [f"Steps: {plan.steps} in {plan.epochs} epochs over {sizes} items", "Calls (estimate):"]
     for role in ROLES:
-        lines.append(f"  {role}: {_numbers(plan.calls(role))}")
+        lines.append(f"  {role}: {_numbers(plan.calls(role))}{_likely(plan, role, 0)}")
         lines += [f"    {line.stage}: {_numbers(line.calls)}" for line in plan.lines if line.role == role]
-    lines.append("Tokens (estimate): " + ", ".join(f"{role} {_numbers(plan.tokens[role])}" for role in ROLES))
+    tokens = (f"{role} {_numbers(plan.tokens[role])}{_likely(plan, role, 1)}" for role in ROLES)
+    lines.append("Tokens (estimate): " + ", ".join(tokens))
     lines.append("Cost (estimate): " + ", ".join(f"{role} {_money(plan.usd[role])}" for role in ROLES))
     taken = ", ".join(
         f"{role} calls of {_span(plan.call_seconds[role])}, {plan.widths[role]} at once" for role in ROLES
     )
     lines.append(f"Time (estimate): {_span(plan.seconds)} ({taken})")
     return lines
+
+
+def _likely(plan: Plan, role: str, which: int) -> str:
+    """`, likely 170`: what a usual run takes, to two digits."""
+    low, high = plan.calls(role)
+    value = plan.likely[role][which]
+    step = 10 ** max(0, len(str(value)) - 2)
+    return "" if low == high else f" (likely {value // step * step:,})"
 
 
 def beside_lines(plan: Mapping[str, Any]) -> list[str]:
