@@ -65,6 +65,15 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Usual:
+    """What a role takes in a usual run."""
+
+    calls: int
+    tokens: int
+    usd: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Ranges, low to high. All but the steps are estimates."""
 
@@ -80,8 +89,8 @@ class Plan:
     call_seconds: dict[str, Range]
     """What one call was taken to last."""
     widths: dict[str, int]
-    likely: dict[str, tuple[int, int]]
-    """Calls and tokens of a usual run, by role."""
+    likely: dict[str, Usual]
+    """By role."""
 
     def calls(self, role: str) -> tuple[int, int]:
         own = [line.calls for line in self.lines if line.role == role]
@@ -328,13 +337,15 @@ def _usage(config: Config, role: str, lines: Sequence[Line]) -> tuple[Usage, Usa
     return Usage(prompt=round(low), completion=calls[0]), Usage(prompt=round(high), completion=calls[1] * longest)
 
 
-def _likely(config: Config, role: str, env: Env, lines: Sequence[Line]) -> tuple[int, int]:
-    """Calls and tokens of a usual run, with replies about as long as the answers."""
+def _likely(config: Config, role: str, env: Env, lines: Sequence[Line]) -> Usual:
+    """With replies about as long as the answers."""
     calls = sum(line.likely for line in lines)
     answers = [count_tokens(item.answers[0]) for item in env.items("train")[:_SAMPLE] if item.answers]
     reply = REPLY_TOKENS["optimizer"] if role == "optimizer" else 20 + (_mean(answers) if answers else 100)
     asked = sum(line.likely * (line.prompt[0] + GROWN * (line.prompt[1] - line.prompt[0])) for line in lines)
-    return calls, round(asked + calls * min(reply, config.role(role).max_tokens))
+    usage = Usage(prompt=round(asked), completion=round(calls * min(reply, config.role(role).max_tokens)))
+    price = price_of(getattr(config.models, f"{role}_model"), config.budget.prices)
+    return Usual(calls=calls, tokens=usage.prompt + usage.completion, usd=cost_of(usage, price))
 
 
 def _dollars(config: Config, role: str, usage: tuple[Usage, Usage]) -> Range | None:
