@@ -5,8 +5,8 @@
 
 Three worlds, all with 24 hidden rules and an optimizer a third of whose edits are useless or harmful: one with a target
 that always answers the same, one whose optimizer also says everything three times, and one whose target flips every
-tenth outcome. A fifth of the tasks fails for a common cause. Scores are true ones: what the rules in a skill solve of the
-test tasks, without noise. Differences are paired by seed.
+tenth outcome. A fifth of the tasks fails for a common cause. Scores are true ones: what the rules in a skill solve of
+the test tasks, without noise. Differences are paired by seed.
 """
 
 from __future__ import annotations
