@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from skillopt.cli.app import Overrides, app, fetch_weights
+from skillopt.cli.app import Overrides, RunArgument, app, fetch_weights
 from skillopt.report.text import printable
 
 
 @app.command()
 def ablate(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    run: RunArgument,
     overrides: Overrides = None,
     by: Annotated[Literal["rule", "section", "step"], typer.Option("--by", help="What is left out.")] = "rule",
     repeats: Annotated[
@@ -36,7 +35,10 @@ def ablate(
         raise UserError(f"{run}: is not a run's folder (it has no config.yaml and best_skill.md)")
     limit = [f"budget.max_calls={max_calls}"] * (max_calls is not None)
     config = Config.load(directory.config_yaml, [*(overrides or []), *limit])
-    if config.identity() != Config.load(directory.config_yaml).identity():
+    own = Config.load(directory.config_yaml)
+    if own.models.target_model.startswith("agent:"):  # a function was passed in; a command finds it by its file
+        own = own.with_values({"env.agent": config.env.agent})
+    if config.identity() != own.identity():
         raise UserError("ablate: only budget, hardware and places may differ from the run's own config")
     fetch_weights(config)
     console = open_console()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skillopt.cli.app import ConfigOption, Overrides, TargetOption, app, fetch_weights, load_config
+from skillopt.cli.app import ConfigOption, Overrides, RunOption, TargetOption, app, fetch_weights, load_config
 from skillopt.report.text import printable, ranged, score
 
 
@@ -57,7 +57,7 @@ def compare(
     config: ConfigOption,
     overrides: Overrides = None,
     split: Annotated[str, typer.Option("--split", help="train, val or test.")] = "val",
-    run: Annotated[Path | None, typer.Option("--run", help="Folder of the run; the config's own unless set.")] = None,
+    run: RunOption = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Samples of each item under each skill.")] = 1,
     target_model: TargetOption = "",
 ) -> None:

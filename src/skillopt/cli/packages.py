@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skillopt.cli.app import ConfigOption, OptimizerOption, Overrides, TargetOption, app, fetch_weights, load_config
+from skillopt.cli.app import (
+    ConfigOption,
+    OptimizerOption,
+    Overrides,
+    RunArgument,
+    TargetOption,
+    app,
+    fetch_weights,
+    load_config,
+)
 from skillopt.report.text import printable
 
 if TYPE_CHECKING:
     from skillopt.config import Config
     from skillopt.run.result import Result
-
-RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 
 
 @app.command()

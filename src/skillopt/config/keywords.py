@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from skillopt.config.roles import overrule
 from skillopt.config.tree import override, read_tree
 from skillopt.errors import UserError
 
+PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "gates", "schedule", "callbacks", "progress", "mode")
+"""What a program may pass in place of what the config names (`Trainer`)."""
 ConfigLike = Config | str | Path | Mapping[str, Any] | None
 
 
@@ -45,12 +48,17 @@ def _place(tree: dict[str, Any], name: str, value: Any) -> None:
     homes = [section for section in Config.model_fields if section != "notes" and name in _keys(section)]
     if len(homes) != 1:
         given = " or ".join(f"{section}={{{name!r}: …}}" for section in homes)
-        hint = (
-            f"say which: {given}" if homes else "a keyword is a config key or section; docs/reference/config.md has all"
-        )
+        hint = f"say which: {given}" if homes else _nearest(name)
         raise UserError(f"{name}: {'is in several sections' if homes else 'is no config key'}; {hint}")
     _section(tree, homes[0])[name] = str(value) if isinstance(value, Path) else value
     overrule(tree, f"{homes[0]}.{name}")
+
+
+def _nearest(name: str) -> str:
+    known = [*Config.model_fields, *PARTS, *(key for section in Config.model_fields for key in _keys(section))]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    every = "a keyword is a config key or section; docs/reference/config.md has all"
+    return f"did you mean '{near[0]}'?" if near else every
 
 
 def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:

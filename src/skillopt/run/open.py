@@ -27,5 +27,13 @@ def find_run(output_root: str, benchmark: str, name: str, *, fresh: bool) -> Run
     return RunDirectory(folder / _numbered(name, newest))
 
 
+def meant_run(path: Path) -> Path:
+    """The run that a person means: a run's folder as it is, of a folder of runs its newest."""
+    if RunDirectory(path).config_json.exists():
+        return path
+    runs = [(each.stat().st_mtime, each.parent) for each in path.glob("*/config.json")]
+    return max(runs)[1] if runs else path
+
+
 def _numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
