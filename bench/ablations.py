@@ -209,7 +209,7 @@ HEADING = "| without | true test score | difference | rollouts to 0.90 | differe
 
 def table(rows: list[Row]) -> str:
     parts = []
-    for world in WORLDS:
+    for world, here in WORLDS.items():
         found = {name: {r["seed"]: r for r in rows if (r["world"], r["off"]) == (world, name)} for name in OFF}
         whole = found["nothing off"]
         if not whole:
@@ -219,7 +219,6 @@ def table(rows: list[Row]) -> str:
             seeds = sorted(whole.keys() & own.keys())
             if seeds:
                 lines.append(_line(name, [own[s] for s in seeds], [whole[s] for s in seeds]))
-        here = WORLDS[world]
         models = f"target `{here.target}`, optimizer `{here.optimizer}`"
         parts.append(f"**{world}**: {here.said} ({models}; {len(whole)} seeds)\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
