@@ -14,10 +14,10 @@ from skillopt.config import Config
 from skillopt.config.config import defaults
 from skillopt.config.identity import carried_over, chosen, recorded_defaults
 from skillopt.errors import UserError
+from skillopt.loop.trainer import TrainingLoop
 from skillopt.report.html import write_report
 from skillopt.run.files import read_json
 from skillopt.run.repair import find_damage
-from skillopt.loop.trainer import TrainingLoop
 from skillopt.version import __version__
 from support import REPO, only_run, skillopt, train_sim
 
