@@ -66,7 +66,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Usual:
-    """What a role takes in a usual run."""
+    """What a role takes in a usual run, to two digits."""
 
     calls: int
     tokens: int
@@ -343,7 +343,13 @@ def _likely(config: Config, role: str, env: Env, lines: Sequence[Line]) -> Usual
     asked = sum(line.likely * (line.prompt[0] + GROWN * (line.prompt[1] - line.prompt[0])) for line in lines)
     usage = Usage(prompt=round(asked), completion=round(calls * min(reply, config.role(role).max_tokens)))
     price = price_of(getattr(config.models, f"{role}_model"), config.budget.prices)
-    return Usual(calls=calls, tokens=usage.prompt + usage.completion, usd=cost_of(usage, price))
+    tokens = usage.prompt + usage.completion
+    return Usual(calls=_two_digits(calls), tokens=_two_digits(tokens), usd=cost_of(usage, price))
+
+
+def _two_digits(number: int) -> int:
+    step: int = 10 ** max(0, len(str(number)) - 2)
+    return number // step * step
 
 
 def _dollars(config: Config, role: str, usage: tuple[Usage, Usage]) -> Range | None:
