@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from skillopt.envs import open_env
+from skillopt.envs.base import Item
 from skillopt.models.base import ChatRequest, Schema
 from skillopt.models.handoff import Box
 from skillopt.models.simulated import SimulatedModel
+from skillopt.models.simulated_optimizer import ASKED
 
 REPO = Path(__file__).parents[1]
 sys.path.insert(0, str(REPO / "bench"))
@@ -198,3 +201,35 @@ def test_every_committed_cell_can_be_read_and_names_a_known_set_and_method() -> 
     for path in RECORDINGS.glob("*.jsonl"):
         assert (MEASURED / f"{path.stem}.json").exists()
         assert Cell.of(path.stem).method in METHODS
+
+
+def test_an_ablated_training_is_scored_by_its_rules_alone() -> None:
+    import ablations
+
+    row = ablations.train("noisy", "gate (all is accepted)", 1)
+    assert 0 < row["test"] <= 1
+    env = open_env(load(replace(SIM, seed=1), Path("nowhere") / "x"))
+    assert ablations.true_score(env, "") == 0.0
+    rules = {topic: code for item in env.items("test") for topic, code in _answers(item)}
+    assert ablations.true_score(env, "".join(f"- For {t}, answer {c}.\n" for t, c in rules.items())) == 1.0
+
+
+def _answers(item: Item) -> list[tuple[str, str]]:
+    asked = ASKED.search(item.question)
+    assert asked
+    return list(zip((topic.strip() for topic in asked[1].split(",")), item.answers[0].split(), strict=True))
+
+
+def test_the_ablations_table_pairs_seeds_and_marks_what_is_sure() -> None:
+    import ablations
+
+    def row(off: str, seed: int, test: float) -> dict[str, object]:
+        own = {"world": "quiet", "off": off, "seed": seed, "test": test, "rollouts": 100, "reached": test > 0.8}
+        return {**own, "paid": 200, "calls": 7}
+
+    rows = [row("nothing off", seed, 1.0) for seed in (1, 2, 3)]
+    rows += [row("deep reflection", seed, test) for seed, test in ((1, 0.7), (2, 0.72), (3, 0.74))]
+    text = ablations.table(rows)
+    assert "| nothing off | 1.000 |  | 100 |  | 7 |" in text
+    assert "| deep reflection | 0.720 | **-0.280 [" in text
+    assert "| 100 (3 never) |" in text

@@ -58,7 +58,8 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
         again = replayed(replace(job, recording=Recording.read(recording)), near=folder.parent)
         differs = again.differences(result) if not again.error else [again.error]
         if not again.error and not result.curve:
-            result = replace(result, curve=again.curve, items=again.items)
+            known = {"target": None, "optimizer": again.tokens["optimizer"]}
+            result = replace(result, curve=again.curve, items=again.items, tokens=known)
         if differs:
             why_not, replies = f"the replayed run differs: {', '.join(differs)}", 0
             recording.unlink()
@@ -104,6 +105,7 @@ def _head(cell: Cell, folder: Path, config: Config) -> dict[str, Any]:
         "cell": cell.name,
         "version": pins.get("skillopt", __version__),
         "method": pins.get("method", METHOD),
+        **({"prompts": pins["prompts"]} if pins else {}),
         "models": {
             role: {"name": model.name, "endpoint": model.endpoint, "deterministic": model.deterministic}
             for role, model in models.items()

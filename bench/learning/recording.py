@@ -32,7 +32,7 @@ class Recording:
     """What a file of `recordings/` holds."""
 
     head: dict[str, Any]
-    """cell, version, method and models: {role: {name, endpoint, deterministic}}."""
+    """cell, version, method, the prompts' fingerprint and models: {role: {name, endpoint, deterministic}}."""
     replies: dict[str, list[ChatReply]]
 
     @classmethod

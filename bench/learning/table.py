@@ -14,7 +14,7 @@ from statistics import fmean
 from skillopt.run.files import write_atomic
 from skillopt.statistics import gain_interval, interval, permutation_p, seeds_interval
 
-from .cells import METHODS, OPTIMIZERS, TARGETS, baseline_of
+from .cells import METHODS, OPTIMIZERS, TARGETS, Cell, baseline_of
 from .result import CellResult, Outcomes, mean
 from .sets import SETS
 
@@ -46,7 +46,7 @@ def tables(results: Iterable[CellResult]) -> dict[str, str]:
     }
 
 
-def _row(group: Group, own: list[CellResult], none: dict[object, CellResult]) -> str:
+def _row(group: Group, own: list[CellResult], none: dict[Cell, CellResult]) -> str:
     after, before = _items(own, "best"), _items(own, "initial")
     base = none.get(baseline_of(own[0].cell))
     bare = base.test["no_skill"] if base else _items(own, "no_skill")
@@ -92,7 +92,7 @@ def _compared(groups: dict[Group, list[CellResult]]) -> str:
 def _over_sets(key: tuple[str, str, str], pairs: Sequence[tuple[float, float]]) -> str:
     target, optimizer, method = key
     gap = [a - b for a, b in pairs]
-    wide = seeds_interval(gap)
+    wide = seeds_interval(gap) if len(gap) > 2 else None
     ours, theirs = fmean(a for a, _ in pairs), fmean(b for _, b in pairs)
     over = f"{len(pairs)} set" + "s" * (len(pairs) > 1)
     said = f"- Mean over {over} ({target}, {optimizer}): ours {ours:.2f}, {method} {theirs:.2f}, "
@@ -119,8 +119,10 @@ def _gain(before: Outcomes, after: Outcomes) -> str:
 
 
 def _range(found: tuple[float, float] | None, *, sign: bool = False) -> str:
-    form = "+.2f" if sign else ".2f"
-    return f"[{found[0]:{form}}–{found[1]:{form}}]".replace("–-", " to −").replace("[-", "[−") if found else ""
+    if found is None:
+        return ""
+    low, high = (f"{end:+.2f}" if sign else f"{end:.2f}" for end in found)
+    return f"[{low} to {high}]" if sign else f"[{low}–{high}]"
 
 
 def _mean(own: Sequence[CellResult], value: Callable[[CellResult], float], form: str = ".0f") -> str:
