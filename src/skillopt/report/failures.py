@@ -155,7 +155,7 @@ def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) ->
     parts += [f"under {counted(candidates, 'rejected candidate')}"] if candidates else []
     parts += ["without a skill"] if NO_SKILL in others else []
     since = f", not tried since version {versions[-1]}" if versions else ", never tried under a version"
-    ending = {"task": "", "one": "", "untried": since, "ended": "; training ended first", "few": ""}
+    ending = {"task": "", "one": "", "untried": since, **dict.fromkeys(("ended", "few"), "; training ended first")}
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
     return f"failed {listed}{ending[standing]}"
 
