@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from skillopt.cli_agents.line import fingerprint, words_of
 from skillopt.cli_agents.output import Heard, hear_text, last_line, plain_text
@@ -30,6 +30,7 @@ from skillopt.models.base import (
     TransientError,
     Usage,
 )
+from skillopt.options import Options
 from skillopt.skill.tokens import count_tokens
 
 _FORM = "write command:PROGRAM ARGUMENTS as in a shell, such as command:llm -m my-model"
@@ -37,10 +38,8 @@ _SHORT = 600
 """Characters; a complaint that is printed as if it were the answer is not longer."""
 
 
-class CommandOptions(BaseModel):
+class CommandOptions(Options):
     """`models.optimizer_options` of a command."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     timeout: float = Field(default=600, gt=0)
     """Seconds until a command without an answer is ended and tried again."""
@@ -130,12 +129,7 @@ def open_command(role: str, name: str, options: dict[str, Any]) -> CommandModel:
     where = f"models.{role}_model"
     if role != "optimizer":
         raise UserError(f"{where}: '{name}' answers as the optimizer or judge; as the target set env.command")
-    try:
-        checked = CommandOptions.model_validate(options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"models.{role}_options.{key}: {first['msg']}") from None
+    checked = CommandOptions.read(options, f"models.{role}_options")
     provider, _, rest = name.partition(":")
     preset = PRESETS.get(provider)
     if preset:
