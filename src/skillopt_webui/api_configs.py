@@ -11,7 +11,6 @@ from aiohttp import web
 from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_text, write_atomic
-from skillopt.run.reading import as_written
 from skillopt_webui import forms
 from skillopt_webui.alive import holder
 from skillopt_webui.allowed import check_allowed, problems
@@ -109,7 +108,7 @@ async def resume(request: web.Request) -> web.Response:
     if holder(run.root):
         raise UserError("someone is working on this run already")
     check_newest(run)
-    with as_written(run):
+    with run.as_written():
         yaml = read_text(run.config_yaml)
     overrides = [f"env.output_root={quoted(str(run.root.parent.parent))}"]
     for key, raw in table(given, "set").items():

@@ -15,7 +15,6 @@ from skillopt.report.skill_diff import whole_text
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl, read_text
 from skillopt.run.package import zipped
-from skillopt.run.reading import as_written
 from skillopt_webui import insight, items, launch, view
 from skillopt_webui.answers import answer, body, number, text
 from skillopt_webui.places import NotThereError, find_run
@@ -36,7 +35,7 @@ async def _read(run: RunDirectory, make: Callable[..., T], *given: Any) -> T:
     """What is made of a run's files; where one was altered, that is said."""
 
     def made() -> T:
-        with as_written(run):
+        with run.as_written():
             return make(run, *given)
 
     return await asyncio.to_thread(made)

@@ -60,13 +60,12 @@ def blame(
     from skillopt.report.blame_lines import blame_lines, line_story, lines_of
     from skillopt.report.traces import find_trace, trace_lines
     from skillopt.run.directory import RunDirectory
-    from skillopt.run.reading import as_written
     from skillopt.skill import FILE
 
     directory = RunDirectory(run)
     if trace:
         found = find_trace(directory, trace)
-        with as_written(directory):
+        with directory.as_written():
             told = trace_lines(found)
     else:
         lines = blame_run(directory, version)

@@ -8,7 +8,6 @@ from typing import Any
 
 from skillopt.report.text import score
 from skillopt.run.directory import RunDirectory
-from skillopt.run.reading import as_written
 
 Point = tuple[float, float]
 EPOCH_END = 0.5
@@ -92,5 +91,5 @@ def guided_tokens(run: RunDirectory, history: Sequence[Mapping[str, Any]]) -> di
     """The length of each version that guidance made; a step's record has that of the others."""
     slow = ((record.get("epoch_end") or {}).get("slow_update") or {} for record in history)
     versions = {int(each["version"]) for each in slow if each.get("decision") == "accept"}
-    with as_written(run):
+    with run.as_written():
         return {version: run.read_skill(version).tokens for version in versions if run.snapshot(version).is_file()}

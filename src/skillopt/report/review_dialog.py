@@ -11,7 +11,6 @@ from skillopt.report.blame_lines import where
 from skillopt.report.text import printable
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
-from skillopt.run.reading import as_written
 from skillopt.skill import Edit
 
 SHOWN = 3
@@ -25,7 +24,7 @@ def review_run(
     """Take the decisions given on the command line; without any, list the conflicts, and ask where someone is there."""
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
-    with as_written(run):
+    with run.as_written():
         _review(run, choose, write, say, ask)
 
 

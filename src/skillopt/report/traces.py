@@ -9,7 +9,6 @@ from typing import Any
 
 from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
-from skillopt.run.reading import as_written
 
 Trace = dict[str, Any]
 """A stored Trajectory, or a RolloutError (it has `error` and no `score`)."""
@@ -34,7 +33,7 @@ def read_traces(run: RunDirectory) -> Iterator[Trace]:
 
 def find_trace(run: RunDirectory, trace_id: str) -> Trace:
     """The trajectory with that id, as edits cite it."""
-    with as_written(run):
+    with run.as_written():
         wanted = json.dumps(trace_id)
         for path in trace_files(run):
             with path.open(encoding="utf-8") as file:
