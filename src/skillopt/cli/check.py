@@ -23,6 +23,7 @@ from skillopt.cli.app import (
     ProjectOption,
     TargetOption,
     app,
+    fetch_weights,
     load_config,
 )
 from skillopt.errors import DiskError, SkillOptError, UserError
@@ -126,7 +127,7 @@ def _job(
 
     def measure() -> dict[str, Any]:
         assert loaded is not None
-        _fetch(loaded)
+        fetch_weights(loaded, optimizer=loaded.env.scoring == "judge")
         question = Question(
             skill=found.skill,
             base=found.base,
@@ -162,16 +163,6 @@ def _config(
     if loaded.env.name == "trigger":
         raise UserError(f"{path}: env.name: trigger measures a description; a check needs tasks for the document")
     return loaded
-
-
-def _fetch(config: Config) -> None:
-    """A local target's weights; the optimizer's are only needed where it judges."""
-    from skillopt.cli.models import fetch
-
-    judged = config.env.scoring == "judge"
-    for name in [config.models.target_model, *([config.models.optimizer_model] if judged else [])]:
-        if name.startswith("local:"):
-            fetch(name.removeprefix("local:"))
 
 
 def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:

@@ -81,6 +81,16 @@ _LISTED = 8
 """Items of a list that are shown; comparison.json has them all."""
 
 
+def evaluation_lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    """One skill on one split, below its verdict."""
+    on = f"on {summary['items']} {summary['split']} items"
+    yield f"hard {score(summary['hard'])}, soft {score(summary['soft'])} {on}"
+    if always := summary["majority"]:
+        yield f"Always answering {always['answer']!r}: {ranged(always['score'], always['interval'])}"
+    if "test_reads" in summary:
+        yield f"The test split has been read {summary['test_reads']} times for this skill's run."
+
+
 def comparison_table(result: dict[str, Any]) -> list[str]:
     rows = [(ranged(side["score"], side["interval"]), str(side["tokens"]), side["name"]) for side in _sides(result)]
     return table_lines((f"{result['split']} score ({result['metric']})", "tokens", "skill"), rows, left=(0, 2))
@@ -210,9 +220,8 @@ def _bar(row: dict[str, Any], place: int, best: bool, frame: Frame) -> str:
 def sweep_markdown(result: dict[str, Any]) -> str:
     """The table as a file."""
     names = ["trial", *result["axes"], "validation", "interval", "accepted", "target calls"]
-    return "\n".join(
-        [table(names, [_cells(row, result["axes"]) for row in result["rows"]]), "", *sweep_lines(result), ""]
-    )
+    rows = [_cells(row, result["axes"]) for row in result["rows"]]
+    return "\n".join([table(names, rows), "", *sweep_lines(result), ""])
 
 
 def _cells(row: dict[str, Any], axes: Sequence[str]) -> list[str]:
