@@ -14,11 +14,10 @@ from skillopt.run.files import read_text, write_atomic
 from skillopt_webui import forms
 from skillopt_webui.alive import holder
 from skillopt_webui.allowed import check_allowed, problems
-from skillopt_webui.answers import answer, body, table, text
+from skillopt_webui.answers import RUN, STATE, answer, body, run_of, table, text
 from skillopt_webui.launch import quoted
 from skillopt_webui.places import config_files, find_file, find_run, shown
 from skillopt_webui.settings import Settings
-from skillopt_webui.state import STATE
 
 routes = web.RouteTableDef()
 _NUMBERED = re.compile(r"(.*-[0-9a-f]{8})(?:-(\d+))?\Z")
@@ -99,12 +98,12 @@ async def launch(request: web.Request) -> web.Response:
     return answer(request, started.status(state.settings))
 
 
-@routes.post(r"/api/runs/{root:\d+}/{benchmark}/{run}/resume")
+@routes.post(RUN + "/resume")
 async def resume(request: web.Request) -> web.Response:
     """The run's own config again, in its own folder; limits and workers may be others."""
     state, given = request.app[STATE], await body(request)
+    run = run_of(request)
     name = "/".join(request.match_info[part] for part in ("root", "benchmark", "run"))
-    run = find_run(state.settings, name)
     if holder(run.root):
         raise UserError("someone is working on this run already")
     check_newest(run)

@@ -15,11 +15,10 @@ from skillopt.report.skill_diff import whole_text
 from skillopt.run.files import read_text
 from skillopt_webui import forms, view
 from skillopt_webui.allowed import check_allowed
-from skillopt_webui.answers import answer, body, number, text
+from skillopt_webui.answers import STATE, answer, body, number, text
 from skillopt_webui.launch import quoted
 from skillopt_webui.places import find_file, find_run, shown
 from skillopt_webui.settings import Settings
-from skillopt_webui.state import STATE
 
 routes = web.RouteTableDef()
 
