@@ -29,6 +29,7 @@ from skillopt.models.base import (
     RefusedError,
     TransientError,
     Usage,
+    content_text,
 )
 from skillopt.options import Options
 from skillopt.skill.tokens import count_tokens
@@ -145,11 +146,5 @@ def open_command(role: str, name: str, options: dict[str, Any]) -> CommandModel:
 def prompt_text(messages: tuple[Message, ...]) -> str:
     """All messages as one text; where the model has said something before, each is named."""
     named = any(message["role"] == "assistant" for message in messages)
-    return "\n\n".join(f"[{m['role']}]\n{_text(m)}" if named else _text(m) for m in messages) + "\n"
-
-
-def _text(message: Message) -> str:
-    content = message.get("content") or ""
-    if isinstance(content, list):
-        return "\n".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in content)
-    return str(content)
+    texts = [(message["role"], content_text(message.get("content"))) for message in messages]
+    return "\n\n".join(f"[{role}]\n{text}" if named else text for role, text in texts) + "\n"
