@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays 
     from skillopt.config import Config
     from skillopt.config.project import Settings
     from skillopt.measure.suite import Job, Outcome
-    from skillopt.report.annotations import Annotation
+    from skillopt.report.check_files import Annotation
 
 Words = Annotated[
     list[str] | None,
@@ -198,10 +198,8 @@ def _complain(outcomes: Sequence[Outcome]) -> None:
 
 
 def _write(outcomes: Sequence[Outcome], out: Path | None, github: bool) -> None:
-    from skillopt.report.annotations import of_outcome, sarif
-    from skillopt.report.badge import badge
+    from skillopt.report.check_files import badge, junit, of_outcome, sarif
     from skillopt.report.check_lines import summary
-    from skillopt.report.junit import junit
     from skillopt.run.directory import safe_name
     from skillopt.run.files import write_atomic, write_json
 
@@ -227,7 +225,7 @@ def _several(outcomes: Sequence[Outcome], outcome: Outcome) -> bool:
 
 
 def _to_github(notes: Sequence[Annotation], page: str) -> None:
-    from skillopt.report.annotations import github as commands
+    from skillopt.report.check_files import github as commands
 
     for line in commands(notes):
         print(redact(line))
@@ -271,7 +269,7 @@ def lint(
     from skillopt.cli.skills import divide, find_skills
     from skillopt.envs import open_env
     from skillopt.preflight.lint import lint as run_lint
-    from skillopt.report.annotations import of_findings, sarif
+    from skillopt.report.check_files import of_findings, sarif
     from skillopt.report.check_lines import finding_line, token_line
     from skillopt.run.files import write_json
 

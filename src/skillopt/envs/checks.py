@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from skillopt.cli_agents.line import words_of
+from skillopt.cli_agents.process import words_of
 from skillopt.envs.base import Item, Score, ScorerError
 from skillopt.envs.sandbox import Limits, Mode, Sandbox
 from skillopt.envs.scorers import Scorer

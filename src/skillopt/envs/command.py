@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from skillopt.cli_agents.line import fingerprint, words_of
 from skillopt.cli_agents.output import Heard, hear_text, last_line, loaded, tool_calls
 from skillopt.cli_agents.presets import PRESETS, Doing, Preset
-from skillopt.cli_agents.process import Finished, few_variables, run_command
+from skillopt.cli_agents.process import Finished, few_variables, fingerprint, run_command, words_of
 from skillopt.cli_agents.trouble import trouble_in
 from skillopt.config import EnvConfig
 from skillopt.envs.agents import episode_from, task_text, timed_out

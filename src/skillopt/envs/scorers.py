@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import re
+import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,15 @@ from skillopt import plugins
 from skillopt.envs import judge as judging
 from skillopt.envs.base import Item, Judge, Score, ScorerError, closed_set
 from skillopt.envs.load import described_in_source, is_reference, parameters_in_source, source_hash
-from skillopt.envs.scorer_pool import ScorerPool
 from skillopt.envs.scoring import DESCRIPTIONS, SCORERS
 from skillopt.errors import UserError
+from skillopt.keys import no_secrets
 from skillopt.options import Options
+from skillopt.workers import WorkerGoneError, WorkerPool, WorkerProcess
+
+WORKER = Path(__file__).with_name("scorer_worker.py")
+TRIES = 2
+"""A scorer that hangs or crashes gets a second try in a fresh process: the machine may have been to blame."""
 
 
 class Scorer:
@@ -60,6 +66,56 @@ def open_scorer(scoring: str, options: Mapping[str, Any], root: Path = Path()) -
         return OwnScorer(registered, options)
     known = ", ".join([*sorted(SCORERS), "judge", "files", "command", *plugins.names("scorers")])
     raise UserError(f"env.scoring: unknown '{scoring}'; known are: {known}, or your function as scorer.py:fn")
+
+
+class ScorerPool:
+    """Worker processes for one scorer, `file.py:fn`, `module:fn` or `built-in:name`: one that hangs, crashes or eats
+    memory costs its item and not the run."""
+
+    def __init__(
+        self, reference: str, *, timeout: float, memory_mb: int, workers: int, pass_env: Sequence[str] = ()
+    ) -> None:
+        self._name = f"{Path(reference.rpartition(':')[0]).name}:{reference.rpartition(':')[2]}"
+        self._timeout = timeout
+        self._setup = {"reference": reference, "memory_mb": memory_mb, "path": [p for p in sys.path if p]}
+        self._env = no_secrets(pass_env)
+        self._pool = WorkerPool(self._started, workers)
+
+    def check(self, where: str) -> None:
+        """Load the scorer once, so that a missing file or function is reported before anything is paid for."""
+        try:
+            self._pool.warm_up()
+        except ScorerError as error:
+            raise UserError(f"{where}: {error}; a scorer is a function of item and output") from None
+
+    async def score(self, item: Mapping[str, Any], output: str, workspace: Path | None = None) -> dict[str, Any]:
+        """What the function returned, as fields; raises ScorerError where it returned nothing."""
+        request = {"item": dict(item), "output": output} | ({"workspace": str(workspace)} if workspace else {})
+        for attempt in range(TRIES):
+            try:
+                reply = await self._pool.ask(request, self._timeout)
+            except WorkerGoneError as error:
+                if attempt + 1 == TRIES:
+                    raise ScorerError(f"scorer {self._name}: {error}") from None
+                continue
+            if "error" in reply:
+                raise ScorerError(f"scorer {self._name}: {reply['error']}")
+            return reply
+        raise AssertionError("the last try raises")
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _started(self) -> WorkerProcess:
+        worker = WorkerProcess(WORKER, self._env)
+        try:
+            said = worker.ask(self._setup, max(self._timeout, 60.0)).get("error", "")
+        except WorkerGoneError as error:
+            said = str(error)
+        if said:
+            worker.stop()
+            raise ScorerError(f"scorer {self._name}: cannot be loaded: {said}")
+        return worker
 
 
 class NamedScorer(Scorer):

@@ -13,10 +13,9 @@ from typing import Any
 
 from pydantic import Field
 
-from skillopt.cli_agents.line import fingerprint, words_of
 from skillopt.cli_agents.output import Heard, hear_text, last_line, plain_text
 from skillopt.cli_agents.presets import PLACES, PRESETS, Preset
-from skillopt.cli_agents.process import Finished, few_variables, run_command
+from skillopt.cli_agents.process import Finished, few_variables, fingerprint, run_command, words_of
 from skillopt.cli_agents.trouble import trouble_in
 from skillopt.errors import UserError
 from skillopt.keys import redact

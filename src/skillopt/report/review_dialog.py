@@ -25,24 +25,18 @@ def review_run(
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
     with run.as_written():
-        _review(run, choose, write, say, ask)
-
-
-def _review(
-    run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
-) -> None:
-    made = [checked_decision(run, *_pair(text, "ID=CHOICE")) for text in choose]
-    made += [checked_decision(run, conflict, "own", text) for conflict, text in (_pair(t, "ID=TEXT") for t in write)]
-    if made:
-        _take(run, made, say)
-        return
-    conflicts = filed(run)
-    if not conflicts:
-        say("No conflicts: no two edits of this run asked for opposite things.")
-    for conflict in conflicts:
-        say(conflict_text(run, conflict))
-        if ask and not status(run, conflict).startswith("used") and not _ask(run, conflict, say, ask):
+        made = [checked_decision(run, *_pair(text, "ID=CHOICE")) for text in choose]
+        made += [checked_decision(run, found, "own", text) for found, text in (_pair(t, "ID=TEXT") for t in write)]
+        if made:
+            _take(run, made, say)
             return
+        conflicts = filed(run)
+        if not conflicts:
+            say("No conflicts: no two edits of this run asked for opposite things.")
+        for conflict in conflicts:
+            say(conflict_text(run, conflict))
+            if ask and not status(run, conflict).startswith("used") and not _ask(run, conflict, say, ask):
+                return
 
 
 def _ask(run: RunDirectory, conflict: Filed, say: Say, ask: Callable[[str], str]) -> bool:

@@ -1,4 +1,4 @@
-"""What a check and a lint found as notes on lines: commands for GitHub's log, and a SARIF file for everybody else."""
+"""What a check and a lint write for CI: notes on lines (GitHub's log, SARIF), JUnit XML, and a badge for a README."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from html import escape
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 from skillopt.measure.suite import Outcome
 from skillopt.preflight.lint import RULES, Finding
-from skillopt.report.text import counted, item_name, printable
+from skillopt.report.text import clipped, counted, item_name, printable
 from skillopt.run.source import Source
 from skillopt.version import __version__
 
@@ -22,6 +24,9 @@ CHECK_RULES = {
     "cannot-tell": "The items do not show whether the skill is worse",
 }
 _MOST_ITEMS = 8
+_LONGEST = 2000
+_COLOURS = {"better": "#2e7d32", "no worse": "#2e7d32", "worse": "#b3261e", "cannot tell": "#8a6100"}
+_GREY = "#5f6368"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,3 +166,78 @@ def blamed(found: Sequence[Hunk], changed: Sequence[Mapping[str, Any]]) -> dict[
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w{3,}", text.casefold()))
+
+
+# JUnit XML
+
+
+def junit(outcomes: Sequence[Outcome]) -> str:
+    """One suite a skill, a case for the verdict and one for each item that changed."""
+    suites = "".join(_suite(outcome) for outcome in outcomes)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="skillopt check">\n{suites}</testsuites>\n'
+
+
+def _suite(outcome: Outcome) -> str:
+    cases = list(_cases(outcome))
+    counts = {kind: sum(f"<{kind}" in case for case in cases) for kind in ("failure", "error", "skipped")}
+    name = outcome.name if not outcome.target else f"{outcome.name} on {outcome.target}"
+    head = (
+        f'<testsuite name={_attribute(name)} tests="{len(cases)}" failures="{counts["failure"]}" '
+        f'errors="{counts["error"]}" skipped="{counts["skipped"]}">'
+    )
+    return f"  {head}\n{''.join(f'    {case}{chr(10)}' for case in cases)}  </testsuite>\n"
+
+
+def _cases(outcome: Outcome) -> Iterator[str]:
+    """A lost item fails only where the skill as a whole is worse: single items come and go."""
+    kinds = {"worse": "failure", "error": "error", "stopped": "error"}
+    skipped = {"cannot tell", "unchanged", "removed", "not measured"}
+    kind = kinds.get(outcome.status, "skipped" if outcome.status in skipped else "")
+    yield _case(outcome, "verdict", kind, f"{outcome.status}: {outcome.says}", outcome.says)
+    for row in (outcome.result or {}).get("changed", ()):
+        lost = row["change"] == "regressed" and outcome.status == "worse"
+        message = f"{row['change']}: {row['base']['score']:.2f} → {row['skill']['score']:.2f}"
+        yield _case(outcome, row["item_id"], "failure" if lost else "", message, _both(row))
+
+
+def _case(outcome: Outcome, name: str, kind: str, message: str, text: str) -> str:
+    head = f"<testcase classname={_attribute(outcome.name)} name={_attribute(name)}>"
+    said = escape(printable(text), quote=False)
+    if not kind:
+        return f"{head}<system-out>{escape(printable(message), quote=False)}\n{said}</system-out></testcase>"
+    return f"{head}<{kind} message={_attribute(message)}>{said}</{kind}></testcase>"
+
+
+def _both(row: Mapping[str, Any]) -> str:
+    parts = (("task", row["input"]), ("base", row["base"]["output"]), ("skill", row["skill"]["output"]))
+    return "\n".join(f"{title}: {clipped(text, _LONGEST)}" for title, text in parts)
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(" ".join(printable(text).split()))
+
+
+# A badge
+
+
+def badge(outcome: Outcome) -> str:
+    """The verdict on a skill as a small SVG: `skill | better +0.12`."""
+    result = outcome.result
+    figure = f" {result['difference']:+.2f}" if result and not result["same_text"] else ""
+    return _drawn("skill", f"{outcome.status}{figure}", _COLOURS.get(outcome.status, _GREY))
+
+
+def _drawn(left: str, right: str, colour: str) -> str:
+    left, right = printable(left), printable(right)
+    first, second = 12 + round(6.6 * len(left)), 12 + round(6.6 * len(right))
+    width = first + second
+    style = 'fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" '
+        f'aria-label="{escape(left)}: {escape(right)}"><title>{escape(left)}: {escape(right)}</title>'
+        f'<clipPath id="r"><rect width="{width}" height="20" rx="3"/></clipPath><g clip-path="url(#r)">'
+        f'<rect width="{first}" height="20" fill="#3c4043"/>'
+        f'<rect x="{first}" width="{second}" height="20" fill="{colour}"/></g>'
+        f'<g {style}><text x="{first / 2:g}" y="14">{escape(left)}</text>'
+        f'<text x="{first + second / 2:g}" y="14">{escape(right)}</text></g></svg>\n'
+    )
