@@ -1,102 +1,140 @@
-"""Train the mini configs on the local 0.5B model and write what came out into docs/results.md.
+"""The results: which method learns how much, on which tasks, at what price. Every number can be repeated.
 
-    python bench/results.py                       # searchqa and reasoning_gym
-    python bench/results.py officeqa docvqa       # others
-    python bench/results.py --only-write          # from the runs that are there
+    python bench/results.py                        # replay all recorded cells, check them, fill docs/results.md
+    python bench/results.py run --set tickets --target 0.5b --optimizer none --seed 1
+    python bench/results.py run --set cards --target 1.5b --optimizer handoff --method ours --seed 1 --box LETTERS
+    python bench/results.py keep FOLDER            # commit a finished cell: its figures and its recording
+    python bench/results.py table                  # only fill the page
 
-A run that is there goes on or is read again; nothing is measured twice. About ten minutes each on two quiet cores.
+A cell is a task set, a target, an optimizer, a method and a seed; bench/learning/README.md explains each. Cells run one
+after the other, in any order; the same command again continues. An option that may be given several times makes a cell
+of every combination. Exit code 1: a cell failed, or a replay differs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
+import itertools
 import sys
 from pathlib import Path
-from typing import Any
 
-REPO = Path(__file__).parent.parent
+from learning.cells import METHODS, OPTIMIZERS, TARGETS, Cell
+from learning.keep import MEASURED, RECORDINGS, keep, replayed
+from learning.plots import write_plots
+from learning.recording import Recording
+from learning.result import CellResult
+from learning.run import Job, run_cell
+from learning.sets import SETS
+from learning.table import fill, tables
+
+from skillopt.errors import SkillOptError
+
+REPO = Path(__file__).resolve().parent.parent
 PAGE = REPO / "docs" / "results.md"
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
-HEADING = (
-    "| benchmark | target | train/val/test | nothing | no skill | initial, test | trained, test | steps accepted "
-    "| calls | minutes |\n"
-    "|---|---|---|---|---|---|---|---|---|---|"
-)
+IMAGES = REPO / "docs" / "images"
+OUT = REPO / "outputs" / "bench"
 
 
-def train(name: str, seed: int) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "skillopt.cli",
-        "train",
-        "--config",
-        f"configs/{name}/mini.yaml",
-        f"train.seed={seed}",
-    ]
-    subprocess.run(command, cwd=REPO, check=True)
+def run(options: argparse.Namespace) -> int:
+    axes = (options.set, options.target, options.optimizer, options.method, options.seed)
+    cells = [Cell(set=a, target=b, optimizer=c, method=d, seed=e) for a, b, c, d, e in itertools.product(*axes)]
+    if options.box and len(cells) > 1:
+        raise SkillOptError("--box: is for one cell; without it each cell has its letters in its folder")
+    failed = 0
+    for cell in cells:
+        job = Job(cell=cell, out=options.out, data=options.data, box=options.box)
+        result = run_cell(job)
+        print(f"{cell.name}: {_said(result)}", flush=True)
+        failed += bool(result.error)
+    return min(1, failed)
 
 
-def runs(name: str) -> list[Path]:
-    return sorted((REPO / "outputs").glob(f"{name}_mini/*/summary.json"))
+def _said(result: CellResult) -> str:
+    if result.error:
+        return f"failed: {result.error}"
+    scores = {which: sum(found.values()) / len(found) for which, found in result.test.items()}
+    shown = ", ".join(f"{which.replace('_', ' ')} {score:.2f}" for which, score in scores.items())
+    return f"test: {shown}; {result.rollouts} rollouts, {result.requests} requests, {result.minutes} minutes"
 
 
-def row(path: Path, name: str) -> str | None:
-    """A line of the table; None for a run that is not finished."""
-    summary = json.loads(path.read_text())
-    if summary["status"] != "finished":
-        return None
-    config = json.loads((path.parent / "config.json").read_text())
-    sizes = "/".join(str(n) for n in _sizes(config))
-    baselines = summary.get("baselines") or {}
-    steps = summary["steps"]
-    return (
-        f"| {name}, seed {summary['seed']} | {config['models.target_model']} | {sizes} "
-        f"| {_score(baselines.get('do_nothing'))} | {_score(baselines.get('no_skill'))} "
-        f"| {_score(summary['initial'])} | **{_score(summary['best'])}** | {steps['accepted']} of {steps['run']} "
-        f"| {sum(summary['calls'][role] for role in ('target', 'optimizer'))} | {summary['seconds'] / 60:.0f} |"
-    )
+def replay(options: argparse.Namespace) -> int:
+    """Every recorded cell once more, without models; then the page."""
+    wrong = 0
+    for path in sorted(RECORDINGS.glob("*.jsonl")):
+        cell = Cell.of(path.stem)
+        job = Job(cell=cell, out=options.out, data=options.data, recording=Recording.read(path))
+        if SETS[cell.set].published and not options.data and not (options.out / "data" / cell.set).exists():
+            print(f"{cell.name}: left out; its items come from --data FOLDER", flush=True)
+            continue
+        again = replayed(job, near=options.out)
+        differs = again.differences(CellResult.read(MEASURED / f"{cell.name}.json")) if not again.error else []
+        said = again.error or (f"differs in {', '.join(differs)}" if differs else "the same result again")
+        print(f"{cell.name}: {said}", flush=True)
+        wrong += bool(again.error or differs)
+    table(options)
+    return min(1, wrong)
 
 
-def _sizes(config: dict[str, Any]) -> list[int]:
-    limits = (config.get("env.options") or {}).get("limit", {})
-    found = []
-    for split in ("train", "val", "test"):
-        items = json.loads((Path(config["env.split_dir"]) / split / "items.json").read_text())
-        found.append(min(len(items), limits.get(split, len(items))))
-    return found
+def table(options: argparse.Namespace) -> int:
+    """The page, from the committed cells and from those of this machine; a committed one counts first."""
+    found = {path.stem: CellResult.read(path) for path in sorted(options.out.glob("*/result.json"), key=str)}
+    found = {result.cell.name: result for result in found.values() if result.cell.target != "sim"}
+    found |= {path.stem: CellResult.read(path) for path in sorted(MEASURED.glob("*.json"))}
+    blocks = tables(found.values())
+    fill(PAGE, blocks)
+    write_plots(found.values(), IMAGES)
+    print(f"{PAGE}: {len(found)} cells")
+    return 0
 
 
-def _score(part: dict[str, Any] | None) -> str:
-    if not part or part.get("test") is None:
-        return "–"
-    low, high = part.get("test_interval") or (None, None)
-    return f"{part['test']:.2f}" + (f" [{low:.2f}–{high:.2f}]" if low is not None else "")
+def keep_cell(options: argparse.Namespace) -> int:
+    cell = Cell.of(options.name or options.folder.name)
+    job = Job(cell=cell, out=options.out, data=options.data, box=options.box)
+    kept = keep(job, options.folder.resolve())
+    print(f"{cell.name}: {_said(kept.result)}")
+    print(f"{kept.replies} replies recorded" if kept.replies else f"no recording: {kept.why_not}")
+    return 0
 
 
-def write(names: list[str]) -> None:
-    """Replace the lines of these benchmarks; the others' stay."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN, 1)
-    block, after = rest.split(END, 1)
-    kept = [line for line in block.splitlines() if line.startswith("| ") and not line.startswith("| benchmark")]
-    kept = [line for line in kept if line[2:].split(",")[0].split(" |")[0] not in names]
-    made = [line for name in names for path in runs(name) if (line := row(path, name))]
-    table = "\n".join([HEADING, *sorted([*kept, *made])])
-    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
-    print(table)
+def arguments() -> argparse.ArgumentParser:
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--out", type=Path, default=OUT, help="folder of all cells (outputs/bench)")
+    shared.add_argument("--data", type=Path, help="folder of the published sets: bbh/ and formula/")
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw, parents=[shared])
+    parser.set_defaults(do=replay)
+    commands = parser.add_subparsers()
+    own = commands.add_parser("run", parents=[shared], help="run cells")
+    own.set_defaults(do=run)
+    own.add_argument("--set", action="append", required=True, choices=SETS)
+    own.add_argument("--target", action="append", required=True, choices=TARGETS)
+    own.add_argument("--optimizer", action="append", required=True, choices=OPTIMIZERS)
+    own.add_argument("--method", action="append", choices=METHODS, help="ours without it")
+    own.add_argument("--seed", action="append", type=int, help="1, 2 and 3 without it")
+    own.add_argument("--box", type=Path, help="folder for the letters of a handoff")
+    kept = commands.add_parser("keep", parents=[shared], help="commit a finished cell")
+    kept.set_defaults(do=keep_cell)
+    kept.add_argument("folder", type=Path, help="the cell's folder")
+    kept.add_argument("--as", dest="name", default="", help="the cell's name, where its folder has another")
+    kept.add_argument("--box", type=Path, help="folder of its letters, where it is not in the cell's")
+    commands.add_parser("table", parents=[shared], help="fill docs/results.md").set_defaults(do=table)
+    return parser
+
+
+def main(given: list[str] | None = None) -> int:
+    options = arguments().parse_args(given)
+    options.out = options.out.resolve()
+    if options.do is run:
+        options.method, options.seed = options.method or ["ours"], options.seed or [1, 2, 3]
+    for name in ("data", "box"):
+        if getattr(options, name, None):
+            setattr(options, name, getattr(options, name).resolve())
+    try:
+        return int(options.do(options))
+    except SkillOptError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=["searchqa", "reasoning_gym"])
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--only-write", action="store_true")
-    given = parser.parse_args()
-    os.chdir(REPO)
-    for each in given.names if not given.only_write else ():
-        train(each, given.seed)
-    write(given.names)
+    sys.exit(main())

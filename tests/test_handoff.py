@@ -266,6 +266,11 @@ def test_the_example_made_from_a_schema_fits_it(schema: dict[str, Any]) -> None:
     assert problems(example(schema), schema) == []
 
 
+def test_the_example_shows_an_addition_which_has_no_anchor() -> None:
+    edit = {"type": "object", "properties": {"op": {"enum": ["add", "modify"]}, "anchor": {"type": "string"}}}
+    assert example(edit) == {"op": "add", "anchor": ""}
+
+
 @given(st.binary(max_size=60) | TEXTS.map(str.encode) | st.just(b"[" * 100_000))
 def test_whatever_is_handed_in_is_taken_or_refused_in_words(data: bytes) -> None:
     letter = Letter(folder=Path(), number=1, run="", hash="", stage="rank", messages=[], max_tokens=None,

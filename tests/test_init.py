@@ -103,12 +103,22 @@ def test_ones_own_table_becomes_tasks_with_its_columns_found(tmp_path: Path, cap
     command("init", str(tmp_path / "own"), "--from", str(tmp_path / "mine.csv"))
     told = capsys.readouterr().out
     assert "Prompt → question, Label → answers, Topic → type" in told
-    assert "2 possible answers: billing, technical" in told
+    assert "2 possible answers, which the initial skill names: billing, technical" in told
+    named = "You do the task that you are given.\nReply with exactly one of: billing, technical.\n"
+    assert (tmp_path / "own" / "seed_skill.md").read_text() == named
     env = open_env(Config.load(tmp_path / "own" / "config.yaml"))
     items = [item for split in SPLITS for item in env.items(split)]
     assert len(items) == 16
     first = next(item for item in items if "Ticket 0," in item.question)
     assert (first.answers, first.type, first.model_extra) == (("billing",), "t0", {"note": "x0"})
+
+
+@pytest.mark.parametrize("answer", ["It is {0}", "one, {1} or two", "{1}\n{1}"])
+def test_answers_that_are_no_closed_set_or_no_plain_list_are_not_named(tmp_path: Path, answer: str) -> None:
+    rows = [{"question": f"How many are {n}?", "answer": answer.format(n, n % 2)} for n in range(24)]
+    (tmp_path / "mine.json").write_text(json.dumps(rows))
+    command("init", str(tmp_path / "own"), "--from", str(tmp_path / "mine.json"))
+    assert (tmp_path / "own" / "seed_skill.md").read_text() == "You do the task that you are given.\n"
 
 
 PEOPLE = ["Customer question", "Best answer", "Ticket"]

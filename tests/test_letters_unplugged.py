@@ -278,12 +278,11 @@ def test_history_names_the_task_types_that_a_step_helped_and_broke(told: tuple[S
 
 def test_notes_and_the_epochs_fates_are_those_of_the_run(told: tuple[Spy, RunDirectory]) -> None:
     spy, run = told
-    first, second = letters_of(spy, "meta_skill", "epoch")
-    steps = [[row["step"] for row in rows(block)] for block in (first, second)]
-    assert steps == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    steps = [[row["step"] for row in rows(block)] for block in letters_of(spy, "meta_skill", "epoch")]
+    assert steps == [[1, 2, 3, 4]]
     notes = (run.meta_skill(1) / "memory.md").read_text().strip()
     assert notes
-    assert letters_of(spy, "meta_skill", "notes") == ["", notes]
+    assert letters_of(spy, "meta_skill", "notes") == [""]
     assert {"", notes} == set(letters_of(spy, "reflect", "notes"))
 
 
@@ -390,6 +389,26 @@ def test_a_run_whose_letters_lack_the_history_repeats_what_was_rejected(
         folders = [(name, tmp_path / f"{again}-{number}") for number, name in enumerate(names)]
         found = sum(tried_again(history(folder, name, answers, "train.num_epochs=2")) for name, folder in folders)
         assert bool(found) is again
+
+
+# What a step leaves for the next letters
+
+
+def test_history_has_the_causes_that_an_optimizer_named_and_not_those_counted_off_the_data(tmp_path: Path) -> None:
+    run = RunDirectory(train_sim(tmp_path, "train.num_epochs=1", "gradient.analysts=[llm, exemplar]").path)
+    named = {cause.partition(":")[0] for tried in read_json(run.state)["tried"] for cause in tried["causes"]}
+    assert named
+    assert all(name.startswith("no rule for ") for name in named), "the exemplar analyst names answers: no KX-42"
+
+
+def test_a_step_without_a_proposal_is_not_in_the_history(tmp_path: Path) -> None:
+    class Silent(Spy):
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            return ChatReply(text=json.dumps({"patterns": [], "edits": []}))
+
+    run = RunDirectory(train_sim(tmp_path, "train.num_epochs=1", models={"optimizer": Silent()}).path)
+    assert read_json(run.history)
+    assert read_json(run.state)["tried"] == []
 
 
 # The builder of the case file, unplugged

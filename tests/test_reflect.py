@@ -359,6 +359,15 @@ def test_candidates_differ_and_the_first_has_every_selected_edit() -> None:
     assert built(4, written) == [("all edits", ["e1"])]
 
 
+def test_edits_are_applied_in_the_order_of_the_proposals_so_that_rules_come_before_examples() -> None:
+    rule, examples = pooled("e1", "Be kind.", "1"), pooled("e2", "Answers: red.", "234", source="exemplar/batch")
+    ctx = context()
+    ranked = select(Pool(edits=(rule, examples)), 4, SKILL, ctx)
+    assert [row.edit.id for row in ranked] == ["e2", "e1"], "by coverage the examples come first"
+    [first, *_] = candidates(SKILL, ranked, ctx)
+    assert [edit.id for edit in first.applied.applied] == ["e1", "e2"]
+
+
 def test_a_persons_choice_is_in_every_candidate() -> None:
     rows = (
         pooled("e1", "Be kind.", "1", source="review/1-1"),

@@ -118,7 +118,7 @@ def test_a_target_that_is_already_right_needs_harder_tasks(tmp_path: Path) -> No
 def test_candidates_that_were_all_rejected_are_counted_and_few_tasks_are_named(tmp_path: Path) -> None:
     summary, _ = unlearned(tmp_path, None, "models.optimizer_model=sim:world?duds=1")
     assert "candidates was better on 12 validation tasks; a gain below 0.08 cannot be seen" in summary["verdict"]
-    assert "Try at least 30 validation tasks." in summary["verdict"]
+    assert "Try at least 30 validation tasks: raise env.options.val." in summary["verdict"]
 
 
 def test_a_stopped_run_says_what_it_has_so_far(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_the_index_holds_thousands_of_runs_and_reads_only_what_changed(
     assert {row["status"] for row in rows} == {"finished"}
     assert len(index.sparks([rows[0]["id"]])[rows[0]["id"]]) > 1
     read: list[Path] = []
-    monkeypatch.setattr("skillopt_webui.runs.load", read.append)
+    monkeypatch.setattr("skillopt_webui.runs.read_json", read.append)
     assert index.rows() == rows
     assert read == []
 

@@ -7,6 +7,7 @@ value, anything else an object; nothing is left out silently.
 from __future__ import annotations
 
 import copy
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ ROLES = ("target", "optimizer")
 _FUNCTIONS = ("agent", "scoring")
 """Keys of the section `env` whose value may be a function."""
 Keys = dict[str, Any]
+PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "gates", "schedule", "callbacks", "progress", "mode")
+"""What a program may pass in place of what the config names (`Trainer`)."""
 ConfigLike = Config | str | Path | Mapping[str, Any] | None
 
 
@@ -167,12 +170,17 @@ def _place(tree: dict[str, Any], name: str, value: Any) -> None:
     homes = [section for section in Config.model_fields if section != "notes" and name in _keys(section)]
     if len(homes) != 1:
         given = " or ".join(f"{section}={{{name!r}: …}}" for section in homes)
-        hint = (
-            f"say which: {given}" if homes else "a keyword is a config key or section; docs/reference/config.md has all"
-        )
+        hint = f"say which: {given}" if homes else _nearest(name)
         raise UserError(f"{name}: {'is in several sections' if homes else 'is no config key'}; {hint}")
     _section(tree, homes[0])[name] = str(value) if isinstance(value, Path) else value
     overrule(tree, f"{homes[0]}.{name}")
+
+
+def _nearest(name: str) -> str:
+    known = [*Config.model_fields, *PARTS, *(key for section in Config.model_fields for key in _keys(section))]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    every = "a keyword is a config key or section; docs/reference/config.md has all"
+    return f"did you mean '{near[0]}'?" if near else every
 
 
 def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:

@@ -53,13 +53,14 @@ def named(part: Any) -> str:
     return str(getattr(part, "name", "") or getattr(part, "__name__", "") or type(part).__name__)
 
 
-def fingerprint(part: Any) -> str:
+def fingerprint(part: Any, *, module: bool = True) -> str:
     """A part's name and a hash of its source: a run does not continue with another gate than it began with.
 
     What a function closes over is not seen; give what matters as a dataclass's fields or as `partial` arguments.
+    Without `module`, the same function counts as the same wherever it is imported from.
     """
     if isinstance(part, partial):
-        return f"{fingerprint(part.func)}{part.args!r}{sorted(part.keywords.items())!r}"
+        return f"{fingerprint(part.func, module=module)}{part.args!r}{sorted(part.keywords.items())!r}"
     code = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
     try:
         source = inspect.getsource(code)
@@ -67,4 +68,4 @@ def fingerprint(part: Any) -> str:
         source = ""
     fields = repr(part) if is_dataclass(part) and not inspect.isclass(part) else ""
     digest = hashlib.sha256(f"{source}\0{fields}".encode()).hexdigest()
-    return f"{code.__module__}.{code.__qualname__}:{digest[:12]}"
+    return f"{code.__module__}.{code.__qualname__}:{digest[:12]}" if module else f"{code.__qualname__}:{digest[:12]}"

@@ -7,13 +7,14 @@ import math
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from skillopt.envs.base import SPLITS, Item, closed_set
+from skillopt.envs.base import SPLITS, Item
 from skillopt.envs.columns import read_task_file
 from skillopt.envs.load import is_reference
 from skillopt.envs.scoring import SCORERS
@@ -22,6 +23,8 @@ from skillopt.errors import UserError
 
 LOCAL = "local:qwen2.5-coder-0.5b"
 OPTIMIZER = "openai:gpt-4o"
+MOST_NAMED = 12
+"""Possible answers that the initial skill names; more of them are no longer one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +76,31 @@ def _task_files(inside: Path, folder: Path, wish: Wish) -> list[str]:
     _check_scoring(scoring)
     if scoring.startswith("scorer.py:"):
         (inside / "scorer.py").write_text(_template("demo", "scorer.py.txt"), encoding="utf-8")
-    seed = _template("demo", "seed_skill.md") if wish.source is None else "You do the task that you are given.\n"
+    named = _answers_to_name(split["train"]) if wish.source else ()
+    seed = _template("demo", "seed_skill.md") if wish.source is None else _seed(named)
     (inside / "seed_skill.md").write_text(seed, encoding="utf-8")
     _write_config(inside, folder, wish, split, scoring)
     _write_readme(inside, folder, wish, len(every), scoring)
+    if named:
+        told.append(f"{len(named)} possible answers, which the initial skill names: {', '.join(named)}")
     return [*told, f"{folder}: {len(every)} tasks, split as saved in tasks.split.json:"] + [
         f"  {line}" for line in describe(split)
     ]
+
+
+def _seed(named: Sequence[str]) -> str:
+    """What anybody would write before any training: a baseline without the answers would make every gain look large."""
+    choice = f"Reply with exactly one of: {', '.join(named)}.\n" if named else ""
+    return f"You do the task that you are given.\n{choice}"
+
+
+def _answers_to_name(train: Sequence[Item]) -> tuple[str, ...]:
+    """The closed set of answers, by the training tasks alone; empty where a line cannot name it."""
+    counts = Counter(item.answers[0] for item in train if item.answers)
+    single = all(len(item.answers) == 1 for item in train)
+    plain = all(len(answer) <= 40 and not re.search(r"[,\n]", answer) for answer in counts)
+    named = single and plain and 2 <= len(counts) <= MOST_NAMED and min(counts.values()) >= 2
+    return tuple(sorted(counts)) if named else ()
 
 
 def _write_config(inside: Path, folder: Path, wish: Wish, split: dict[str, list[Item]], scoring: str) -> None:
@@ -168,9 +189,7 @@ def _own_items(wish: Wish) -> tuple[list[Item], list[str]]:
     """The user's rows as items, and how they were read."""
     assert wish.source is not None
     read = read_task_file(wish.source, question=wish.question, answer=wish.answer, answers=_needs_answers(wish))
-    closed = closed_set(read.items)
-    labels = [f"{len(closed)} possible answers: {', '.join(closed)[:200]}"] * bool(closed)
-    return read.items, [*read.lines(), *labels]
+    return read.items, read.lines()
 
 
 def _line(item: Item) -> str:

@@ -64,6 +64,15 @@ def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tup
     return max(-1.0, mean - half), min(1.0, mean + half)
 
 
+def smallest_sure(items: int) -> float:
+    """The smallest gain, where nothing gets worse, whose interval leaves out zero."""
+    for better in range(1, items + 1):
+        bounds = gain_interval([1.0] * better + [0.0] * (items - better))
+        if bounds and bounds[0] > 0:
+            return better / items
+    return 1.0
+
+
 def seeds_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """95 % interval of a mean over a few runs (Student's t); None for a single one."""
     if len(values) < 2:

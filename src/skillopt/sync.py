@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from types import TracebackType
 from typing import Any, Generic, TypeVar
+
+from skillopt.errors import Stopped
+from skillopt.keys import redact
 
 T = TypeVar("T")
 
@@ -20,7 +26,8 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        with ending_shortly():
+            return asyncio.run(work)
     thread = _Elsewhere(work)
     pressed = False
     while True:
@@ -35,6 +42,26 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
             if pressed or not interrupt():
                 thread.cancel()
             pressed = True
+
+
+@contextlib.contextmanager
+def ending_shortly() -> Iterator[None]:
+    """A program that is stopped here, and does not catch it, ends as a command does: with a line, not a traceback."""
+    try:
+        yield
+    except (Stopped, KeyboardInterrupt):
+        if sys.excepthook is sys.__excepthook__:  # not where somebody else shows errors
+            sys.excepthook = _say_stopped
+        raise
+
+
+def _say_stopped(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, Stopped | KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    reason = redact(str(error)) or "interrupted"
+    print(f"stopped: {reason}\nEverything paid for is kept; run the same program again to continue.", file=sys.stderr)
+    sys.exit(130 if reason == "interrupted" else 3)
 
 
 class _Elsewhere(Generic[T]):

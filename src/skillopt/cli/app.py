@@ -41,6 +41,19 @@ OptimizerOption = Annotated[
 ]
 
 
+def _meant_run(path: Path | None) -> Path | None:
+    from skillopt.run.directory import meant_run
+
+    return path and meant_run(path)
+
+
+RunArgument = Annotated[
+    Path, typer.Argument(help="A run's folder, or a folder of runs (its newest).", callback=_meant_run)
+]
+RunOption = Annotated[
+    Path | None,
+    typer.Option("--run", help="A run's folder, or a folder of runs; else the config's own.", callback=_meant_run),
+]
 BaseOption = Annotated[
     str, typer.Option("--base", help="What to compare with: none, a file or folder, or a git ref such as origin/main.")
 ]

@@ -8,10 +8,8 @@ from typing import Annotated
 
 import typer
 
-from skillopt.cli.app import app
+from skillopt.cli.app import RunArgument, app
 from skillopt.report.text import printable
-
-RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 
 
 @app.command()

@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from skillopt.cli.app import ConfigOption, Overrides, TargetOption, app, load_config, measured, show
+from skillopt.cli.app import (
+    ConfigOption,
+    Overrides,
+    RunArgument,
+    RunOption,
+    TargetOption,
+    app,
+    load_config,
+    measured,
+    show,
+)
 
 
 @app.command("eval")
@@ -44,7 +54,7 @@ def compare(
     config: ConfigOption,
     overrides: Overrides = None,
     split: Annotated[str, typer.Option("--split", help="train, val or test.")] = "val",
-    run: Annotated[Path | None, typer.Option("--run", help="Folder of the run; the config's own unless set.")] = None,
+    run: RunOption = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Samples of each item under each skill.")] = 1,
     target_model: TargetOption = "",
 ) -> None:
@@ -63,7 +73,7 @@ def compare(
 
 @app.command()
 def ablate(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    run: RunArgument,
     overrides: Overrides = None,
     by: Annotated[Literal["rule", "section", "step"], typer.Option("--by", help="What is left out.")] = "rule",
     repeats: Annotated[
@@ -83,7 +93,10 @@ def ablate(
         raise UserError(f"{run}: is not a run's folder (it has no config.yaml and best_skill.md)")
     limit = [f"budget.max_calls={max_calls}"] * (max_calls is not None)
     config = Config.load(directory.config_yaml, [*(overrides or []), *limit])
-    if config.identity() != Config.load(directory.config_yaml).identity():
+    own = Config.load(directory.config_yaml)
+    if own.models.target_model.startswith("agent:"):  # a function was passed in; a command finds it by its file
+        own = own.with_values({"env.agent": config.env.agent})
+    if config.identity() != own.identity():
         raise UserError("ablate: only budget, hardware and places may differ from the run's own config")
     result = measured(config, lambda heard: run_ablation(directory, config, by=by, repeats=repeats, listeners=[heard]))
     show(*ablation_table(result), *ablation_lines(result), f"Written: {result['path']}")

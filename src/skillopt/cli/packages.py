@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skillopt.cli.app import ConfigOption, OptimizerOption, Overrides, TargetOption, app, load_config, measured, show
+from skillopt.cli.app import (
+    ConfigOption,
+    OptimizerOption,
+    Overrides,
+    RunArgument,
+    TargetOption,
+    app,
+    load_config,
+    measured,
+    show,
+)
 from skillopt.report.text import printable
 
 if TYPE_CHECKING:
     from skillopt.config import Config
     from skillopt.run.result import Result
-
-RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 
 
 @app.command()

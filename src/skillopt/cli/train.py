@@ -90,10 +90,14 @@ def plan(
     optimizer_seconds: Annotated[float | None, typer.Option(help="Seconds that an optimizer call takes.")] = None,
 ) -> None:
     """Show what a training will cost, before anything is paid for."""
+    from dataclasses import asdict
+
     from skillopt.core.initial import initial_of
     from skillopt.envs import open_env
     from skillopt.envs.base import check_splits
+    from skillopt.preflight.doctor import check_sizes
     from skillopt.preflight.plan import plan_run
+    from skillopt.report.console import check_line
     from skillopt.report.plan_lines import plan_lines
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
@@ -103,6 +107,7 @@ def plan(
     seconds = {role: (value, value) for role, value in given.items() if value is not None}
     for line in plan_lines(plan_run(loaded, env, initial_of(loaded), call_seconds=seconds)):
         print(printable(line))
+    print(printable(check_line(asdict(check_sizes(loaded, env)))))
 
 
 @app.command()

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Env, check_splits, close_env
+from skillopt.errors import UserError
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel
 from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
@@ -20,6 +21,13 @@ from skillopt.run.summary import ROLES
 @asynccontextmanager
 async def opened_env(config: Config, given: Env | None = None) -> AsyncIterator[Env]:
     """The config's env, checked, and closed at the end: its scorer may have processes. One that is given stays open."""
+    name = config.models.target_model
+    if given is None and name.startswith("agent:") and not config.env.agent and not config.env.command:
+        function = name.removeprefix("agent:")
+        raise UserError(
+            f"{name}: the agent of this run is a Python function, which only the program that has it can pass on "
+            f"(skillopt.compare(…, agent={function})); for a command, name its file: env.agent=FILE.py:{function}"
+        )
     env = given or open_env(config)
     try:
         check_splits(env)

@@ -95,7 +95,9 @@ def run_of(
     run = find_run(config.env.output_root, env.name, name, fresh=fresh)
     if fresh or run.state.exists():
         return run
-    return _earlier_run(config, run.root.parent, identity) or run
+    former = getattr(env, "former_fingerprint", None)
+    before = identity if former is None else {**identity, "data": data_hash(env, former)}
+    return _earlier_run(config, run.root.parent, before) or run
 
 
 def _earlier_run(config: Config, folder: Path, identity: Mapping[str, Any]) -> RunDirectory | None:

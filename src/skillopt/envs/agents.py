@@ -116,7 +116,7 @@ class OwnAgent:
             self.fingerprint = source_hash(agent)
         else:
             self._function, self._name = agent, plugins.named(agent)
-            self.fingerprint = plugins.fingerprint(agent)
+            self.fingerprint = plugins.fingerprint(agent, module=False)
         self._wants = _wanted_places(self._function)
         self._workspaces = workspaces
 

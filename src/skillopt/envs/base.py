@@ -259,13 +259,13 @@ def check_splits(env: Env) -> None:
             seen_content[content] = (split, item.id)
 
 
-def data_hash(env: Env) -> str:
-    """Fingerprint of all items; a run does not continue with other data."""
+def data_hash(env: Env, fingerprint: str | None = None) -> str:
+    """Fingerprint of all items, and of what the env adds to them; a run does not continue with other data."""
     digest = hashlib.sha256()
     for split in SPLITS:
         for item in env.items(split):
             digest.update(json.dumps([split, item.model_dump(mode="json")], sort_keys=True).encode())
-    digest.update(str(getattr(env, "fingerprint", "")).encode())
+    digest.update(str(getattr(env, "fingerprint", "") if fingerprint is None else fingerprint).encode())
     return digest.hexdigest()
 
 

@@ -19,7 +19,7 @@ from skillopt.envs.data import Placed, content_hash, items_from, read_splits
 from skillopt.envs.qa import QAEnv
 from skillopt.envs.scorer_worker import Item as Fields
 from skillopt.envs.scoring import SCORERS
-from skillopt.envs.splits import RATIOS, divide, without_copies
+from skillopt.envs.splits import RATIOS, TASK_SETS, divide, without_copies
 from skillopt.envs.workspace import Workspaces
 from skillopt.errors import UserError
 from skillopt.run.directory import safe_name
@@ -109,7 +109,7 @@ def save_tasks(splits: Mapping[str, list[Item]], output_root: str, name: str) ->
     """Written down as a split folder, so that every command works on the run later."""
     rows = {split: [item.model_dump(mode="json") for item in items] for split, items in splits.items()}
     digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
-    folder = Path(output_root) / "task_sets" / f"{safe_name(name)}-{digest[:8]}"
+    folder = Path(output_root) / TASK_SETS / f"{safe_name(name)}-{digest[:8]}"
     for split in SPLITS:
         write_json(folder / split / "items.json", rows[split])
     return folder
@@ -154,7 +154,10 @@ class ScoredEnv:
         self.name = env.name
         said = (inspect.getdoc(scorer) or "").split("\n\n")[0]
         self.scoring = " ".join(said.split()) or "A function scores the reply; its rule is not described."
-        self.fingerprint = f"{getattr(env, 'fingerprint', '')}{plugins.fingerprint(scorer)}"
+        inside = getattr(env, "fingerprint", "")
+        self.fingerprint = f"{inside}{plugins.fingerprint(scorer, module=False)}"
+        self.former_fingerprint = f"{inside}{plugins.fingerprint(scorer)}"
+        """By which version 0.1 named a run."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "judge":  # the function takes the judge's place, too

@@ -20,6 +20,8 @@ from skillopt.errors import UserError
 from skillopt.run.files import read_json, write_json
 
 RATIOS = {"train": 0.5, "val": 0.25, "test": 0.25}
+TASK_SETS = "task_sets"
+"""The folder of tasks that a program passed in."""
 VERSION = 1
 Change = Literal["refuse", "extend", "renew"]
 """What to do where the file and its written split differ."""
@@ -197,6 +199,24 @@ def _write(
         write_json(written, {**about, "items": rows})
     except PermissionError:
         return
+
+
+def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
+    """How a user gets more tasks into a split, by the settings of a run ("env.data": …); empty where we cannot know.
+
+    Files are called by their names alone, since the sentence is kept with the run, wherever that is.
+    """
+    options = settings.get("env.options") or {}
+    if split in options.get("limit", {}):
+        return f"raise env.options.limit.{split}"
+    if split in options:
+        return f"raise env.options.{split}"
+    if file := Path(settings.get("env.data") or "").name:
+        return f"add tasks to {file}, then run `skillopt split {file} --extend`"
+    folder = Path(settings.get("env.split_dir") or "")
+    if folder.parent.name == TASK_SETS:
+        return "pass more tasks"
+    return f"add tasks to {folder.name}/{split}" if folder.name else ""
 
 
 def describe(split: Mapping[str, Sequence[Item]]) -> list[str]:

@@ -46,7 +46,7 @@ def billed(run: RunDirectory, summary: Mapping[str, Any], prices: Mapping[str, P
     if "plan" in summary:
         fresh["plan"] = _beside(summary["plan"], fresh)
     history = read_json(run.history) if run.history.exists() else []
-    verdict = training_verdict(fresh, history, gains_of(run, fresh))
+    verdict = training_verdict(fresh, history, gains_of(run, fresh), read_json(run.config_json))
     return {**fresh, "verdict": verdict.text, "outcome": verdict.word}
 
 

@@ -16,12 +16,14 @@ from skillopt.core.rollout import require_few, roll_out_one
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, Trajectory, data_hash
 from skillopt.envs.data import shown_names
+from skillopt.envs.splits import how_to_enlarge
 from skillopt.errors import UserError
+from skillopt.measure.baselines import majority
 from skillopt.measure.evaluate import note_read
 from skillopt.measure.session import folder_of, measuring_session
-from skillopt.measure.verdict import Gain, Spent, compared, spent_on
+from skillopt.measure.verdict import Gain, Spent, compared, not_above_majority, spent_on
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory
+from skillopt.run.directory import RunDirectory, meant_run
 from skillopt.run.events import Listener
 from skillopt.run.files import write_json, write_jsonl
 from skillopt.skill import FILE, Skill
@@ -38,7 +40,7 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
         path = Path(name)
         root, _, version = name.rpartition("@")
         if root and version.isdecimal() and len(version) < 10 and not path.exists():
-            return _version(RunDirectory(Path(root)), int(version))
+            return _version(RunDirectory(meant_run(Path(root))), int(version))
         if not path.is_file() and not (path / FILE).is_file():
             raise UserError(
                 f"'{name}': no such skill file, and no package's folder; give either, or one of: {', '.join(WORDS)}"
@@ -102,7 +104,8 @@ async def compare(
             "set_aside": refused,
             "paid": session.paid()["target"],
         }
-        result = _with_verdict(result, spent_on(session.paid()))
+        always = await majority(ctx.env, split, config.evaluation.metric)
+        result = _with_verdict(result | {"majority": always}, spent_on(session.paid()), config)
         if split == "test":
             paths = {"a": a[1], "b": b[1]}
             result["test_reads"] = max(
@@ -136,7 +139,7 @@ def _place(path: Path) -> str:
     return folder.parent.name if folder.name == "skills" else folder.name
 
 
-def _with_verdict(result: dict[str, Any], spent: Spent) -> dict[str, Any]:
+def _with_verdict(result: dict[str, Any], spent: Spent, config: Config) -> dict[str, Any]:
     gain = Gain(
         before=result["a"]["score"],
         after=result["b"]["score"],
@@ -144,8 +147,15 @@ def _with_verdict(result: dict[str, Any], spent: Spent) -> dict[str, Any]:
         split=result["split"],
         interval=result["difference_interval"],
     )
-    names = (result["a"]["name"], result["b"]["name"])
-    verdict = compared(gain, names=names, same=result["same_skill"], differing=result["differing"], spent=spent)
+    verdict = compared(
+        gain,
+        names=(result["a"]["name"], result["b"]["name"]),
+        same=result["same_skill"],
+        differing=result["differing"],
+        spent=spent,
+        note=not_above_majority(max(gain.before, gain.after), result["majority"], "score"),
+        how=how_to_enlarge(config.flat(), gain.split),
+    )
     return {"verdict": verdict.text, "outcome": verdict.word, **result}
 
 

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skillopt.envs.base import Score
-from skillopt.measure.verdict import Gain, Verdict, counted, more_tasks, paired, say, spent_in, too_few
+from skillopt.envs.splits import how_to_enlarge
+from skillopt.measure.verdict import (
+    Gain,
+    Verdict,
+    counted,
+    more_tasks,
+    not_above_majority,
+    paired,
+    say,
+    spent_in,
+    too_few,
+)
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 
@@ -32,6 +43,8 @@ class Course:
     val_tasks: int = 0
     all_trained: bool = False
     """The target solved every training task from the beginning."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The run's config, flat."""
 
     @property
     def candidates(self) -> int:
@@ -51,16 +64,16 @@ class Course:
         tried = f"{self.candidates} candidate{'' if self.candidates == 1 else 's'}"
         if self.indecisive:
             which = f"{self.indecisive} of {tried}" if self.rejected else f"the {tried}"
-            return (
-                f"{val} are too few to tell {which} from chance",
-                "more validation tasks, or more samples of each (evaluation.max_repeats)",
-            )
+            return f"{val} are too few to tell {which} from chance", self._more("more validation tasks", "val")
         if self.val_tasks < FEW:
             least = f"a gain below {1 / max(1, self.val_tasks):.2f} cannot be seen on so small a set"
-            return f"none of {tried} was better on {val}; {least}", "at least 30 validation tasks"
+            return f"none of {tried} was better on {val}; {least}", self._more("at least 30 validation tasks", "val")
         lost = f"; {self._lost()}" if self.lost else ""
-        advice = "a stronger optimizer model, or more training tasks"
-        return f"none of {tried} was better on {val}{lost}", advice
+        return f"none of {tried} was better on {val}{lost}", learn_more(self.settings)
+
+    def _more(self, wanted: str, split: str) -> str:
+        how = how_to_enlarge(self.settings, split)
+        return f"{wanted}: {how}" if how else wanted
 
     def _nothing_proposed(self) -> tuple[str, str]:
         if self.lost:
@@ -82,7 +95,25 @@ def _edits(number: int) -> str:
     return f"{number:,} edit{'' if number == 1 else 's'}"
 
 
-def course_of(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Course:
+def learn_more(settings: Mapping[str, Any], history: Sequence[Mapping[str, Any]] = ()) -> str:
+    """What is most likely to make the skill better: longer training while it still improves, else better edits."""
+    if history and improved(history[-1]):
+        epochs = 2 * int(settings.get("train.num_epochs", 1))
+        return f"a longer training (train.num_epochs={epochs}), since the last step still improved the skill"
+    if tuple(settings.get("gradient.analysts", ())) == ("exemplar",):
+        return "an optimizer model (gradient.analysts=[llm, exemplar] with --optimizer_model)"
+    return "a stronger optimizer model"
+
+
+def improved(record: Mapping[str, Any]) -> bool:
+    """Did this step, or the guidance at the end of its epoch, give a new version?"""
+    guidance = record.get("epoch_end", {}).get("slow_update", {})
+    return bool(record["verdict"] == "accept" or guidance.get("decision") == "accept")
+
+
+def course_of(
+    summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]], settings: Mapping[str, Any] | None = None
+) -> Course:
     """From a run's own files."""
     unusable: dict[str, int] = {}
     for record in history:
@@ -100,41 +131,47 @@ def course_of(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) 
         initial_val=summary["initial"]["val"],
         val_tasks=history[0]["evidence"]["items"] if history else 0,
         all_trained=bool(history) and all(record["train_score"] > 1 - 1e-9 for record in history),
+        settings=settings or {},
     )
 
 
 def training_verdict(
-    summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]], gains: Mapping[str, Gain]
+    summary: Mapping[str, Any],
+    history: Sequence[Mapping[str, Any]],
+    gains: Mapping[str, Gain],
+    settings: Mapping[str, Any],
 ) -> Verdict:
-    """`gains` by split, as far as they are measured."""
+    """`gains` by split, as far as they are measured; `settings` are the run's config, flat."""
     spent, best = spent_in([summary]), summary["best"]
     held_out, val = gains.get("test"), gains.get("val")
     if summary["status"] != "finished" or held_out is None:
         why = f" ({summary['stop_reason']})" if summary["stop_reason"] else ""
         so_far = f"so far {val}; the held-out tasks are not measured yet" if val else "nothing is measured yet"
         return say("not finished", f"{so_far}{why}", spent=spent)
+    note = not_above_majority(held_out.after, summary["baselines"].get("majority"), "test")
     if best["version"] == 0:
-        because, advice = course_of(summary, history).reason()
+        because, advice = course_of(summary, history, settings).reason()
         unchanged = f"the skill is unchanged ({held_out.after:.2f} on {counted(held_out.tasks, 'test')})"
-        return say("no better", unchanged, because=because, advice=advice, spent=spent)
-    if held_out.word == "better":
-        return say("better", str(held_out), spent=spent)
+        return say("no better", unchanged, because=because, note=note, advice=advice, spent=spent)
+    because = advice = ""
     if held_out.word == "cannot tell":
-        return say("cannot tell", str(held_out), because=too_few(held_out), advice=more_tasks(held_out), spent=spent)
-    return say(
-        held_out.word,
-        str(held_out),
-        because="what helped on the validation tasks does not help on these",
-        advice="more training and validation tasks, so that what fits only a few of them is not accepted",
-        spent=spent,
-    )
+        because = too_few(held_out)
+        rises = bool(history) and improved(history[-1])
+        more = more_tasks(held_out, how_to_enlarge(settings, "test"))
+        advice = learn_more(settings, history) if rises else more
+    elif held_out.word != "better":
+        because = "what helped on the validation tasks does not help on these"
+        advice = "more training and validation tasks, so that what fits only a few of them is not accepted"
+    if note:  # more tasks would only confirm that the skill is of no use yet
+        advice = learn_more(settings, history)
+    return say(held_out.word, str(held_out), because=because, note=note, advice=advice, spent=spent)
 
 
 def verdict_of(run: RunDirectory, summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> str:
     """The sentence of a run's summary; for a run of an earlier version, the one that it would have."""
     if "verdict" in summary:
         return str(summary["verdict"])
-    return training_verdict(summary, history, gains_of(run, summary)).text
+    return training_verdict(summary, history, gains_of(run, summary), read_json(run.config_json)).text
 
 
 def gains_of(run: RunDirectory, summary: Mapping[str, Any]) -> dict[str, Gain]:

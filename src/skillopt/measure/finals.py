@@ -62,7 +62,7 @@ class Finals:
             baselines=self.baselines(),
         )
         history = read_json(ctx.run.history) if state.status != "running" else []  # the reasons need the run's end
-        verdict = training_verdict(summary, history, gains)
+        verdict = training_verdict(summary, history, gains, ctx.config.flat())
         gain = {split: asdict(own) for split, own in gains.items()}
         stuck = set(summary["persistent_failures"])
         names = shown_names(item for split in ("train", "val") if stuck for item in ctx.env.items(split))

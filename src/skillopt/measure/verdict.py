@@ -20,6 +20,8 @@ TASKS = {"train": "training task", "val": "validation task", "test": "held-out t
 """What people call an item of a split."""
 MOST_NEEDED = 5000
 """Above this many tasks, a number that is needed helps nobody."""
+_SHOWN_ANSWER = 40
+"""Characters of the most frequent answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +84,14 @@ class Spent:
     """None where a price is unknown."""
     estimated: bool = False
     """The tokens are counted from the texts."""
+    silent: bool = False
+    """The target made calls and did not say what they took."""
 
     def __str__(self) -> str:
         about = "about " if self.estimated else ""
         money = "at a price that is unknown" if self.usd is None else _dollars(self.usd)
-        return f"It cost {_number(self.calls, 'call')}, {about}{self.tokens:,} tokens, {money}."
+        silent = " (the target reported no usage)" if self.silent else ""
+        return f"It cost {_number(self.calls, 'call')}, {about}{self.tokens:,} tokens, {money}{silent}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +102,27 @@ class Verdict:
     text: str
 
 
-def say(word: Word, what: str, *, because: str = "", advice: str = "", spent: Spent | None = None) -> Verdict:
-    """`Better: 0.42 on 48 held-out tasks against 0.00 before (…). It cost 541 calls, 212,000 tokens, $0.31.`"""
+def say(
+    word: Word, what: str, *, because: str = "", note: str = "", advice: str = "", spent: Spent | None = None
+) -> Verdict:
+    """`Better: 0.42 on 48 held-out tasks against 0.00 before (…). It cost 541 calls, 212,000 tokens, $0.31.`
+
+    `note` is a sentence that a reader must not miss, `advice` the one thing to do next.
+    """
     reason = f", because {because}" if because else ""
-    parts = [f"{word.capitalize()}: {what}{reason}.", f"Try {advice}." if advice else "", str(spent) if spent else ""]
+    tried = f"Try {advice}." if advice else ""
+    parts = [f"{word.capitalize()}: {what}{reason}.", note, tried, str(spent) if spent else ""]
     return Verdict(word=word, text=" ".join(part for part in parts if part))
+
+
+def not_above_majority(score: float, always: Mapping[str, Any] | None, key: str) -> str:
+    """A sentence where always giving the most frequent answer scores as much; its score is at `key` of `always`."""
+    if not always or always.get(key) is None or score > always[key] + 1e-9:
+        return ""
+    answer = " ".join(str(always["answer"]).split())
+    shown = answer if len(answer) <= _SHOWN_ANSWER else f"{answer[: _SHOWN_ANSWER - 1]}…"
+    more = "more" if score < always[key] - 1e-9 else "the same"
+    return f"Always answering {shown!r} scores {more}: {always[key]:.2f}."
 
 
 def paired(before: Mapping[str, float], after: Mapping[str, float], split: str = "test") -> Gain | None:
@@ -126,8 +147,9 @@ def spent_on(paid: Mapping[str, Mapping[str, Any]]) -> Spent:
             tokens=own["prompt_tokens"] + own["completion_tokens"],
             usd=own["usd"],
             estimated=own["estimated"],
+            silent=role == "target" and _silent(own["calls"], own["prompt_tokens"] + own["completion_tokens"]),
         )
-        for own in paid.values()
+        for role, own in paid.items()
     )
 
 
@@ -139,6 +161,7 @@ def spent_in(summaries: Iterable[Mapping[str, Any]]) -> Spent:
             tokens=summary["tokens"][role]["prompt"] + summary["tokens"][role]["completion"],
             usd=summary["cost_usd"][role],
             estimated=role in summary.get("tokens_estimated", ()),
+            silent=role == "target" and _silent(summary["calls"][role], sum(summary["tokens"][role].values())),
         )
         for summary in summaries
         for role in ROLES
@@ -154,10 +177,17 @@ def added(parts: Iterable[Spent]) -> Spent:
         tokens=sum(part.tokens for part in own),
         usd=math.fsum(costs) if len(costs) == len(own) else None,
         estimated=any(part.estimated for part in own),
+        silent=any(part.silent for part in own),
     )
 
 
-def compared(gain: Gain, *, names: tuple[str, str], same: bool, differing: int, spent: Spent) -> Verdict:
+def _silent(calls: int, tokens: int) -> bool:
+    return calls > 0 and not tokens
+
+
+def compared(
+    gain: Gain, *, names: tuple[str, str], same: bool, differing: int, spent: Spent, note: str = "", how: str = ""
+) -> Verdict:
     """Of two skills that a user named."""
     first, second = names
     figures = gain.named(first, second)
@@ -165,8 +195,8 @@ def compared(gain: Gain, *, names: tuple[str, str], same: bool, differing: int, 
         by_chance = f"both are the same skill, and {differing} of {_number(gain.tasks, 'task')} differ by chance"
         return say("no better", by_chance, spent=spent)
     if gain.word == "cannot tell":
-        return say("cannot tell", figures, because=too_few(gain), advice=more_tasks(gain), spent=spent)
-    return say(gain.word, figures, spent=spent)
+        return say("cannot tell", figures, because=too_few(gain), note=note, advice=more_tasks(gain, how), spent=spent)
+    return say(gain.word, figures, note=note, spent=spent)
 
 
 def measured_once(
@@ -190,9 +220,10 @@ def too_few(gain: Gain) -> str:
     return f"{few} too few to tell a gain of this size from chance"
 
 
-def more_tasks(gain: Gain) -> str:
+def more_tasks(gain: Gain, how: str = "") -> str:
     needed = gain.tasks_needed
-    return f"about {needed:,} {TASKS[gain.split]}s" if needed else f"more {TASKS[gain.split]}s"
+    wanted = f"about {needed:,} {TASKS[gain.split]}s" if needed else f"more {TASKS[gain.split]}s"
+    return f"{wanted}: {how}" if how else wanted
 
 
 def counted(number: int, split: str) -> str:

@@ -99,6 +99,8 @@ def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
     if total.usd is not None and total.model not in prices:
         return total.usd
     usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
+    if total.model.startswith("agent:") and usage == Usage(prompt=0, completion=0):
+        return 0.0  # a function that reported nothing: it may well call no model, and the verdict says so
     return cost_of(usage, price_of(total.model, prices))
 
 

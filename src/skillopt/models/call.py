@@ -33,7 +33,7 @@ from skillopt.models.budget import Budget
 from skillopt.models.limiter import Endpoint, Limiter, Switch, Throttle
 from skillopt.run.journal import Journal, Record
 
-__all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all", "kept"]
+__all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all", "kept", "request_key"]
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class Caller:
             effort=self.effort,
             tools=tuple(tools),
         )
-        key = self._key(request, label)
+        key = request_key(self.model, request, label)
         while True:
             stored = self.journal.get(key, attempt)
             if stored is not None:
@@ -161,20 +161,6 @@ class Caller:
         finally:
             del self._in_flight[asked.key, asked.attempt]
             future.cancel()  # does nothing to one that is done
-
-    def _key(self, request: ChatRequest, label: str) -> str:
-        parts = [
-            self.model.endpoint,
-            self.model.name,
-            request.messages,
-            request.temperature,
-            request.max_tokens,
-            asdict(request.schema) if request.schema else None,
-            label,
-            *([request.effort] if request.effort else []),
-            *([{"tools": request.tools}] if request.tools else []),
-        ]
-        return hashlib.sha256(_canonical(parts).encode()).hexdigest()
 
     async def _store(self, asked: _Asked, reply: ChatReply) -> None:
         await self.journal.store(
@@ -292,6 +278,22 @@ class Caller:
         if attempt and others >= 3 and not error.throttled:
             raise RefusedError(f"{tried}, while {others} others were answered: this sample always fails")
         raise TransientError(tried, reached=error.reached, overloaded=error.throttled)
+
+
+def request_key(model: ChatModel, request: ChatRequest, label: str) -> str:
+    """Under which the journal keeps the replies to a request."""
+    parts = [
+        model.endpoint,
+        model.name,
+        request.messages,
+        request.temperature,
+        request.max_tokens,
+        asdict(request.schema) if request.schema else None,
+        label,
+        *([request.effort] if request.effort else []),
+        *([{"tools": request.tools}] if request.tools else []),
+    ]
+    return hashlib.sha256(_canonical(parts).encode()).hexdigest()
 
 
 @contextlib.contextmanager

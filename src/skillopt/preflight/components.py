@@ -71,7 +71,7 @@ def needs_optimizer(config: Config, parts: Parts | None = None) -> bool:
     between = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
     analysts = (parts or resolve(config)).analysts
     consulted = config.gradient.rank == "llm" or config.env.scoring == "judge"
-    return (between and config.train.num_epochs > 1) or consulted or any(each.needs_optimizer for each in analysts)
+    return (between and config.train.num_epochs > 1) or consulted or any(a.needs_optimizer for a in analysts)
 
 
 def _check_shape(schedule: Shape, config: Config) -> None:

@@ -16,6 +16,7 @@ from skillopt.core.callers import make_callers, opened_models
 from skillopt.core.initial import initial_kind, initial_of, run_of
 from skillopt.envs import open_env
 from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
+from skillopt.envs.splits import how_to_enlarge
 from skillopt.errors import SkillOptError
 from skillopt.letters.schemas import text_schema
 from skillopt.models import open_model
@@ -29,11 +30,13 @@ from skillopt.preflight.plan import Plan, is_deterministic, plan_run
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
-from skillopt.statistics import smallest_detectable
+from skillopt.statistics import smallest_detectable, smallest_sure
 
 Status = Literal["pass", "warn", "fail"]
 NOISE = 0.1
 """The share of flipped outcomes for which the smallest improvement that a gate can see is reported."""
+PLAUSIBLE = 0.25
+"""A gain that a training may well reach, and that the splits must be large enough to show."""
 _NOT_ASKED = {"target": ("local:", "command:", "agent:"), "optimizer": ("local:", "handoff")}
 """A local model would have to be fetched and loaded first; an agent calls its own model, and a reader is a person."""
 _SCORED = 10
@@ -89,7 +92,7 @@ async def _agent(config: Config) -> list[Check]:
 def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
     """What can be checked from the config and the data alone; `train` runs this part."""
     return [
-        _splits(config, env),
+        check_sizes(config, env),
         _gate(config),
         _initial(config, skill),
         _schedule(config, plan),
@@ -112,15 +115,23 @@ def _roles(config: Config) -> tuple[str, ...]:
     return ROLES if needs_optimizer(config) else ("target",)
 
 
-def _splits(config: Config, env: Env) -> Check:
+def check_sizes(config: Config, env: Env) -> Check:
+    """Gains that neither the gate nor the final measurement could see are the commonest reason for "cannot tell"."""
     sizes = {split: len(env.items(split)) for split in SPLITS}
     says = ", ".join(f"{count} {split}" for split, count in sizes.items()) + "; disjoint"
-    if is_deterministic(config, "target"):
-        return passed("splits", says)
-    alpha = config.evaluation.alpha
-    seen = smallest_detectable(sizes["val"], NOISE, alpha)
-    says += f"; at {NOISE:.0%} noise the gate sees gains of {seen:.2f} and more (estimate)"
-    return warned("splits", says, "more val items let the gate see smaller improvements" if seen > 0.2 else "")
+    known = is_deterministic(config, "target")
+    seen = {
+        "val": 1 / sizes["val"] if known else smallest_detectable(sizes["val"], NOISE, config.evaluation.alpha),
+        "test": smallest_sure(sizes["test"]),
+    }
+    noise = "" if known else f"at {NOISE:.0%} noise "
+    says += (
+        f"; {noise}the gate sees gains of {seen['val']:.2f} and more, the test split of {seen['test']:.2f} (estimate)"
+    )
+    small = [split for split, gain in seen.items() if gain > PLAUSIBLE]
+    how = "; ".join(dict.fromkeys(how for split in small if (how := how_to_enlarge(config.flat(), split))))
+    fix = f"more {' and '.join(small)} tasks show smaller gains" + (f": {how}" if how else "") if small else ""
+    return warned("splits", says, fix)
 
 
 def _gate(config: Config) -> Check:

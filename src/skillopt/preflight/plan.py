@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from skillopt import prompts
+from skillopt.analysts import exemplar
+from skillopt.analysts.exemplar import ExemplarAnalyst
 from skillopt.config import Config
 from skillopt.core.batches import plan_steps
 from skillopt.core.initial import needs_baseline
 from skillopt.core.schedule import scheduled_rate
-from skillopt.envs.base import SPLITS, Env
+from skillopt.envs.base import SPLITS, Env, Item, closed_set
 from skillopt.gates import credit, heats
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
@@ -28,8 +30,10 @@ from skillopt.skill.tokens import count_tokens
 
 Range = tuple[float, float]
 
-EDIT_TOKENS = 40
-"""An edit's length, for the estimate of how the skill grows."""
+EDIT_TOKENS = {"llm": 200, "sim": 40}
+"""An edit's length, for the estimate of how the skill grows: a lookup or examples; in the simulated world, a line."""
+EXAMPLE_TOKENS = 12
+"""What a worked example adds to its task: its form and the answer."""
 REPLY_TOKENS = {"target": 256, "optimizer": 1500}
 """A long reply, for the estimate; a model with a reasoning effort may use its whole limit."""
 TURN_TOKENS = 60
@@ -38,6 +42,9 @@ SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
 """Seconds of one call, unless the user gives better figures."""
 LETTER_SECONDS: Range = (30.0, 600.0)
 """What a reader takes for one letter."""
+DIFFERING, GATED, GROWN = 0.2, 0.7, 0.3
+"""A usual run: the share of a split that a noisy gate samples again, of steps that have something to gate, and of the
+prompts' growth."""
 _SAMPLE = 100
 """Items of a split whose length is looked at."""
 
@@ -53,6 +60,17 @@ class Line:
     """In how many goes the calls are made; the calls of one go run side by side."""
     prompt: Range
     """Prompt tokens of one call."""
+    likely: int
+    """Calls of a usual run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usual:
+    """What a role takes in a usual run."""
+
+    calls: int
+    tokens: int
+    usd: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +89,8 @@ class Plan:
     call_seconds: dict[str, Range]
     """What one call was taken to last."""
     widths: dict[str, int]
+    likely: dict[str, Usual]
+    """By role."""
 
     def calls(self, role: str) -> tuple[int, int]:
         own = [line.calls for line in self.lines if line.role == role]
@@ -90,13 +110,12 @@ def plan_run(
     sizes = {split: len(env.items(split)) for split in SPLITS}
     epochs = plan_steps(env.items("train"), config.train)
     steps = [step for epoch in epochs for step in epoch]
-    skill_tokens = (skill.tokens, _usual_skill(config, parts, skill, len(steps)))
     task = _mean(_item_tokens(env))
     batches = [step.size for step in steps]
-    prompt = (task + skill_tokens[0], task + skill_tokens[1] + 20)
+    growth = _growth(config, parts, env.items("train"), skill, batches, task)
     lines = (
-        *_over_turns(_target_lines(config, parts, skill, sizes, batches, prompt), env),
-        *_optimizer_lines(config, parts, batches, task, skill_tokens),
+        *_over_turns(_target_lines(config, parts, skill, sizes, batches, growth, task), env),
+        *_optimizer_lines(config, parts, batches, task, (skill.tokens, round(growth[-1]))),
     )
     lines = (*lines, *_judge_lines(config, lines, task))
     widths = {role: config.role(role).workers for role in ROLES}
@@ -112,14 +131,25 @@ def plan_run(
         seconds=_seconds(lines, widths, lasts),
         call_seconds=lasts,
         widths=widths,
+        likely={role: _likely(config, role, env, [line for line in lines if line.role == role]) for role in ROLES},
     )
 
 
 def _target_lines(
-    config: Config, parts: Parts, skill: Skill, sizes: dict[str, int], batches: list[int], prompt: Range
+    config: Config,
+    parts: Parts,
+    skill: Skill,
+    sizes: dict[str, int],
+    batches: list[int],
+    growth: list[float],
+    task: float,
 ) -> Iterable[Line]:
-    """A deterministic target is never asked the same twice, so that a skill that does not change costs nothing."""
-    known = is_deterministic(config, "target")
+    """A deterministic target is never asked the same twice, so that a skill that does not change costs nothing.
+
+    Each stage has the skill at its own length: `growth` is the most that it may have before the first step and after
+    each.
+    """
+    known, max_repeats = is_deterministic(config, "target"), config.evaluation.max_repeats
     patience = config.train.patience
     least = sum(batches[:patience] if patience else batches)
     least = min(least, sizes["train"]) if known else least
@@ -133,16 +163,22 @@ def _target_lines(
     baseline = sizes["test"] if config.evaluation.baselines and needs_baseline(skill) else 0
     guessed = sum(batches) if config.train.speculate else 0
     least = min(least, *batches) if guessed else least
-    for stage, calls, phases in (
-        ("evaluate", measured, 3),
-        ("baseline", (baseline, baseline), int(bool(baseline))),
-        ("rollout", (least, sum(batches)), len(batches)),
-        ("gate", (0, gates * _gate_calls(config, sizes["val"], known) + probes), gates + credited),
-        ("race", (0, _race_calls(config, parts, sizes["val"]) * len(batches)), len(batches)),
-        ("slow_update", (0, later * compared), later),
-        ("speculate", (0, guessed), len(batches)),
+    begun, ended = sizes["val"] + sizes["test"], again + sizes["test"]
+    finals = (begun * growth[0] + ended * growth[-1]) / (begun + ended)
+    before, after = _mean(growth[:-1] or growth), _mean(growth[1:] or growth)
+    usual = round(GATED * (len(batches) + later) * sizes["val"] * (1 if known else 1 + 2 * DIFFERING * max_repeats))
+    raced = _race_calls(config, parts, sizes["val"]) * len(batches)
+    for stage, calls, phases, length, likely in (
+        ("evaluate", measured, 3, finals, measured[1]),
+        ("baseline", (baseline, baseline), int(bool(baseline)), 0.0, baseline),
+        ("rollout", (least, sum(batches)), len(batches), before, sum(batches)),
+        ("gate", (0, gates * _gate_calls(config, sizes["val"], known) + probes), gates + credited, after, usual),
+        ("race", (0, raced), len(batches), after, raced // 2),
+        ("slow_update", (0, later * compared), later, after, later * compared),
+        ("speculate", (0, guessed), len(batches), before, guessed // 2),
     ):
-        yield Line(role="target", stage=stage, calls=calls, phases=phases, prompt=prompt)
+        prompt = (task + min(skill.tokens, length), task + length + 20)
+        yield Line(role="target", stage=stage, calls=calls, phases=phases, prompt=prompt, likely=likely)
 
 
 def _race_calls(config: Config, parts: Parts, items: int) -> int:
@@ -161,7 +197,8 @@ def _over_turns(lines: Iterable[Line], env: Env) -> Iterable[Line]:
     for line in lines:
         low, high = line.prompt
         prompt = (low, high + TURN_TOKENS * (turns - 1))
-        yield replace(line, calls=(line.calls[0], line.calls[1] * turns), phases=line.phases * turns, prompt=prompt)
+        calls, likely = (line.calls[0], line.calls[1] * turns), math.ceil(line.likely * (turns + 1) / 2)
+        yield replace(line, calls=calls, phases=line.phases * turns, prompt=prompt, likely=likely)
 
 
 def _gate_calls(config: Config, items: int, known: bool) -> int:
@@ -190,17 +227,21 @@ def _optimizer_lines(
     read = (task + skill[0], min(shown, gradient.prompt_tokens) + skill[1] + 4000)
     later = epochs - 1 if optimizer.use_slow_update else 0
     notes = epochs - 1 if optimizer.use_meta_skill else 0
-    for stage, calls, phases, prompt in (
-        ("reflect", (0, 2 * sum(letters) * analysts), steps, read),  # a batch without a failure needs no letter
-        ("deep_reflect", (0, 2 * causes * steps * analysts), steps, read),
-        ("merge", (0, 2 * merges), steps, (100, skill[1] + 4000)),
-        ("rank", (0, 2 * steps * (gradient.rank == "llm")), steps, (100, skill[1] + 4000)),
-        ("slow_update", (0, 2 * later), later, (skill[0], skill[1] + optimizer.slow_update_samples * 750)),
-        ("meta_skill", (0 if config.train.patience else min(1, notes), 2 * notes), notes, (100, 4000)),
+    several = sum(_merges(count, gradient.merge_fan_in) for count in letters) if gradient.merge == "llm" else 0
+    for stage, calls, phases, prompt, likely in (
+        # a batch without a failure needs no letter
+        ("reflect", (0, 2 * sum(letters) * analysts), steps, read, sum(letters) * analysts),
+        ("deep_reflect", (0, 2 * causes * steps * analysts), steps, read, 0),
+        ("merge", (0, 2 * merges), steps, (100, skill[1] + 4000), several),
+        ("rank", (0, 2 * steps * (gradient.rank == "llm")), steps, (100, skill[1] + 4000), steps),
+        ("slow_update", (0, 2 * later), later, (skill[0], skill[1] + optimizer.slow_update_samples * 750), later),
+        ("meta_skill", (0 if config.train.patience else min(1, notes), 2 * notes), notes, (100, 4000), notes),
     ):
         asked = count_tokens(prompts.load(stage)) if stage in prompts.STAGES else 300
         whole = (prompt[0] + asked, prompt[1] + asked)
-        yield Line(role="optimizer", stage=stage, calls=calls, phases=phases, prompt=whole)
+        yield Line(
+            role="optimizer", stage=stage, calls=calls, phases=phases, prompt=whole, likely=min(likely, calls[1])
+        )
 
 
 def _letters(config: Config, items: int, each: float) -> int:
@@ -226,14 +267,29 @@ def _judge_lines(config: Config, lines: Sequence[Line], task: float) -> Iterable
         low, high = (sum(line.calls[end] for line in rollouts) for end in (0, 1))
         prompt = (task + 200, task + 300 + min(config.role("target").max_tokens, REPLY_TOKENS["target"]))
         phases = sum(line.phases for line in rollouts)
-        yield Line(role="optimizer", stage="judge", calls=(low, 2 * high), phases=phases, prompt=prompt)
+        likely = sum(line.likely for line in rollouts)
+        yield Line(role="optimizer", stage="judge", calls=(low, 2 * high), phases=phases, prompt=prompt, likely=likely)
 
 
-def _usual_skill(config: Config, parts: Parts, skill: Skill, steps: int) -> int:
-    """The skill's length halfway through a run in which every edit is accepted."""
-    edits = sum(scheduled_rate(number, steps, config.optimizer, parts.schedule) for number in range(1, steps + 1))
-    most = max(skill.tokens, config.optimizer.max_skill_tokens)
-    return min(most, skill.tokens + round(edits * EDIT_TOKENS / 2))
+def _growth(
+    config: Config, parts: Parts, train: Sequence[Item], skill: Skill, batches: list[int], task: float
+) -> list[float]:
+    """The skill's length before the first step and after each, in a run in which every edit is accepted."""
+    most, steps = max(skill.tokens, config.optimizer.max_skill_tokens), len(batches)
+    usual = EDIT_TOKENS["sim" if config.models.optimizer_model.startswith("sim:") else "llm"]
+    alone = all(isinstance(analyst, ExemplarAnalyst) for analyst in parts.analysts)
+    lengths = [float(skill.tokens)]
+    for number, batch in enumerate(batches, 1):
+        rate = scheduled_rate(number, steps, config.optimizer, parts.schedule)
+        block = min(len(closed_set(train)) or batch, batch) * (task + EXAMPLE_TOKENS)
+        examples = min(block, config.optimizer.max_edit_tokens) if _shows_examples(parts) else 0
+        grown = exemplar.ROUNDS * examples + usual if alone else rate * usual + examples
+        lengths.append(min(most, lengths[-1] + grown))
+    return lengths
+
+
+def _shows_examples(parts: Parts) -> bool:
+    return any(isinstance(analyst, ExemplarAnalyst) for analyst in parts.analysts)
 
 
 def _item_tokens(env: Env) -> list[int]:
@@ -279,6 +335,17 @@ def _usage(config: Config, role: str, lines: Sequence[Line]) -> tuple[Usage, Usa
     high = sum(line.calls[1] * line.prompt[1] for line in lines)
     calls = (sum(line.calls[0] for line in lines), sum(line.calls[1] for line in lines))
     return Usage(prompt=round(low), completion=calls[0]), Usage(prompt=round(high), completion=calls[1] * longest)
+
+
+def _likely(config: Config, role: str, env: Env, lines: Sequence[Line]) -> Usual:
+    """With replies about as long as the answers."""
+    calls = sum(line.likely for line in lines)
+    answers = [count_tokens(item.answers[0]) for item in env.items("train")[:_SAMPLE] if item.answers]
+    reply = REPLY_TOKENS["optimizer"] if role == "optimizer" else 20 + (_mean(answers) if answers else 100)
+    asked = sum(line.likely * (line.prompt[0] + GROWN * (line.prompt[1] - line.prompt[0])) for line in lines)
+    usage = Usage(prompt=round(asked), completion=round(calls * min(reply, config.role(role).max_tokens)))
+    price = price_of(getattr(config.models, f"{role}_model"), config.budget.prices)
+    return Usual(calls=calls, tokens=usage.prompt + usage.completion, usd=cost_of(usage, price))
 
 
 def _dollars(config: Config, role: str, usage: tuple[Usage, Usage]) -> Range | None:

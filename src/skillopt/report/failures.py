@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from skillopt.measure.course import improved
 from skillopt.report.text import counted
 from skillopt.report.traces import Trace, read_traces, result_of
 from skillopt.run.directory import RunDirectory
@@ -17,10 +18,10 @@ from skillopt.run.summary import outcomes, persistent_failures
 from skillopt.skill import Skill
 
 Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
-Standing = Literal["task", "ended", "untried", "one"]
+Standing = Literal["task", "ended", "few", "untried", "one"]
 """task: several versions failed, the newest among them, and training had come to rest; ended: the newest version fails,
-but training ended while it still improved; untried: the newest version was not tried on it;
-one: no second skill was ever tried."""
+but the last step still improved it; few: it was not tried often enough since then; untried: the newest version was not
+tried on it; one: no second skill was ever tried."""
 
 GENERAL = "No skill that was tried on these items solved them."
 ONE_SKILL = (
@@ -38,8 +39,9 @@ ADVICE: dict[Sign, str] = {
     "untried": "A skill that says how to solve them was never tried.",
 }
 NOT_THE_TASK: dict[Standing, str] = {
-    "ended": "Training ended while the score still rose, so this says nothing of the task yet: train for more epochs "
-    "first.",
+    "ended": "The last step still improved the skill: a longer training may solve them, so this says nothing about the "
+    "tasks yet.",
+    "few": "Too few skills were tried on them, or too few steps since the last accepted one, to doubt the tasks.",
     "untried": "The newest skill may solve them: `skillopt eval` with it shows that.",
     "one": ADVICE["untried"],
 }
@@ -90,6 +92,7 @@ def failure_groups(run: RunDirectory) -> list[FailureGroup]:
     measured, known = outcomes(run), versions_by_hash(run)
     history = read_json(run.history) if run.history.exists() else []
     newest, rested = max(known.values(), default=0), at_rest(history)
+    rises = bool(history) and improved(history[-1])
     traces: dict[str, list[Trace]] = {item: [] for item in stuck}
     for trace in read_traces(run):
         if trace["item_id"] in traces and "score" in trace:
@@ -97,7 +100,7 @@ def failure_groups(run: RunDirectory) -> list[FailureGroup]:
     named = named_causes(run, {trace["id"]: item for item, own in traces.items() for trace in own})
     groups: dict[tuple[Standing, str], list[StuckItem]] = {}
     for item in stuck:
-        own = _stuck(item, list(measured[item]), known, newest, rested, traces[item], named.get(item))
+        own = _stuck(item, list(measured[item]), known, newest, (rested, rises), traces[item], named.get(item))
         groups.setdefault((own.standing, own.pattern), []).append(own)
     ordered = sorted(groups.items(), key=lambda pair: (pair[0][0] != "task", -len(pair[1]), pair[0]))
     return [FailureGroup(pattern=key[1], items=tuple(own), advice=_advice(own)) for key, own in ordered]
@@ -110,12 +113,8 @@ def lead(groups: Sequence[FailureGroup]) -> str:
 
 def at_rest(history: Sequence[Mapping[str, Any]]) -> bool:
     """Have the last steps brought no new version?"""
-    changed = [n for n, record in enumerate(history, 1) if record["verdict"] == "accept" or _guided(record)]
+    changed = [n for n, record in enumerate(history, 1) if improved(record)]
     return len(history) - max(changed, default=0) >= REST
-
-
-def _guided(record: Mapping[str, Any]) -> bool:
-    return bool(record.get("epoch_end", {}).get("slow_update", {}).get("decision") == "accept")
 
 
 def _stuck(
@@ -123,15 +122,16 @@ def _stuck(
     hashes: Sequence[str],
     known: Mapping[str, int],
     newest: int,
-    rested: bool,
+    course: tuple[bool, bool],
     traces: list[Trace],
     named: str | None,
 ) -> StuckItem:
     last = traces[-1] if traces else None
     versions = tuple(sorted(known[own] for own in hashes if own in known))
     standing: Standing = "untried" if newest not in versions else "one" if len(hashes) < 2 else "task"
+    rested, rises = course
     if standing == "task" and not (rested and len(hashes) >= _SEVERAL):
-        standing = "ended"
+        standing = "ended" if rises else "few"
     sign = _sign(traces) if standing != "one" else "untried"
     kind = str(last.get("type", "")) if last else ""
     return StuckItem(
@@ -155,7 +155,7 @@ def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) ->
     parts += [f"under {counted(candidates, 'rejected candidate')}"] if candidates else []
     parts += ["without a skill"] if NO_SKILL in others else []
     since = f", not tried since version {versions[-1]}" if versions else ", never tried under a version"
-    ending = {"task": "", "one": "", "untried": since, "ended": "; training ended first"}
+    ending = {"task": "", "one": "", "untried": since, "ended": "; training ended first", "few": ""}
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
     return f"failed {listed}{ending[standing]}"
 

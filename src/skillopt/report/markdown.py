@@ -14,8 +14,9 @@ from skillopt.report.run_facts import Change, Facts
 from skillopt.report.text import clipped, dollars, duration, printable, ranged, score
 from skillopt.skill import FILE
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^$:@&])")
-"""Marks that mean something within a line; no text of others ever begins one."""
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^@&]|:(?=//|[\w+-]+:)|(?<![\s(])\$|\$(?!\d))")
+"""Marks that mean something within a line; no text of others ever begins one. A colon does before a link and around an
+emoji's name, a dollar sign around a formula; "$0.31" has none."""
 
 
 def plain(value: object) -> str:

@@ -36,12 +36,18 @@ def header(facts: Facts) -> str:
             for said in (
                 f"seed {summary['seed']}",
                 f"target {config['models.target_model']}",
-                f"optimizer {config['models.optimizer_model']}",
+                f"optimizer {config['models.optimizer_model'] if _has_optimizer(summary) else 'none'}",
                 counted(config["train.num_epochs"], "epoch"),
             )
         ),
     ]
     return tag("header", tag("h1", text(summary["benchmark"])), tag("p", *chips))
+
+
+def _has_optimizer(summary: Mapping[str, Any]) -> bool:
+    """Was one asked, or could one have been?"""
+    planned = summary.get("plan", {}).get("calls", {}).get("optimizer", {}).get("high")
+    return bool(summary["calls"]["optimizer"] or planned is None or planned)
 
 
 _STATUSES = {"finished", "stopped", "running"}

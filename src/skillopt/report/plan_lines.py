@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from skillopt.preflight.plan import Plan
 from skillopt.report.text import dollars, duration
@@ -15,15 +15,27 @@ def plan_lines(plan: Plan) -> list[str]:
     sizes = ", ".join(f"{count} {split}" for split, count in plan.items.items())
     lines = [f"Steps: {plan.steps} in {plan.epochs} epochs over {sizes} items", "Calls (estimate):"]
     for role in ROLES:
-        lines.append(f"  {role}: {_numbers(plan.calls(role))}")
+        lines.append(f"  {role}: {_numbers(plan.calls(role))}{_likely(plan, role, 'calls')}")
         lines += [f"    {line.stage}: {_numbers(line.calls)}" for line in plan.lines if line.role == role]
-    lines.append("Tokens (estimate): " + ", ".join(f"{role} {_numbers(plan.tokens[role])}" for role in ROLES))
-    lines.append("Cost (estimate): " + ", ".join(f"{role} {_money(plan.usd[role])}" for role in ROLES))
+    tokens = (f"{role} {_numbers(plan.tokens[role])}{_likely(plan, role, 'tokens')}" for role in ROLES)
+    lines.append("Tokens (estimate): " + ", ".join(tokens))
+    costs = (f"{role} {_money(plan.usd[role])}{_likely(plan, role, 'usd')}" for role in ROLES)
+    lines.append("Cost (estimate): " + ", ".join(costs))
     taken = ", ".join(
         f"{role} calls of {_span(plan.call_seconds[role])}, {plan.widths[role]} at once" for role in ROLES
     )
     lines.append(f"Time (estimate): {_span(plan.seconds)} ({taken})")
     return lines
+
+
+def _likely(plan: Plan, role: str, what: Literal["calls", "tokens", "usd"]) -> str:
+    """` (likely 170)`: what a usual run takes, to two digits."""
+    low, high = plan.calls(role)
+    value = getattr(plan.likely[role], what)
+    if low == high or not value:
+        return ""
+    step = 10 ** max(0, len(str(int(value))) - 2)
+    return f" (likely {dollars(value) if what == 'usd' else f'{value // step * step:,}'})"
 
 
 def beside_lines(plan: Mapping[str, Any]) -> list[str]:

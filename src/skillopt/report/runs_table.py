@@ -11,7 +11,7 @@ from skillopt.report.columns import table_lines
 from skillopt.report.run_rows import RunRow, run_row
 from skillopt.report.skill_diff import diff_skills
 from skillopt.report.text import dollars, duration, score
-from skillopt.run.directory import RunDirectory
+from skillopt.run.directory import RunDirectory, meant_run
 from skillopt.run.files import read_json, read_text
 from skillopt.run.package import read_skill
 from skillopt.shipped import is_file, is_there
@@ -58,14 +58,14 @@ def side_of(name: str) -> _Side:
     """A skill by the name that a person gives it: RUN, RUN@3, a file or a package's folder."""
     path, _, version = name.rpartition("@")
     if path and version.isdecimal() and len(version) < 10 and not is_there(Path(name)):
-        run = RunDirectory(Path(path))
+        run = RunDirectory(meant_run(Path(path)))
         if not run.snapshot(int(version)).is_file():
             raise UserError(f"{name}: there is no {run.snapshot(int(version))}")
         return _Side(name, _read(name, lambda: run.read_skill(int(version))), None)
     if is_there(Path(name) / FILE):
         return _Side(name, _read(name, lambda: read_skill(Path(name))), None)
     if is_there(Path(name)) and Path(name).is_dir():
-        run = RunDirectory(Path(name))
+        run = RunDirectory(meant_run(Path(name)))
         if not run.best_skill.is_file():
             raise UserError(f"{name}: is not a run's folder (it has no best_skill.md), nor a package's (no {FILE})")
         return _Side(name, _read(name, run.read_best), run)

@@ -277,6 +277,14 @@ def find_run(output_root: str, benchmark: str, name: str, *, fresh: bool) -> Run
     return RunDirectory(folder / (name if number == 1 else f"{name}-{number}"))
 
 
+def meant_run(path: Path) -> Path:
+    """The run that a person means: a run's folder as it is, of a folder of runs its newest."""
+    if RunDirectory(path).config_json.exists():
+        return path
+    runs = [(each.stat().st_mtime, each.parent) for each in path.glob("*/config.json")]
+    return max(runs)[1] if runs else path
+
+
 def safe_name(name: str) -> str:
     """A benchmark's name as one folder's name: whatever it says, it stays below the output folder."""
     kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".-")

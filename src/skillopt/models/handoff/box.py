@@ -23,7 +23,7 @@ from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.models.handoff.page import page, problem_page
 from skillopt.models.handoff.schema import problems
 from skillopt.models.structured import parse
-from skillopt.run.directory import RunDirectory
+from skillopt.run.directory import RunDirectory, meant_run
 from skillopt.run.files import json_text, plain, read_json, write_atomic
 
 LONGEST_REPLY = 1 << 20
@@ -202,11 +202,8 @@ class Box:
 
 
 def meant(path: Path) -> Path:
-    """A run's folder or a folder of letters as it is; of a folder of runs its newest."""
-    if not RunDirectory(path).config_json.exists() and not _holds_letters(path):
-        runs = [(each.stat().st_mtime, each.parent) for each in path.glob("*/config.json")]
-        return max(runs)[1] if runs else path
-    return path
+    """A folder of letters as it is; else the run that is meant."""
+    return path if _holds_letters(path) else meant_run(path)
 
 
 def _holds_letters(path: Path) -> bool:

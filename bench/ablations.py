@@ -1,0 +1,259 @@
+"""What each mechanism of the training earns: the simulated world, ten seeds, one mechanism off at a time.
+
+    python bench/ablations.py            # about 300 short trainings; continues where it was
+    python bench/ablations.py --table    # only fill docs/results.md
+
+Three worlds, all with 24 hidden rules and an optimizer a third of whose edits are useless or harmful: one with a target
+that always answers the same, one whose optimizer also says everything three times, and one whose target flips every
+tenth outcome. A fifth of the tasks fails for a common cause. Scores are true ones: what the rules in a skill solve of
+the test tasks, without noise. Differences are paired by seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+from unittest import mock
+
+from learning.table import fill
+
+from skillopt.config import Config
+from skillopt.core.context import Context
+from skillopt.edits.aggregate import Pool
+from skillopt.envs import open_env
+from skillopt.envs.base import Env
+from skillopt.gates.base import Rule, Verdict
+from skillopt.loop.trainer import TrainingLoop
+from skillopt.models.simulated_optimizer import ASKED, SEALED, SEALED_RULE, rules_in
+from skillopt.preflight.components import resolve
+from skillopt.run.directory import RunDirectory
+from skillopt.run.files import write_atomic
+from skillopt.skill import Applied, Skill
+from skillopt.statistics import seeds_interval
+
+REPO = Path(__file__).resolve().parent.parent
+PAGE = REPO / "docs" / "results.md"
+RESULTS = Path(__file__).resolve().parent / "learning" / "ablations.json"
+SEEDS = range(1, 11)
+ENOUGH = 0.9
+"""The true test score up to which rollouts are counted."""
+SETTINGS = (
+    "train.num_epochs=4",
+    "train.batch_size=12",
+    "optimizer.learning_rate=6",
+    "gradient.minibatch_size=4",
+    "env.options={rules: 24, train: 48, val: 48, test: 96, systemic: 0.2}",
+    "evaluation.baselines=false",
+)
+WORLDS = {
+    "quiet": ("sim:world", "sim:world?duds=0.35&seed={seed}"),
+    "wordy": ("sim:world", "sim:world?duds=0.35&paraphrase=1&seed={seed}"),
+    "noisy": ("sim:world?noise=0.1&seed={seed}", "sim:world?duds=0.35&seed={seed}"),
+}
+"""Target and optimizer."""
+
+
+async def accept_all(
+    skill: Skill,
+    candidate: Applied,
+    current: Mapping[str, float],
+    ctx: Context,
+    *,
+    tag: str = "",
+    rule: Rule = "strict",
+) -> Verdict:
+    """No gate: nothing is measured, everything is taken."""
+    score = math.fsum(current.values()) / len(current)
+    return Verdict(
+        decision="accept",
+        rule=rule,
+        metric=ctx.config.evaluation.metric,
+        before=score,
+        after=score,
+        at_most=1.0,
+        items=len(current),
+        measured=0,
+        standing=dict(current),
+    )
+
+
+async def as_proposed(pool: Pool, *rest: object) -> tuple[list[str], list[Any]]:
+    return [pooled.edit.id for pooled in pool.edits], []
+
+
+def _without(name: str) -> Callable[[Config], Config]:
+    """A setting that a config file may not have."""
+    return lambda config: config.model_copy(update={"optimizer": config.optimizer.model_copy(update={name: False})})
+
+
+OFF: dict[str, str | Callable[[Config], Config] | tuple[str, Any]] = {
+    "nothing off": "",
+    "gate (all is accepted)": "gate",
+    "paired gate (strict)": "evaluation.gate=strict",
+    "credit: rejected steps taken apart": "evaluation.credit_gates=0",
+    "slow update": _without("use_slow_update"),
+    "meta skill": "optimizer.use_meta_skill=false",
+    "merge by the optimizer": "gradient.merge=local",
+    "selection by coverage (as proposed)": ("skillopt.loop.trainer.rank", as_proposed),
+    "deep reflection": "gradient.deep_reflect_threshold=1.0",
+    "passes in the letters": ("skillopt.letters.compose.contrast", lambda passes: []),
+    "history in the letters": ("skillopt.loop.trainer.remember", lambda *rest: None),
+    "memory of rejected edits": "optimizer.rejected_buffer=0",
+    "schedule (constant)": "optimizer.lr_scheduler=constant",
+    "decay after a rejection": "optimizer.reject_decay=1",
+    "race of candidates (one)": "gradient.candidates=1",
+}
+ONLY_NOISY = ("paired gate (strict)", "race of candidates (one)")
+"""With a target that always answers the same, the two gates are one; and with one analyst there is never a race."""
+Row = dict[str, Any]
+
+
+def train(world: str, name: str, seed: int) -> Row:
+    off = OFF[name]
+    target, optimizer = (text.format(seed=seed) for text in WORLDS[world])
+    models = [f"models.target_model={target}", f"models.optimizer_model={optimizer}"]
+    own = [off] if isinstance(off, str) and "=" in off else []
+    with tempfile.TemporaryDirectory() as out, ExitStack() as stack:
+        overrides = [f"env.output_root={out}", f"train.seed={seed}", *models, *SETTINGS, *own]
+        config = Config.load(REPO / "configs" / "sim" / "default.yaml", overrides)
+        config = off(config) if callable(off) else config
+        if isinstance(off, tuple):
+            stack.enter_context(mock.patch(*off))
+        parts = resolve(config, gate=accept_all) if off == "gate" else None
+        result = asyncio.run(TrainingLoop(config, parts=parts).fit())
+        env, run = open_env(config), RunDirectory(result.path)
+        history = result.history
+        last = run.read_skill(history[-1]["version"]).text if off == "gate" else result.best_skill.text
+        scores = {row["version"]: true_score(env, run.read_skill(row["version"]).text) for row in history}
+        reached = [_paid(row) for row in history if scores[row["version"]] >= ENOUGH]
+    total = _paid(history[-1])
+    return {
+        "world": world,
+        "off": name,
+        "seed": seed,
+        "test": true_score(env, last),
+        "rollouts": reached[0] if reached else total,
+        "reached": bool(reached),
+        "paid": total,
+        "calls": result.summary["calls"]["optimizer"],
+    }
+
+
+def _paid(row: Row) -> int:
+    return int(row["telemetry"]["paid_so_far"]["target"]["calls"])
+
+
+def true_score(env: Env, skill: str) -> float:
+    """The share of the test tasks that the rules in a skill solve."""
+    rules, items = rules_in(skill), env.items("test")
+    solved = 0
+    for item in items:
+        asked = ASKED.search(item.question)
+        assert asked
+        answer = [rules.get(topic.strip(), "unknown") for topic in asked[1].split(",")]
+        answer += ["SEALED"] if SEALED in item.question and SEALED_RULE in skill else []
+        solved += " ".join(answer) == item.answers[0]
+    return solved / len(items)
+
+
+def all_runs(worlds: list[str], seeds: range) -> Iterator[tuple[str, str, int]]:
+    for seed in seeds:
+        for world in worlds:
+            for name in OFF:
+                if world == "noisy" or name not in ONLY_NOISY:
+                    yield world, name, seed
+
+
+def stored() -> list[Row]:
+    rows: list[Row] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    return rows
+
+
+def _store(rows: list[Row]) -> None:
+    lines = ",\n".join(json.dumps(row) for row in sorted(rows, key=_order))
+    write_atomic(RESULTS, f"[\n{lines}\n]\n")
+
+
+def _order(row: Row) -> tuple[int, int, int]:
+    return list(WORLDS).index(row["world"]), list(OFF).index(row["off"]), row["seed"]
+
+
+HEADING = "| without | true test score | difference | rollouts to 0.90 | difference | optimizer calls |"
+
+
+def table(rows: list[Row]) -> str:
+    parts = []
+    for world in WORLDS:
+        found = {name: {r["seed"]: r for r in rows if (r["world"], r["off"]) == (world, name)} for name in OFF}
+        whole = found["nothing off"]
+        if not whole:
+            continue
+        lines = [HEADING, "|---" * (HEADING.count("|") - 1) + "|"]
+        for name, own in found.items():
+            seeds = sorted(whole.keys() & own.keys())
+            if seeds:
+                lines.append(_line(name, [own[s] for s in seeds], [whole[s] for s in seeds]))
+        parts.append(
+            f"**{world}**: `{WORLDS[world][0]}` and `{WORLDS[world][1]}`, {len(whole)} seeds\n\n" + "\n".join(lines)
+        )
+    return "\n\n".join(parts)
+
+
+def _line(name: str, own: list[Row], whole: list[Row]) -> str:
+    test, rollouts = ([row[key] for row in own] for key in ("test", "rollouts"))
+    shown = [
+        f"{fmean(test):.3f}",
+        "",
+        f"{fmean(rollouts):.0f}{_missed(own)}",
+        "",
+        f"{fmean(r['calls'] for r in own):.0f}",
+    ]
+    if own is not whole and name != "nothing off":
+        shown[1] = _difference([a["test"] - b["test"] for a, b in zip(own, whole, strict=True)], "+.3f")
+        shown[3] = _difference([a["rollouts"] - b["rollouts"] for a, b in zip(own, whole, strict=True)], "+.0f")
+    return f"| {name} | {' | '.join(shown)} |"
+
+
+def _missed(own: list[Row]) -> str:
+    missed = sum(not row["reached"] for row in own)
+    return f" ({missed} never)" if missed else ""
+
+
+def _difference(values: list[float], form: str) -> str:
+    """With its interval over seeds; bold where that leaves out zero."""
+    found = seeds_interval(values)
+    text = f"{fmean(values):{form}}"
+    if found is None:
+        return text
+    text = f"{text} [{found[0]:{form}} to {found[1]:{form}}]"
+    return f"**{text}**" if found[0] > 0 or found[1] < 0 else text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", action="store_true", help="only fill docs/results.md")
+    parser.add_argument("--world", action="append", choices=WORLDS, help="all without it")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many, from 1 on")
+    options = parser.parse_args()
+    rows = stored()
+    done = {(row["world"], row["off"], row["seed"]) for row in rows}
+    for one in all_runs(options.world or list(WORLDS), range(1, options.seeds + 1)) if not options.table else ():
+        if one not in done:
+            rows.append(train(*one))
+            _store(rows)
+            print(json.dumps(rows[-1]), flush=True)
+    fill(PAGE, {"ablations": table(rows)})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""A cell of the results: a task set, a target, an optimizer, a method and a seed. Its name is its folder's."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from skillopt.errors import UserError
+
+TARGETS = {"0.5b": "local:qwen2.5-coder-0.5b", "1.5b": "local:qwen2.5-coder-1.5b", "sim": "sim:world"}
+OPTIMIZERS = {
+    "none": ("gradient.analysts=[exemplar]", "optimizer.use_meta_skill=false", "train.num_epochs=1"),
+    "brief": (
+        "gradient.analysts=[brief,exemplar]",
+        "gradient.prompt_tokens=800",
+        "gradient.minibatch_size=4",
+        "models.optimizer_model=local:qwen2.5-coder-1.5b",
+        "models.optimizer_temperature=0.7",
+        "models.optimizer_max_tokens=300",
+    ),
+    "handoff": ("gradient.analysts=[llm,exemplar]", "models.optimizer_model=handoff"),
+    "sim": ("gradient.analysts=[llm]", "models.optimizer_model=sim:world"),
+}
+"""none: examples read off the data, no LLM; one epoch, since guidance is written by an LLM. brief: the local
+1.5B. handoff: whoever answers the letters."""
+VARIANTS = {
+    "ours": (),
+    "no-examples": ("gradient.analysts=[llm]",),
+    "no-race": ("gradient.candidates=1",),
+    "no-credit": ("evaluation.credit_gates=0",),
+    "no-notes": ("optimizer.use_meta_skill=false",),
+    "no-merge": ("gradient.merge=local",),
+    "no-deep": ("gradient.deep_reflect_threshold=1.0",),
+    "constant": ("optimizer.lr_scheduler=constant",),
+}
+"""Our training at its defaults, and with one mechanism off."""
+METHODS = (*VARIANTS, "gepa", "random", "baseline")
+"""random: random sets of the edits that `ours` was offered, the best on validation. baseline: nothing is learned."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Cell:
+    set: str
+    target: str
+    optimizer: str
+    method: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.set}-{self.target}-{self.optimizer}-{self.method}-{self.seed}"
+
+    @classmethod
+    def of(cls, name: str) -> Cell:
+        """From its name; only a method's name may have a hyphen."""
+        parts = name.split("-")
+        if len(parts) < 5 or not parts[-1].isdecimal():
+            raise UserError(
+                f"'{name}' is no cell: it would be SET-TARGET-OPTIMIZER-METHOD-SEED, such as {EXAMPLE.name}"
+            )
+        return cls(set=parts[0], target=parts[1], optimizer=parts[2], method="-".join(parts[3:-1]), seed=int(parts[-1]))
+
+    def check(self) -> Cell:
+        """Raises UserError where it cannot be run."""
+        for kind, known in (("target", TARGETS), ("optimizer", OPTIMIZERS), ("method", METHODS)):
+            if getattr(self, kind) not in known:
+                raise UserError(f"{kind} '{getattr(self, kind)}' is not one of: {', '.join(known)}")
+        if self.method == "gepa" and self.optimizer == "none":
+            raise UserError("gepa needs an optimizer; take handoff or brief")
+        return self
+
+    def row(self) -> dict[str, str | int]:
+        return asdict(self)
+
+
+EXAMPLE = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", seed=1)
+
+
+def baseline_of(cell: Cell) -> Cell:
+    """What is measured once for a set and a target: no skill, and the initial one."""
+    return Cell(set=cell.set, target=cell.target, optimizer="none", method="baseline", seed=0)

@@ -1,0 +1,156 @@
+"""From a finished cell to what is committed: measured/<cell>.json (figures) and recordings/<cell>.jsonl (replies).
+
+A recording is only kept when the run repeats from it with the same result.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from skillopt.config import Config
+from skillopt.envs import open_env
+from skillopt.envs.agents import first_messages
+from skillopt.envs.base import Item, close_env
+from skillopt.errors import UserError
+from skillopt.models import open_model
+from skillopt.models.base import ChatModel, ChatReply, ChatRequest
+from skillopt.models.call import request_key
+from skillopt.models.handoff import Box, HandoffModel
+from skillopt.run.files import read_json
+from skillopt.skill import Skill
+from skillopt.version import METHOD, __version__
+
+from .cells import METHODS, Cell
+from .recording import Recording, Row, letter_rows, reader_rows, row, target_rows, write
+from .result import CellResult
+from .run import Job, of_run, run_cell
+from .sets import HERE, load
+
+MEASURED = HERE / "measured"
+RECORDINGS = HERE / "recordings"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    result: CellResult
+    replies: int
+    """In the recording; 0 where there is none."""
+    why_not: str = ""
+    """Why the run cannot be repeated from its replies."""
+
+
+def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path = RECORDINGS) -> Kept:
+    """`folder` is the cell's, made by this bench or by its first form; `job` says which cell it is."""
+    result = found_in(job.cell, folder)
+    recording = recordings / f"{job.cell.name}.jsonl"
+    replies, why_not = 0, ""
+    if job.cell.method not in METHODS or job.cell.optimizer == "brief":
+        why_not = "of such cells no recording is kept"
+    else:
+        config = load(job.cell, folder, data=job.data, box=job.letters)
+        recording.parent.mkdir(parents=True, exist_ok=True)
+        replies = write(recording, _head(job.cell, folder, config), _rows(job, folder, config))
+        again = replayed(replace(job, recording=Recording.read(recording)), near=folder.parent)
+        differs = again.differences(result) if not again.error else [again.error]
+        if not again.error and not result.curve:
+            known = {"target": None, "optimizer": again.tokens["optimizer"]}
+            result = replace(result, curve=again.curve, items=again.items, tokens=known)
+        if differs:
+            why_not, replies = f"the replayed run differs: {', '.join(differs)}", 0
+            recording.unlink()
+    result.write(measured / f"{job.cell.name}.json")
+    return Kept(result=result, replies=replies, why_not=why_not)
+
+
+def replayed(job: Job, near: Path) -> CellResult:
+    """The cell once more, from its recording, in a folder of its own. Random search finds our run `near` it."""
+    with tempfile.TemporaryDirectory() as made:
+        out = Path(made)
+        for name in ("data", replace(job.cell, method="ours").name):
+            if (near / name).exists() and name != job.cell.name:
+                (out / name).symlink_to((near / name).resolve())
+        return run_cell(replace(job, out=out, box=None))
+
+
+def found_in(cell: Cell, folder: Path) -> CellResult:
+    """The figures of a finished cell."""
+    if not (folder / "result.json").exists():
+        raise UserError(f"{folder}: is not a finished cell; it has no result.json")
+    value = read_json(folder / "result.json")
+    if "cell" in value:
+        result = CellResult.read(folder / "result.json")
+        if result.error:
+            raise UserError(f"{folder}: this cell failed: {result.error}")
+        return replace(result, cell=cell)
+    runs = list(folder.glob("runs/*/*/summary.json"))
+    if runs:
+        return of_run(cell, runs[0].parent)
+    test = {which: {item: float(right) for item, right in found.items()} for which, found in value["test"].items()}
+    names = ("val_initial", "val_best", "val", "rollouts", "requests", "minutes", "skill")
+    own: dict[str, Any] = {name: value[name] for name in names}
+    return CellResult(cell=cell, test=test, tokens={"target": None, "optimizer": None}, **own)
+
+
+def _head(cell: Cell, folder: Path, config: Config) -> dict[str, Any]:
+    states = list(folder.glob("runs/*/*/runtime_state.json"))
+    pins = read_json(states[0])["pins"] if states else {}
+    models = {"target": open_model("target", config)}
+    models |= {"optimizer": HandoffModel(None)} if cell.optimizer == "handoff" else {}
+    return {
+        "cell": cell.name,
+        "version": pins.get("skillopt", __version__),
+        "method": pins.get("method", METHOD),
+        **({"prompts": pins["prompts"]} if pins else {}),
+        "models": {
+            role: {"name": model.name, "endpoint": model.endpoint, "deterministic": model.deterministic}
+            for role, model in models.items()
+        },
+        **({"first_form": True} if (folder / "letters.jsonl").exists() else {}),
+    }
+
+
+def _rows(job: Job, folder: Path, config: Config) -> Iterator[Row]:
+    """First the optimizer's replies, then the target's."""
+    if (folder / "letters.jsonl").exists():
+        yield from _first_form(job.cell, folder, config)
+    elif job.letters:
+        runs = [path.parent.name for path in folder.glob("runs/*/*/summary.json")]
+        letters = Box(job.box or folder / "letters", runs[0] if runs else "").letters()
+        if not letters:
+            raise UserError(f"{job.box or folder / 'letters'}: no letters of this cell; name their folder with --box")
+        yield from letter_rows(letters, HandoffModel(None))
+    yield from target_rows(sorted(folder.rglob("journal.sqlite")))
+
+
+def _first_form(cell: Cell, folder: Path, config: Config) -> Iterator[Row]:
+    """gepa's cells of the bench's first form kept requests as text in two files."""
+    for line in _lines(folder / "letters.jsonl"):
+        messages = json.loads(line["asked"].partition(": ")[2])["messages"]
+        yield from reader_rows(HandoffModel(None), messages, None, None, line["reply"])
+    target = open_model("target", config)
+    env = open_env(config)
+    items = {item.question: item for split in ("train", "val", "test") for item in env.items(split)}
+    starts = [folder.parent / f"{cell.set}-start" / "trajectories.jsonl", folder / "test_best" / "trajectories.jsonl"]
+    for line in _lines(folder / "replies.jsonl"):
+        asked = json.loads(line["asked"])
+        yield _target_row(target, config, items[asked["question"]], asked["skill"], line["reply"])
+    yield from target_rows(path.with_name("journal.sqlite") for path in starts if path.exists())
+    close_env(env)
+
+
+def _target_row(target: ChatModel, config: Config, item: Item, skill: str, text: str) -> Row:
+    request = ChatRequest(
+        messages=tuple(first_messages(item, Skill(skill))),
+        temperature=config.models.target_temperature,
+        max_tokens=config.role("target").max_tokens,
+    )
+    return row("target", request_key(target, request, ""), ChatReply(text=text))
+
+
+def _lines(path: Path) -> Iterable[Row]:
+    return (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}"))

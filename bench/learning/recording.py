@@ -1,0 +1,126 @@
+"""Recordings: every reply of a finished cell under the hash of its request, so that the run repeats without models.
+
+The hash is the journal's: model, messages, parameters and schema. The first line of a recording says what made it. A
+reader may answer the same letter differently the second time: replies to one request are given in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from skillopt.errors import UserError
+from skillopt.models.base import ChatModel, ChatReply, ChatRequest, FatalError, Schema, Usage
+from skillopt.models.call import request_key
+from skillopt.models.handoff import Letter
+from skillopt.run.files import write_atomic
+from skillopt.skill.tokens import count_tokens
+
+KEY = 32
+"""Characters of the hash that are stored."""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """What a file of `recordings/` holds."""
+
+    head: dict[str, Any]
+    """cell, version, method, the prompts' fingerprint and models: {role: {name, endpoint, deterministic}}."""
+    replies: dict[str, list[ChatReply]]
+
+    @classmethod
+    def read(cls, path: Path) -> Recording:
+        head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+        replies: dict[str, list[ChatReply]] = {}
+        for row in rows:
+            usage = dict(zip(("prompt", "completion", "cached"), row.pop("tokens"), strict=True))
+            reply = ChatReply(usage=Usage(**usage), **{k: v for k, v in row.items() if k not in {"role", "key"}})
+            replies.setdefault(row["key"], []).append(reply)
+        return cls(head=head, replies=replies)
+
+    def model(self, role: str) -> Replayed:
+        known = self.head["models"].get(role)
+        if known is None:
+            raise UserError(f"the recording of {self.head['cell']} has no {role}")
+        return Replayed(recording=self, role=role, **known)
+
+
+@dataclass
+class Replayed:
+    """A ChatModel that gives the recorded replies."""
+
+    recording: Recording
+    role: str
+    name: str
+    endpoint: str
+    deterministic: bool
+    _given: Counter[str] = field(default_factory=Counter)
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        key = request_key(self, request, "")[:KEY]
+        known = self.recording.replies.get(key)
+        if not known:
+            head = self.recording.head
+            stage = request.schema.name if request.schema else "text"
+            raise FatalError(
+                f"the recording of {head['cell']} has no reply to this request of the {self.role} ({stage}): the "
+                f"requests have changed since version {head['version']} (method {head['method']}) recorded it; check "
+                "that version out, or run the cell anew"
+            )
+        place = min(self._given[key], len(known) - 1)
+        self._given[key] += 1
+        return known[place]
+
+    async def close(self) -> None:
+        return
+
+
+def write(path: Path, head: dict[str, Any], rows: Iterable[Row]) -> int:
+    """Returns how many replies there are."""
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    write_atomic(path, "\n".join([json.dumps(head), *lines]) + "\n")
+    return len(lines)
+
+
+def row(role: str, key: str, reply: ChatReply) -> Row:
+    usage = reply.usage
+    own: Row = {"role": role, "key": key[:KEY], "text": reply.text}
+    own |= {"finish_reason": reply.finish_reason} if reply.finish_reason != "stop" else {}
+    own |= {"tool_calls": list(reply.tool_calls)} if reply.tool_calls else {}
+    return {**own, "tokens": [usage.prompt, usage.completion, usage.cached]}
+
+
+def target_rows(journals: Iterable[Path]) -> Iterator[Row]:
+    """The target's replies from journals, each once. The same request always has the same key: it is deterministic."""
+    seen: set[str] = set()
+    for path in journals:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            found = db.execute("SELECT key, reply FROM replies WHERE role='target' ORDER BY key").fetchall()
+        for key, text in found:
+            reply = json.loads(text)
+            if key not in seen and "text" in reply:  # whole rollouts of agents are there as well
+                seen.add(key)
+                yield row("target", key, ChatReply(**{**reply, "usage": Usage(**reply["usage"])}))
+
+
+def letter_rows(letters: Iterable[Letter], model: ChatModel) -> Iterator[Row]:
+    """A reader's replies, from their letters."""
+    for letter in letters:
+        text = letter.checked(letter.reply.read_bytes())
+        yield from reader_rows(model, letter.messages, letter.schema, letter.max_tokens, text)
+
+
+def reader_rows(
+    model: ChatModel, messages: list[Row], schema: Row | None, max_tokens: int | None, text: str
+) -> Iterator[Row]:
+    request = ChatRequest(messages=tuple(messages), max_tokens=max_tokens, schema=Schema(**schema) if schema else None)
+    prompt = sum(count_tokens(str(message.get("content") or "")) for message in messages)
+    reply = ChatReply(text=text, usage=Usage(prompt=prompt, completion=count_tokens(text)))
+    yield row("optimizer", request_key(model, request, ""), reply)

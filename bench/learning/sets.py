@@ -1,0 +1,131 @@
+"""The task sets: which config, and where their items are.
+
+Published sets are read from the folder that --data names (README.md says where to get them). Of each, a fixed draw
+becomes a split folder below the folder of the results; nothing of it is stored in the repository.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skillopt.config import Config
+from skillopt.errors import UserError
+
+from .cells import OPTIMIZERS, TARGETS, VARIANTS, Cell
+
+HERE = Path(__file__).resolve().parent
+CONFIGS = HERE.parents[1] / "configs"
+TASKS = HERE / "tasks"
+SIZES = {"train": 24, "val": 16, "test": 32}
+MINIBATCH = 8
+"""Of gepa."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSet:
+    config: Path
+    overrides: tuple[str, ...] = ()
+    published: str = ""
+    """Where its items are in the folder that --data names; empty for sets of the repository."""
+
+
+def _bbh(kind: str, *overrides: str) -> TaskSet:
+    own = f"env.benchmark=bbh_{kind}"
+    return TaskSet(config=TASKS / "bbh.yaml", overrides=(own, *overrides), published=f"bbh/{kind}.json")
+
+
+SETS: dict[str, TaskSet] = {
+    **{name: TaskSet(config=TASKS / name / "config.yaml") for name in ("expenses", "cards", "procedure", "tickets")},
+    **{name: TaskSet(config=CONFIGS / name / "mini.yaml") for name in ("searchqa", "docvqa", "alfworld", "textworld")},
+    "bbh_boolean": _bbh("boolean_expressions"),
+    "bbh_date": _bbh("date_understanding"),
+    "bbh_navigate": _bbh("navigate"),
+    "bbh_counting": _bbh("object_counting", "env.scoring=number"),
+    "bbh_sports": _bbh("sports_understanding"),
+    "bbh_sorting": _bbh("word_sorting"),
+    "formula": TaskSet(config=TASKS / "formula.yaml", published="formula"),
+    "rulebook": TaskSet(
+        config=CONFIGS / "sim" / "rulebook.yaml",
+        overrides=("env.options={rules: 6, train: 12, val: 12, test: 12}", "train.num_epochs=2", "train.batch_size=6"),
+    ),
+}
+"""rulebook is the simulated world, for tests of the command itself."""
+
+
+def load(cell: Cell, folder: Path, *, data: Path | None = None, box: Path | None = None) -> Config:
+    """The config of a cell whose run is below `folder`; letters go to `box`."""
+    if cell.set not in SETS:
+        raise UserError(f"set '{cell.set}' is not one of: {', '.join(SETS)}")
+    own = SETS[cell.set]
+    overrides = [*own.overrides, f"train.seed={cell.seed}", f"env.output_root={folder / 'runs'}"]
+    overrides += [f"models.target_model={TARGETS[cell.target]}", *OPTIMIZERS[cell.optimizer]]
+    overrides += VARIANTS.get(cell.method, ())
+    if box is not None:
+        overrides.append(f"models.optimizer_model=handoff:{box}")
+    if own.published:
+        overrides.append(f"env.split_dir={prepared(cell.set, folder.parent / 'data', data)}")
+    return Config.load(own.config, overrides)
+
+
+def most_rollouts(config: Config, sizes: dict[str, int]) -> int:
+    """What our training takes at most without credit and race: the rivals get the same number."""
+    train, val = config.train, sizes["val"]
+    steps = train.num_epochs * -(-sizes["train"] // train.batch_size)
+    slow = 2 * min(config.optimizer.slow_update_samples, sizes["train"]) + val
+    return val + steps * (min(train.batch_size, sizes["train"]) + val) + (train.num_epochs - 1) * slow
+
+
+def prepared(name: str, out: Path, data: Path | None) -> Path:
+    """The split folder of a published set: made from `data` once, then read again."""
+    folder = out / name
+    if (folder / "test" / "items.jsonl").exists():
+        return folder
+    source = data / SETS[name].published if data else None
+    if source is None or not source.exists():
+        where = "--data FOLDER is missing" if data is None else f"there is no {source}"
+        raise UserError(f"set '{name}': {where}; bench/learning/README.md says where to get the published sets")
+    for split, rows in (_formula(source) if source.is_dir() else _examples(name, source)).items():
+        lines = [
+            {"id": f"{name}-{split}-{n:02}", "question": question, "answer": answer}
+            for n, (question, answer) in enumerate(rows, 1)
+        ]
+        (folder / split).mkdir(parents=True, exist_ok=True)
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        (folder / split / "items.jsonl").write_text(text, encoding="utf-8")
+    if source.is_file():
+        (folder / "canary.txt").write_text(json.loads(source.read_text(encoding="utf-8"))["canary"], encoding="utf-8")
+    return folder
+
+
+Pair = tuple[str, str]
+
+
+def _examples(name: str, source: Path) -> dict[str, list[Pair]]:
+    """A kind of BIG-Bench Hard: one file, from which all three splits are drawn. Its canary is kept with the copy."""
+    read = json.loads(source.read_text(encoding="utf-8"))
+    pairs = _unique([(row["input"], row["target"]) for row in read["examples"]])
+    random.Random(f"results: {name}").shuffle(pairs)
+    ends = {"train": (0, 24), "val": (24, 40), "test": (40, 72)}
+    return {split: pairs[low:high] for split, (low, high) in ends.items()}
+
+
+def _formula(source: Path) -> dict[str, list[Pair]]:
+    """Each split from its own file."""
+    found: dict[str, list[Pair]] = {}
+    seen: set[str] = set()
+    for split, size in SIZES.items():
+        [path] = sorted(source.glob(f"formula_{split}*.jsonl"))
+        rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        pairs = [pair for pair in _unique([(r["context"], r["target"]) for r in rows]) if pair[0] not in seen]
+        random.Random(f"results: formula {split}").shuffle(pairs)
+        found[split] = pairs[:size]
+        seen |= {question for question, _ in found[split]}
+    return found
+
+
+def _unique(pairs: list[Pair]) -> list[Pair]:
+    return list({question.strip(): (question.strip(), str(answer).strip()) for question, answer in pairs}.values())

@@ -1,0 +1,156 @@
+"""The tables of docs/results.md: one row a set, target, optimizer and method, all its seeds together.
+
+An item's score is its mean over the seeds, and intervals are over items. Comparisons are paired: the same items, and
+the seeds that both methods have.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from skillopt.run.files import write_atomic
+from skillopt.statistics import gain_interval, interval, permutation_p, seeds_interval
+
+from .cells import METHODS, OPTIMIZERS, TARGETS, baseline_of
+from .result import CellResult, Outcomes, mean
+from .sets import SETS
+
+MEASURED, COMPARED, FAILED = "measured", "compared", "failed"
+Group = tuple[str, str, str, str]
+"""Set, target, optimizer, method."""
+HEADING = (
+    "| set | target | optimizer | method | test, each seed | test | over initial | over no skill | rollouts "
+    "| requests | tokens, k | minutes |"
+)
+AGAINST = "| set | target | optimizer | against | seeds | ours | other | difference | p |"
+
+
+def tables(results: Iterable[CellResult]) -> dict[str, str]:
+    """The text of each block of the page."""
+    found = sorted(results, key=_order)
+    done = [result for result in found if not result.error and result.cell.method != "baseline"]
+    none = {result.cell: result for result in found if result.cell.method == "baseline" and not result.error}
+    groups: dict[Group, list[CellResult]] = defaultdict(list)
+    for result in done:
+        cell = result.cell
+        groups[cell.set, cell.target, cell.optimizer, cell.method].append(result)
+    rows = [_row(group, own, none) for group, own in groups.items()]
+    failed = [result for result in found if result.error]
+    return {
+        MEASURED: _table(HEADING, rows) if rows else "No cell is finished yet.",
+        COMPARED: _compared(groups),
+        FAILED: "\n".join(f"- `{r.cell.name}` failed: {_line(r.error)}" for r in failed) or "No cell failed.",
+    }
+
+
+def _row(group: Group, own: list[CellResult], none: dict[object, CellResult]) -> str:
+    after, before = _items(own, "best"), _items(own, "initial")
+    base = none.get(baseline_of(own[0].cell))
+    bare = base.test["no_skill"] if base else _items(own, "no_skill")
+    seeds = ", ".join(f"{r.score():.2f}" for r in own)
+    tokens = [[r.tokens.get(role) for r in own] for role in ("target", "optimizer")]
+    figures = [
+        seeds,
+        f"**{_share(after)}**",
+        _gain(before, after),
+        _gain(bare, after) if bare else "–",
+        _mean(own, lambda r: r.rollouts),
+        _mean(own, lambda r: r.requests, ".1f"),
+        " + ".join("–" if None in t else f"{fmean(n or 0 for n in t) / 1000:.0f}" for t in tokens),
+        _mean(own, lambda r: r.minutes),
+    ]
+    return f"| {' | '.join([*group, *figures])} |"
+
+
+def _compared(groups: dict[Group, list[CellResult]]) -> str:
+    rows, gaps = [], defaultdict(list)
+    for (name, target, optimizer, method), theirs in groups.items():
+        ours = {r.cell.seed: r for r in groups.get((name, target, optimizer, "ours"), [])}
+        seeds = sorted(ours.keys() & {r.cell.seed for r in theirs})
+        if method == "ours" or not seeds:
+            continue
+        own, other = [ours[seed] for seed in seeds], [r for r in theirs if r.cell.seed in seeds]
+        a, b = _items(own, "best"), _items(other, "best")
+        shared = sorted(a.keys() & b.keys())
+        samples = [([r.test["best"][i] for r in other], [r.test["best"][i] for r in own]) for i in shared]
+        better, worse = permutation_p(samples), permutation_p([(y, x) for x, y in samples])
+        gap = [a[i] - b[i] for i in shared]
+        gaps[target, optimizer, method].append((fmean(a.values()), fmean(b.values())))
+        p = min(1.0, 2 * min(better, worse))
+        rows.append(
+            f"| {name} | {target} | {optimizer} | {method} | {', '.join(map(str, seeds))} | {fmean(a.values()):.2f} "
+            f"| {fmean(b.values()):.2f} | {fmean(gap):+.2f} {_range(gain_interval(gap), sign=True)} | {p:.3f} |"
+        )
+    if not rows:
+        return "No two methods have been measured on the same cells yet."
+    return "\n".join([_table(AGAINST, rows), "", *(_over_sets(key, pairs) for key, pairs in gaps.items())])
+
+
+def _over_sets(key: tuple[str, str, str], pairs: Sequence[tuple[float, float]]) -> str:
+    target, optimizer, method = key
+    gap = [a - b for a, b in pairs]
+    wide = seeds_interval(gap) if len(gap) > 2 else None
+    ours, theirs = fmean(a for a, _ in pairs), fmean(b for _, b in pairs)
+    over = f"{len(pairs)} set" + "s" * (len(pairs) > 1)
+    said = f"- Mean over {over} ({target}, {optimizer}): ours {ours:.2f}, {method} {theirs:.2f}, "
+    return f"{said}difference {fmean(gap):+.2f}" + (
+        f" {_range(wide, sign=True)} (interval over sets)." if wide else "."
+    )
+
+
+def _items(own: Sequence[CellResult], which: str) -> Outcomes:
+    """Each item's mean over the seeds; empty where one has no such measurement."""
+    if any(not r.test.get(which) for r in own):
+        return {}
+    shared = set.intersection(*(set(r.test[which]) for r in own))
+    return {item: fmean(r.test[which][item] for r in own) for item in sorted(shared)}
+
+
+def _share(items: Outcomes) -> str:
+    return f"{mean(items):.2f} {_range(interval(list(items.values())))}"
+
+
+def _gain(before: Outcomes, after: Outcomes) -> str:
+    gap = [after[item] - before[item] for item in sorted(before.keys() & after.keys())]
+    return f"{fmean(gap):+.2f} {_range(gain_interval(gap), sign=True)}" if gap else "–"
+
+
+def _range(found: tuple[float, float] | None, *, sign: bool = False) -> str:
+    if found is None:
+        return ""
+    low, high = (f"{end:+.2f}" if sign else f"{end:.2f}" for end in found)
+    return f"[{low} to {high}]" if sign else f"[{low}–{high}]"
+
+
+def _mean(own: Sequence[CellResult], value: Callable[[CellResult], float], form: str = ".0f") -> str:
+    return f"{fmean(value(r) for r in own):{form}}"
+
+
+def _table(heading: str, rows: Iterable[str]) -> str:
+    return "\n".join([heading, "|---" * (heading.count("|") - 1) + "|", *rows])
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "/")[:300]
+
+
+def _order(result: CellResult) -> tuple[int, ...]:
+    cell = result.cell
+    known = ((cell.set, SETS), (cell.target, TARGETS), (cell.optimizer, OPTIMIZERS), (cell.method, METHODS))
+    return (*(list(names).index(name) if name in names else len(names) for name, names in known), cell.seed)
+
+
+def fill(page: Path, blocks: dict[str, str]) -> None:
+    """Put each block between its markers; what is around them stays."""
+    text = page.read_text(encoding="utf-8")
+    for name, block in blocks.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise ValueError(f"{page}: the markers {begin} and {end} are missing")
+        text = f"{before}{begin}\n{block}\n{end}{after}"
+    write_atomic(page, text)

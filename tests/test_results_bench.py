@@ -1,0 +1,247 @@
+"""bench/results.py: cells run, continue, fail and are shown; a recorded run repeats from its replies alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from skillopt import prompts
+from skillopt.envs import open_env
+from skillopt.envs.base import Item
+from skillopt.models.base import ChatRequest, Schema
+from skillopt.models.handoff import Box
+from skillopt.models.simulated import SimulatedModel
+from skillopt.models.simulated_optimizer import ASKED
+
+REPO = Path(__file__).parents[1]
+sys.path.insert(0, str(REPO / "bench"))
+
+from learning.cells import METHODS, Cell, baseline_of  # noqa: E402
+from learning.keep import MEASURED, RECORDINGS, keep, replayed  # noqa: E402
+from learning.plots import averaged, write_plots  # noqa: E402
+from learning.recording import Recording  # noqa: E402
+from learning.result import CellResult  # noqa: E402
+from learning.run import Job, run_cell  # noqa: E402
+from learning.sets import SETS, load, most_rollouts  # noqa: E402
+from learning.table import fill, tables  # noqa: E402
+
+from skillopt.errors import UserError  # noqa: E402
+
+SIM = Cell(set="rulebook", target="sim", optimizer="sim", method="ours", seed=1)
+
+
+class Reader(threading.Thread):
+    """Answers letters as the simulated optimizer would."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self.box = Box(folder, "")
+        self.done = threading.Event()
+        self.answered = 0
+
+    def run(self) -> None:
+        model = SimulatedModel("sim:world")
+        while not self.done.is_set():
+            for letter in self.box.open_letters():
+                request = ChatRequest(messages=tuple(letter.messages), schema=Schema(**(letter.schema or {})))
+                reply = asyncio.run(model.chat(request)).text
+                self.box.hand_in(letter.number, reply.encode())
+                self.answered += 1
+            time.sleep(0.02)
+
+    def __enter__(self) -> Reader:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.done.set()
+        self.join()
+
+
+def made(cell: Cell, test: dict[str, dict[str, float]], **given: object) -> CellResult:
+    own = {"rollouts": 100, "requests": 4, "tokens": {"target": 2000, "optimizer": None}, "minutes": 3.0}
+    return CellResult(cell=cell, test=test, **{**own, **given})  # type: ignore[arg-type]
+
+
+def test_a_handoff_cell_repeats_from_its_recording_without_models_and_gives_the_same_bytes(tmp_path: Path) -> None:
+    job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path, box=tmp_path / "box")
+    with Reader(tmp_path / "box") as reader:
+        result = run_cell(job)
+    assert result.error == ""
+    assert result.score() == 1.0
+    assert reader.answered == result.requests > 0
+    places = {"measured": tmp_path / "measured", "recordings": tmp_path / "recordings"}
+    kept = keep(job, job.folder, **places)
+    assert kept.replies > reader.answered
+    assert kept.why_not == ""
+    recording = Recording.read(tmp_path / "recordings" / f"{job.cell.name}.jsonl")
+    again = replayed(replace(job, recording=recording), near=tmp_path)
+    assert again.differences(result) == []
+    assert again.curve == result.curve
+    assert again.skill == result.skill
+
+
+def test_a_request_without_a_recorded_reply_says_which_version_recorded_the_cell(tmp_path: Path) -> None:
+    job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path)
+    with Reader(job.folder / "letters"):
+        run_cell(job)
+    keep(job, job.folder, measured=tmp_path / "measured", recordings=tmp_path / "recordings")
+    path = tmp_path / "recordings" / f"{job.cell.name}.jsonl"
+    head, *rows = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([head, *(row for row in rows if '"optimizer"' not in row)]) + "\n", encoding="utf-8")
+    again = replayed(replace(job, recording=Recording.read(path)), near=tmp_path)
+    assert "no reply to this request of the optimizer (reflect)" in again.error
+    assert f"since version {json.loads(head)['version']}" in again.error
+
+
+def test_a_finished_cell_is_not_run_again_and_a_failed_one_is(tmp_path: Path) -> None:
+    job = Job(cell=replace(SIM, method="random"), out=tmp_path)
+    failed = run_cell(job)
+    assert "run that cell first" in failed.error
+    ours = run_cell(Job(cell=SIM, out=tmp_path))
+    before = (tmp_path / SIM.name / "result.json").stat().st_mtime_ns
+    assert run_cell(Job(cell=SIM, out=tmp_path)) == ours
+    assert (tmp_path / SIM.name / "result.json").stat().st_mtime_ns == before
+    found = run_cell(job)
+    assert found.error == ""
+    assert found.requests == 0
+    assert found.rollouts <= ours.rollouts
+    assert found.val_best is not None
+    assert found.val_best >= (found.val_initial or 0)
+
+
+def test_a_baseline_measures_no_skill_and_the_initial_one(tmp_path: Path) -> None:
+    result = run_cell(Job(cell=baseline_of(SIM), out=tmp_path))
+    assert set(result.test) == {"no_skill", "initial"}
+    assert result.score("no_skill") == 0.0
+
+
+def test_the_table_has_means_over_seeds_gains_comparisons_and_failed_cells() -> None:
+    cell = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", seed=1)
+    none, some = {"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 0.0}
+    blocks = tables(
+        [
+            made(cell, {"initial": none, "best": {"a": 1.0, "b": 1.0}}),
+            made(replace(cell, seed=2), {"initial": none, "best": some}, rollouts=120),
+            made(replace(cell, method="gepa"), {"initial": none, "best": none}),
+            made(baseline_of(cell), {"initial": none, "no_skill": none}),
+            CellResult(cell=replace(cell, seed=3), error="no letters | came"),
+        ]
+    )
+    assert "| cards | 1.5b | handoff | ours | 1.00, 0.50 | **0.75 [" in blocks["measured"]
+    assert "| +0.75 [" in blocks["measured"]
+    assert "| 110 | 4.0 | 2 + – | 3 |" in blocks["measured"]
+    assert "| cards | 1.5b | handoff | gepa | 1 | 1.00 | 0.00 | +1.00 [" in blocks["compared"]
+    assert "| 0.500 |" in blocks["compared"]  # two items won, none lost: one in four by chance, on either side
+    assert "Mean over 1 set (1.5b, handoff): ours 1.00, gepa 0.00, difference +1.00." in blocks["compared"]
+    assert "`cards-1.5b-handoff-ours-3` failed: no letters / came" in blocks["failed"]
+
+
+def test_the_page_keeps_what_is_around_the_markers(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("one\n<!-- failed -->\nold\n<!-- end of failed -->\ntwo\n", encoding="utf-8")
+    fill(page, {"failed": "new"})
+    assert page.read_text(encoding="utf-8") == "one\n<!-- failed -->\nnew\n<!-- end of failed -->\ntwo\n"
+    with pytest.raises(ValueError, match="markers"):
+        fill(page, {"measured": "new"})
+
+
+def test_a_plot_has_a_line_for_each_method(tmp_path: Path) -> None:
+    cell = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", seed=1)
+    results = [made(replace(cell, method=m), {}, curve=[(16, 0.0), (60, 0.5)]) for m in ("ours", "gepa")]
+    [path] = write_plots(results, tmp_path)
+    assert path.read_text(encoding="utf-8").count('class="line"') == 4  # two in the chart, two in the legend
+    assert averaged([[(16, 0.0), (60, 1.0)], [(16, 0.0), (40, 0.5)]]) == [(16, 0.0), (40, 0.25), (60, 0.75)]
+
+
+def test_a_cells_name_says_what_it_is() -> None:
+    cell = Cell.of("bbh_date-0.5b-handoff-no-race-12")
+    assert cell == Cell(set="bbh_date", target="0.5b", optimizer="handoff", method="no-race", seed=12)
+    assert cell.name == "bbh_date-0.5b-handoff-no-race-12"
+    with pytest.raises(UserError, match="is no cell"):
+        Cell.of("cards-ours-1")
+    with pytest.raises(UserError, match="needs an optimizer"):
+        replace(cell, optimizer="none", method="gepa").check()
+
+
+def test_published_sets_are_drawn_from_the_users_folder_and_never_twice(tmp_path: Path) -> None:
+    cell = Cell(set="bbh_date", target="0.5b", optimizer="none", method="ours", seed=1)
+    with pytest.raises(UserError, match="--data FOLDER is missing"):
+        load(cell, tmp_path / "out" / cell.name)
+    source = tmp_path / "data" / "bbh" / "date_understanding.json"
+    source.parent.mkdir(parents=True)
+    rows = [{"input": f"question {n}", "target": f"({n})"} for n in range(100)]
+    source.write_text(json.dumps({"canary": "canary GUID", "examples": [*rows, rows[0]]}), encoding="utf-8")
+    config = load(cell, tmp_path / "out" / cell.name, data=tmp_path / "data")
+    folder = Path(config.env.split_dir)
+    items = [json.loads(line) for path in folder.glob("*/items.jsonl") for line in path.read_text().splitlines()]
+    assert len(items) == len({item["question"] for item in items}) == 72
+    assert (folder / "canary.txt").read_text() == "canary GUID"
+    assert load(cell, tmp_path / "out" / cell.name).env.split_dir == str(folder)  # once drawn, it is there
+
+
+def test_the_rivals_get_as_many_rollouts_as_our_training_can_take() -> None:
+    cell = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", seed=1)
+    config = load(cell, Path("nowhere") / cell.name)
+    assert most_rollouts(config, {"train": 24, "val": 16, "test": 32}) == 16 + 4 * (12 + 16) + 2 * 8 + 16
+
+
+def test_every_committed_cell_can_be_read_and_names_a_known_set_and_method() -> None:
+    for path in MEASURED.glob("*.json"):
+        result = CellResult.read(path)
+        assert result.cell.name == path.stem
+        assert result.cell.set in SETS
+        assert not result.error
+    for path in RECORDINGS.glob("*.jsonl"):
+        assert (MEASURED / f"{path.stem}.json").exists()
+        assert Cell.of(path.stem).method in METHODS
+
+
+def test_a_committed_recording_repeats_without_weights_unless_the_letters_have_changed(tmp_path: Path) -> None:
+    path = RECORDINGS / "cards-1.5b-handoff-ours-1.jsonl"
+    cell, recording = Cell.of(path.stem), Recording.read(path)
+    again = replayed(Job(cell=cell, out=tmp_path, recording=recording), near=tmp_path)
+    if recording.head["prompts"] == prompts.fingerprint(""):
+        assert again.error == ""
+        assert again.differences(CellResult.read(MEASURED / f"{cell.name}.json")) == []
+    else:
+        assert "the requests have changed since version" in again.error
+
+
+def test_an_ablated_training_is_scored_by_its_rules_alone() -> None:
+    import ablations
+
+    row = ablations.train("noisy", "gate (all is accepted)", 1)
+    assert 0 < row["test"] <= 1
+    env = open_env(load(replace(SIM, seed=1), Path("nowhere") / "x"))
+    assert ablations.true_score(env, "") == 0.0
+    rules = {topic: code for item in env.items("test") for topic, code in _answers(item)}
+    assert ablations.true_score(env, "".join(f"- For {t}, answer {c}.\n" for t, c in rules.items())) == 1.0
+
+
+def _answers(item: Item) -> list[tuple[str, str]]:
+    asked = ASKED.search(item.question)
+    assert asked
+    return list(zip((topic.strip() for topic in asked[1].split(",")), item.answers[0].split(), strict=True))
+
+
+def test_the_ablations_table_pairs_seeds_and_marks_what_is_sure() -> None:
+    import ablations
+
+    def row(off: str, seed: int, test: float) -> dict[str, object]:
+        own = {"world": "quiet", "off": off, "seed": seed, "test": test, "rollouts": 100, "reached": test > 0.8}
+        return {**own, "paid": 200, "calls": 7}
+
+    rows = [row("nothing off", seed, 1.0) for seed in (1, 2, 3)]
+    rows += [row("deep reflection", seed, test) for seed, test in ((1, 0.7), (2, 0.72), (3, 0.74))]
+    text = ablations.table(rows)
+    assert "| nothing off | 1.000 |  | 100 |  | 7 |" in text
+    assert "| deep reflection | 0.720 | **-0.280 [" in text
+    assert "| 100 (3 never) |" in text
