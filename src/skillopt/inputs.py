@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from skillopt import plugins
 from skillopt.config import Config
 from skillopt.config.roles import overrule
-from skillopt.config.tree import read_tree
+from skillopt.config.tree import override, read_tree
 from skillopt.errors import UserError
 
 if TYPE_CHECKING:
@@ -144,7 +144,9 @@ def _plain(tree: Any, functions: dict[str, Any]) -> Any:
 # A config from code
 
 
-def configure(config: ConfigLike = None, keys: Mapping[str, Any] | None = None) -> Config:
+def configure(
+    config: ConfigLike = None, keys: Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
+) -> Config:
     """The config with keywords on top: a key (`num_epochs=2`) or a section of keys (`budget={"max_usd": 5}`)."""
     where = "config"
     if isinstance(config, Config):
@@ -156,6 +158,8 @@ def configure(config: ConfigLike = None, keys: Mapping[str, Any] | None = None) 
         tree = copy.deepcopy({name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in known})
     for name, value in (keys or {}).items():
         _place(tree, name, value)
+    for text in overrides:
+        override(tree, text)
     return Config.parse(tree, where=where)
 
 
