@@ -1,11 +1,10 @@
 """What each mechanism of the training earns: the simulated world, ten seeds, one mechanism off at a time.
 
-    python bench/ablations.py            # about 300 short trainings; continues where it was
+    python bench/ablations.py            # about 560 short trainings; continues where it was
     python bench/ablations.py --table    # only fill docs/results.md
 
-Three worlds, all with 24 hidden rules and an optimizer a third of whose edits are useless or harmful: one with a target
-that always answers the same, one whose optimizer also says everything three times, and one whose target flips every
-tenth outcome. A fifth of the tasks fails for a common cause. Scores are true ones: what the rules in a skill solve of
+Four worlds (`WORLDS`), all with 24 hidden rules and an optimizer many of whose edits are useless or harmful; a fifth of
+the tasks fails for a common cause. Scores are true ones: what the rules in a skill solve of
 the test tasks, without noise. Differences are paired by seed.
 """
 
@@ -19,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -54,12 +54,28 @@ SETTINGS = (
     "env.options={rules: 24, train: 48, val: 48, test: 96, systemic: 0.2}",
     "evaluation.baselines=false",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    said: str
+    target: str = "sim:world"
+    optimizer: str = "sim:world?duds=0.35"
+    settings: tuple[str, ...] = ()
+
+
+NOISY = "sim:world?noise=0.1"
 WORLDS = {
-    "quiet": ("sim:world", "sim:world?duds=0.35&seed={seed}"),
-    "wordy": ("sim:world", "sim:world?duds=0.35&paraphrase=1&seed={seed}"),
-    "noisy": ("sim:world?noise=0.1&seed={seed}", "sim:world?duds=0.35&seed={seed}"),
+    "quiet": World(said="the target always answers the same"),
+    "noisy": World(said="the target flips every tenth outcome", target=NOISY),
+    "short": World(
+        said="the noisy target, four of five edits are duds, and only half of the steps",
+        target=NOISY,
+        optimizer="sim:world?duds=0.8",
+        settings=("train.num_epochs=2",),
+    ),
+    "wordy": World(said="the optimizer says everything three times", optimizer="sim:world?duds=0.35&paraphrase=1"),
 }
-"""Target and optimizer."""
 
 
 async def accept_all(
@@ -119,11 +135,12 @@ Row = dict[str, Any]
 
 def train(world: str, name: str, seed: int) -> Row:
     off = OFF[name]
-    target, optimizer = (text.format(seed=seed) for text in WORLDS[world])
-    models = [f"models.target_model={target}", f"models.optimizer_model={optimizer}"]
+    here = WORLDS[world]
+    target = f"{here.target}&seed={seed}" if "?" in here.target else here.target
+    models = [f"models.target_model={target}", f"models.optimizer_model={here.optimizer}&seed={seed}"]
     own = [off] if isinstance(off, str) and "=" in off else []
     with tempfile.TemporaryDirectory() as out, ExitStack() as stack:
-        overrides = [f"env.output_root={out}", f"train.seed={seed}", *models, *SETTINGS, *own]
+        overrides = [f"env.output_root={out}", f"train.seed={seed}", *models, *SETTINGS, *here.settings, *own]
         config = Config.load(REPO / "configs" / "sim" / "default.yaml", overrides)
         config = off(config) if callable(off) else config
         if isinstance(off, tuple):
@@ -169,7 +186,7 @@ def all_runs(worlds: list[str], seeds: range) -> Iterator[tuple[str, str, int]]:
     for seed in seeds:
         for world in worlds:
             for name in OFF:
-                if world == "noisy" or name not in ONLY_NOISY:
+                if "noise" in WORLDS[world].target or name not in ONLY_NOISY:
                     yield world, name, seed
 
 
@@ -192,7 +209,7 @@ HEADING = "| without | true test score | difference | rollouts to 0.90 | differe
 
 def table(rows: list[Row]) -> str:
     parts = []
-    for world in WORLDS:
+    for world, here in WORLDS.items():
         found = {name: {r["seed"]: r for r in rows if (r["world"], r["off"]) == (world, name)} for name in OFF}
         whole = found["nothing off"]
         if not whole:
@@ -202,9 +219,8 @@ def table(rows: list[Row]) -> str:
             seeds = sorted(whole.keys() & own.keys())
             if seeds:
                 lines.append(_line(name, [own[s] for s in seeds], [whole[s] for s in seeds]))
-        parts.append(
-            f"**{world}**: `{WORLDS[world][0]}` and `{WORLDS[world][1]}`, {len(whole)} seeds\n\n" + "\n".join(lines)
-        )
+        models = f"target `{here.target}`, optimizer `{here.optimizer}`"
+        parts.append(f"**{world}**: {here.said} ({models}; {len(whole)} seeds)\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
 
 

@@ -183,12 +183,12 @@ def test_costs_are_told_by_role_and_stage() -> None:
     assert paid["target"]["usd"] == 7.5
 
 
-def test_300_calls_are_300_calls_and_600_end_as_an_unlimited_run(tmp_path: Path) -> None:
+def test_150_calls_are_150_calls_and_600_end_as_an_unlimited_run(tmp_path: Path) -> None:
     small = ["env.options={rules: 12, train: 24, val: 24, test: 24}", "train.num_epochs=2", "hardware.workers=16"]
     with sim_server(SimOptions(duds=0.35, latency=0.002)) as (server, url):
-        with pytest.raises(Stopped, match="max_calls: the limit of 300 is reached"):
-            train_sim(tmp_path / "limited", *over_http(url), *small, "budget.max_calls=300")
-        assert server.requests.total() == 300
+        with pytest.raises(Stopped, match="max_calls: the limit of 150 is reached"):
+            train_sim(tmp_path / "limited", *over_http(url), *small, "budget.max_calls=150")
+        assert server.requests.total() == 150
         resumed = train_sim(tmp_path / "limited", *over_http(url), *small, "budget.max_calls=600")
         assert max(server.requests.values()) == 1, "nothing is paid for twice"
         whole = train_sim(tmp_path / "whole", *over_http(url), *small)

@@ -58,9 +58,9 @@ def test_the_better_one_wins_after_one_heat() -> None:
     assert calls(ctx) == 2 * HEAT
 
 
-def test_at_an_equal_score_the_earlier_one_stays_and_three_heats_are_enough() -> None:
-    name, rows, ctx = raced(GOOD, Skill(GOOD.text + "\n- Be kind."))
-    assert name == "r0"
+def test_at_an_equal_score_the_shorter_one_stays_and_three_heats_are_enough() -> None:
+    name, rows, ctx = raced(Skill(GOOD.text + "\n- Be kind."), GOOD)
+    assert name == "r1"
     assert [row["items"] for row in rows] == [3 * HEAT, 3 * HEAT]
     assert calls(ctx) == 2 * 3 * HEAT
 

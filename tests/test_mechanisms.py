@@ -192,7 +192,7 @@ def unplug_reject_decay(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_patience(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trainer.TrainingLoop, "_out_of_patience", lambda self: False)
+    patch.setattr(trainer.TrainingLoop, "_over", lambda self: "")
 
 
 def unplug_clipping(patch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_the_initial_validation_runs_beside_the_first_rollout_and_reflection(tmp
 
 
 def test_notes_are_made_beside_the_next_rollouts_and_the_slow_update(tmp_path: Path) -> None:
-    target, optimizer = trained(tmp_path, "train.num_epochs=3")
+    target, optimizer = trained(tmp_path, "train.num_epochs=3", "optimizer.learning_rate=1")
     notes = [(start, end) for name, start, end in optimizer.calls if name == "meta_skill"]
     assert len(notes) == 2, "the last epoch writes none: nobody would read them"
     for start, end in notes:

@@ -117,6 +117,7 @@ def launch_from_form(page: Any) -> None:
     page.get_by_text("The splits are disjoint").wait_for()
     page.get_by_role("button", name="Plan").click()
     page.get_by_text("16 steps in 4 epochs").wait_for()
+    page.get_by_role("cell", name="likely").first.wait_for()
     page.get_by_role("button", name="Test connection").click()
     page.get_by_text("target endpoint").wait_for()
     page.locator("#launch").click()

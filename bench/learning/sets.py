@@ -23,6 +23,8 @@ TASKS = HERE / "tasks"
 SIZES = {"train": 24, "val": 16, "test": 32}
 MINIBATCH = 8
 """Of gepa."""
+PATIENCE = ("hardware.call_timeout=1800", "hardware.max_retry_seconds=7200")
+"""On a busy machine a rollout that is given up for its length would make another run of the cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,7 @@ def load(cell: Cell, folder: Path, *, data: Path | None = None, box: Path | None
     own = SETS[cell.set]
     overrides = [*own.overrides, f"train.seed={cell.seed}", f"env.output_root={folder / 'runs'}"]
     overrides += [f"models.target_model={TARGETS[cell.target]}", *OPTIMIZERS[cell.optimizer]]
-    overrides += VARIANTS.get(cell.method, ())
+    overrides += [*VARIANTS.get(cell.method, ()), *PATIENCE]
     if box is not None:
         overrides.append(f"models.optimizer_model=handoff:{box}")
     if own.published:

@@ -14,7 +14,7 @@ from statistics import fmean
 from skillopt.run.files import write_atomic
 from skillopt.statistics import gain_interval, interval, permutation_p, seeds_interval
 
-from .cells import METHODS, OPTIMIZERS, TARGETS, baseline_of
+from .cells import METHODS, OPTIMIZERS, TARGETS, Cell, baseline_of
 from .result import CellResult, Outcomes, mean
 from .sets import SETS
 
@@ -46,7 +46,7 @@ def tables(results: Iterable[CellResult]) -> dict[str, str]:
     }
 
 
-def _row(group: Group, own: list[CellResult], none: dict[object, CellResult]) -> str:
+def _row(group: Group, own: list[CellResult], none: dict[Cell, CellResult]) -> str:
     after, before = _items(own, "best"), _items(own, "initial")
     base = none.get(baseline_of(own[0].cell))
     bare = base.test["no_skill"] if base else _items(own, "no_skill")

@@ -65,7 +65,8 @@ class TrainConfig(Section):
     """Path of the Markdown file or of the skill package's folder to start from (a seed, or a skill trained before);
     empty for an empty skill."""
     patience: int = Field(default=0, ge=0)
-    """Stop after this many steps without improvement; 0 never does."""
+    """Stop after this many steps without improvement; 0 never does. A run also ends once every validation task is
+    right: no gate would accept anything more."""
     speculate: bool = False
     """While the gate runs, begin the next step's rollouts with the likelier verdict: faster if there are free
     workers; a wrong guess costs its calls. Changes no result."""

@@ -24,7 +24,7 @@ LEAST = 4
 async def race(
     runners: Sequence[Candidate], current: Mapping[str, float], ctx: Context
 ) -> tuple[Candidate, list[dict[str, Any]]]:
-    """The winner, and what each candidate had when it dropped out. At an equal score the earlier one stays."""
+    """The winner, and what each candidate had when it dropped out. At an equal score the shorter skill stays."""
     if len(runners) == 1:
         return runners[0], []
     items = heat_order(current, ctx)
@@ -32,6 +32,10 @@ async def race(
     totals = dict.fromkeys(range(len(runners)), 0.0)
     dropped: list[dict[str, Any]] = []
     seen = 0
+
+    def place(number: int) -> tuple[float, int, int]:
+        return -totals[number], runners[number].applied.skill.tokens, number
+
     with ctx.timed("race"):
         while len(totals) > 1 and seen < len(items):
             heat = items[seen : seen + size]
@@ -40,10 +44,10 @@ async def race(
                 totals[number] += await _run(runners[number], number, heat, ctx)
             if len(set(totals.values())) == 1 and seen <= 2 * size:
                 continue
-            places = sorted(totals, key=lambda number: (-totals[number], number))
+            places = sorted(totals, key=place)
             for number in places[(len(places) + 1) // 2 :]:
                 dropped.append(_result(runners[number], totals.pop(number), seen))
-    winner = min(totals, key=lambda number: (-totals[number], number))
+    winner = min(totals, key=place)
     rows = [_result(runners[winner], totals[winner], seen), *dropped]
     ctx.emit("raced", candidates=rows)
     return runners[winner], rows

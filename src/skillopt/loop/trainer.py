@@ -101,7 +101,7 @@ class TrainingLoop:
                     results = self._checked(await rollouts.all())
                     work = StepWork(step, skill, rates, results, patches, reviewed, ranked, asked, heats, credited)
                     await self._commit(work, ctx)
-                if self.state.epoch < epoch and not self._out_of_patience():
+                if self.state.epoch < epoch and not self._over():
                     await self._end_epoch(epoch)
             return await self._finish()
 
@@ -233,12 +233,13 @@ class TrainingLoop:
     # The parts of a step
 
     def _left(self, steps: list[Step]) -> Iterator[Step]:
-        for step in steps:
-            if step.number > self.state.step and not self._out_of_patience():
-                yield step
+        return (step for step in steps if step.number > self.state.step and not self._over())
 
-    def _out_of_patience(self) -> bool:
-        return 0 < self.config.train.patience <= self.state.stale_steps
+    def _over(self) -> str:
+        """Why no step is left to do; a gate accepts nothing where every validation task is right already."""
+        if 0 < self.config.train.patience <= self.state.stale_steps:
+            return "patience"
+        return "all validation tasks are right" if min(self.state.val.values(), default=0) >= 1 else ""
 
     def _rates(self, step: Step) -> dict[str, float]:
         scheduled = scheduled_rate(step.number, self.base.steps, self.config.optimizer, self._parts.schedule)
@@ -261,15 +262,14 @@ class TrainingLoop:
 
     def _go_ahead(self, done: int, skill: Skill, stage: str = "rollout") -> None:
         """Begin the rollouts of the step after `done`, while files and notes are written."""
-        if done < self.base.steps and not self._out_of_patience():
+        if done < self.base.steps and not self._over():
             step = self._steps[done]
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number), stage=stage)
 
     def _speculate(self, step: Step, skill: Skill, candidate: Applied) -> None:
         """Guess the gate's verdict while it runs: that of most steps so far; at first, accept."""
         if self.config.train.speculate and candidate.applied and not self._ends_epoch(step):
-            counts = self.state.counts
-            guess = candidate.skill if counts.accepted * 2 >= counts.run else skill
+            guess = candidate.skill if self.state.counts.accepted * 2 >= self.state.counts.run else skill
             self._go_ahead(step.number, guess, stage="speculate")
 
     def _checked(self, results: list[Any]) -> list[Any]:
@@ -376,7 +376,7 @@ class TrainingLoop:
             scores = {name: finals.score(f"test_{name}") for name in ("initial", "best")}
             append_jsonl(self.run.test_reads, [read | {"scores": scores}])
             state.status = "finished"
-            state.stop_reason = "patience" if self._out_of_patience() else ""
+            state.stop_reason = self._over()
             self._write_state(finals)
         summary = read_json(self.run.summary)
         self.base.emit("run_finished", summary=summary)

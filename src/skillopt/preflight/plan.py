@@ -66,7 +66,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Usual:
-    """What a role takes in a usual run."""
+    """What a role takes in a usual run, to two digits."""
 
     calls: int
     tokens: int
@@ -150,9 +150,7 @@ def _target_lines(
     each.
     """
     known, max_repeats = is_deterministic(config, "target"), config.evaluation.max_repeats
-    patience = config.train.patience
-    least = sum(batches[:patience] if patience else batches)
-    least = min(least, sizes["train"]) if known else least
+    least = sum(batches[:1])  # a run may end as soon as every validation task is right
     later = config.train.num_epochs - 1 if config.optimizer.use_slow_update else 0
     credited = len(batches) * config.evaluation.credit_gates
     gates = len(batches) + credited + later
@@ -235,7 +233,7 @@ def _optimizer_lines(
         ("merge", (0, 2 * merges), steps, (100, skill[1] + 4000), several),
         ("rank", (0, 2 * steps * (gradient.rank == "llm")), steps, (100, skill[1] + 4000), steps),
         ("slow_update", (0, 2 * later), later, (skill[0], skill[1] + optimizer.slow_update_samples * 750), later),
-        ("meta_skill", (0 if config.train.patience else min(1, notes), 2 * notes), notes, (100, 4000), notes),
+        ("meta_skill", (0, 2 * notes), notes, (100, 4000), notes),
     ):
         asked = count_tokens(prompts.load(stage)) if stage in prompts.STAGES else 300
         whole = (prompt[0] + asked, prompt[1] + asked)
@@ -345,7 +343,13 @@ def _likely(config: Config, role: str, env: Env, lines: Sequence[Line]) -> Usual
     asked = sum(line.likely * (line.prompt[0] + GROWN * (line.prompt[1] - line.prompt[0])) for line in lines)
     usage = Usage(prompt=round(asked), completion=round(calls * min(reply, config.role(role).max_tokens)))
     price = price_of(getattr(config.models, f"{role}_model"), config.budget.prices)
-    return Usual(calls=calls, tokens=usage.prompt + usage.completion, usd=cost_of(usage, price))
+    tokens = usage.prompt + usage.completion
+    return Usual(calls=_two_digits(calls), tokens=_two_digits(tokens), usd=cost_of(usage, price))
+
+
+def _two_digits(number: int) -> int:
+    step: int = 10 ** max(0, len(str(number)) - 2)
+    return number // step * step
 
 
 def _dollars(config: Config, role: str, usage: tuple[Usage, Usage]) -> Range | None:

@@ -22,20 +22,21 @@ def plan_lines(plan: Plan) -> list[str]:
     costs = (f"{role} {_money(plan.usd[role])}{_likely(plan, role, 'usd')}" for role in ROLES)
     lines.append("Cost (estimate): " + ", ".join(costs))
     taken = ", ".join(
-        f"{role} calls of {_span(plan.call_seconds[role])}, {plan.widths[role]} at once" for role in ROLES
+        f"{role} calls of {_span(plan.call_seconds[role])}, {plan.widths[role]} at once"
+        for role in ROLES
+        if plan.calls(role)[1]
     )
     lines.append(f"Time (estimate): {_span(plan.seconds)} ({taken})")
     return lines
 
 
 def _likely(plan: Plan, role: str, what: Literal["calls", "tokens", "usd"]) -> str:
-    """` (likely 170)`: what a usual run takes, to two digits."""
+    """` (likely 170)`: what a usual run takes."""
     low, high = plan.calls(role)
     value = getattr(plan.likely[role], what)
     if low == high or not value:
         return ""
-    step = 10 ** max(0, len(str(int(value))) - 2)
-    return f" (likely {dollars(value) if what == 'usd' else f'{value // step * step:,}'})"
+    return f" (likely {dollars(value) if what == 'usd' else f'{value:,}'})"
 
 
 def beside_lines(plan: Mapping[str, Any]) -> list[str]:
