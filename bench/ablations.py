@@ -159,7 +159,7 @@ def train(world: str, name: str, seed: int) -> Row:
         "seed": seed,
         "test": true_score(env, last),
         "rollouts": reached[0] if reached else total,
-        "reached": bool(reached),
+        "reached": bool(reached) or true_score(env, last) >= ENOUGH,  # perhaps by guidance, after the last step
         "paid": total,
         "calls": result.summary["calls"]["optimizer"],
     }
@@ -225,23 +225,17 @@ def table(rows: list[Row]) -> str:
 
 
 def _line(name: str, own: list[Row], whole: list[Row]) -> str:
-    test, rollouts = ([row[key] for row in own] for key in ("test", "rollouts"))
-    shown = [
-        f"{fmean(test):.3f}",
-        "",
-        f"{fmean(rollouts):.0f}{_missed(own)}",
-        "",
-        f"{fmean(r['calls'] for r in own):.0f}",
-    ]
-    if own is not whole and name != "nothing off":
-        shown[1] = _difference([a["test"] - b["test"] for a, b in zip(own, whole, strict=True)], "+.3f")
-        shown[3] = _difference([a["rollouts"] - b["rollouts"] for a, b in zip(own, whole, strict=True)], "+.0f")
-    return f"| {name} | {' | '.join(shown)} |"
-
-
-def _missed(own: list[Row]) -> str:
     missed = sum(not row["reached"] for row in own)
-    return f" ({missed} never)" if missed else ""
+    most = 2 * missed > len(own)
+    paid = "never" if most else f"{fmean(row['rollouts'] for row in own):.0f}"
+    paid += f" ({missed} of {len(own)} never)" if missed and not most else ""
+    shown = [f"{fmean(row['test'] for row in own):.3f}", "", paid, "", f"{fmean(row['calls'] for row in own):.0f}"]
+    if name != "nothing off":
+        pairs = list(zip(own, whole, strict=True))
+        shown[1] = _difference([a["test"] - b["test"] for a, b in pairs], "+.3f")
+        both = all(a["reached"] and b["reached"] for a, b in pairs)
+        shown[3] = _difference([a["rollouts"] - b["rollouts"] for a, b in pairs], "+.0f") if both else "–"
+    return f"| {name} | {' | '.join(shown)} |"
 
 
 def _difference(values: list[float], form: str) -> str:

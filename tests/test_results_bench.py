@@ -232,4 +232,4 @@ def test_the_ablations_table_pairs_seeds_and_marks_what_is_sure() -> None:
     text = ablations.table(rows)
     assert "| nothing off | 1.000 |  | 100 |  | 7 |" in text
     assert "| deep reflection | 0.720 | **-0.280 [" in text
-    assert "| 100 (3 never) |" in text
+    assert "| never | – | 7 |" in text

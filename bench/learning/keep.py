@@ -119,12 +119,23 @@ def _rows(job: Job, folder: Path, config: Config) -> Iterator[Row]:
     if (folder / "letters.jsonl").exists():
         yield from _first_form(job.cell, folder, config)
     elif job.letters:
+        box = job.box or _box_of(folder)
         runs = [path.parent.name for path in folder.glob("runs/*/*/summary.json")]
-        letters = Box(job.box or folder / "letters", runs[0] if runs else "").letters()
+        letters = Box(box, runs[0] if runs else job.cell.name).letters()
         if not letters:
-            raise UserError(f"{job.box or folder / 'letters'}: no letters of this cell; name their folder with --box")
+            raise UserError(f"{box}: no letters of this cell; name their folder with --box")
         yield from letter_rows(letters, HandoffModel(None))
     yield from target_rows(sorted(folder.rglob("journal.sqlite")))
+
+
+def _box_of(folder: Path) -> Path:
+    """Where the cell's letters went, as its run recorded it."""
+    rival = folder / "gepa" / "job.json"
+    if rival.exists():
+        return Path(read_json(rival)["letters"])
+    [config] = folder.glob("runs/*/*/config.json")
+    named = str(read_json(config)["models.optimizer_model"]).partition(":")[2]
+    return Path(named) if named else folder / "letters"
 
 
 def _first_form(cell: Cell, folder: Path, config: Config) -> Iterator[Row]:

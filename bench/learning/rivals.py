@@ -60,6 +60,7 @@ async def _optimized(job: Job, ctx: Context, served: Served, url: str) -> dict[s
     splits = {split: [{"split": split, "id": item.id} for item in ctx.env.items(split)] for split in ("train", "val")}
     work = {
         "url": url,
+        "letters": str(job.letters or ""),
         "seed": job.cell.seed,
         "start": initial_of(ctx.config).text,
         "minibatch": MINIBATCH,

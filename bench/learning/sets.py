@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
+from skillopt.envs.reasoning import Generated, generate
+from skillopt.envs.rows import write_splits
 from skillopt.errors import UserError
 
 from .cells import OPTIMIZERS, TARGETS, VARIANTS, Cell
@@ -33,6 +35,8 @@ class TaskSet:
     overrides: tuple[str, ...] = ()
     published: str = ""
     """Where its items are in the folder that --data names; empty for sets of the repository."""
+    family: str = ""
+    """Of reasoning-gym, which makes its items."""
 
 
 def _bbh(kind: str, *overrides: str) -> TaskSet:
@@ -40,6 +44,8 @@ def _bbh(kind: str, *overrides: str) -> TaskSet:
     return TaskSet(config=TASKS / "bbh.yaml", overrides=(own, *overrides), published=f"bbh/{kind}.json")
 
 
+FAMILIES = {"family": "family_relationships"}
+"""Kinds of reasoning-gym on which the 1.5B is neither always right nor always wrong without a skill."""
 SETS: dict[str, TaskSet] = {
     **{name: TaskSet(config=TASKS / name / "config.yaml") for name in ("expenses", "cards", "procedure", "tickets")},
     **{name: TaskSet(config=CONFIGS / name / "mini.yaml") for name in ("searchqa", "docvqa", "alfworld", "textworld")},
@@ -50,6 +56,10 @@ SETS: dict[str, TaskSet] = {
     "bbh_sports": _bbh("sports_understanding"),
     "bbh_sorting": _bbh("word_sorting"),
     "formula": TaskSet(config=TASKS / "formula.yaml", published="formula"),
+    **{
+        f"rg_{name}": TaskSet(config=TASKS / "rg.yaml", overrides=(f"env.benchmark=rg_{name}",), family=family)
+        for name, family in FAMILIES.items()
+    },
     "rulebook": TaskSet(
         config=CONFIGS / "sim" / "rulebook.yaml",
         overrides=("env.options={rules: 6, train: 12, val: 12, test: 12}", "train.num_epochs=2", "train.batch_size=6"),
@@ -68,7 +78,7 @@ def load(cell: Cell, folder: Path, *, data: Path | None = None, box: Path | None
     overrides += [*VARIANTS.get(cell.method, ()), *PATIENCE]
     if box is not None:
         overrides.append(f"models.optimizer_model=handoff:{box}")
-    if own.published:
+    if own.published or own.family:
         overrides.append(f"env.split_dir={prepared(cell.set, folder.parent / 'data', data)}")
     return Config.load(own.config, overrides)
 
@@ -82,9 +92,12 @@ def most_rollouts(config: Config, sizes: dict[str, int]) -> int:
 
 
 def prepared(name: str, out: Path, data: Path | None) -> Path:
-    """The split folder of a published set: made from `data` once, then read again."""
+    """The split folder of a set that is not in the repository: made once, then read again."""
     folder = out / name
-    if (folder / "test" / "items.jsonl").exists():
+    if any((folder / "test").glob("items.json*")):
+        return folder
+    if family := SETS[name].family:
+        write_splits(folder, generate(Generated(families=(family,), seed=1, sizes=SIZES)))
         return folder
     source = data / SETS[name].published if data else None
     if source is None or not source.exists():
