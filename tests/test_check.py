@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 from checking import NO_KEYS, here, hostile_outcome, run_check, write_skill
 from skillopt.measure.checked import _DECLINED
 from skillopt.measure.sequential import Trial
-from skillopt.report.annotations import github, of_outcome, sarif
-from skillopt.report.badge import badge
+from skillopt.report.check_files import badge, github, junit, of_outcome, sarif
 from skillopt.report.check_lines import changed_lines, summary
-from skillopt.report.junit import junit
 from skillopt.report.text import printable
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.statistics import sign_test

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from skillopt.config import Config
-from skillopt.config.keywords import configure
 from skillopt.dotenv import load_dotenv
 from skillopt.envs.base import Item
 from skillopt.envs.scorers import NamedScorer
 from skillopt.envs.scoring import SCORERS
 from skillopt.errors import Damaged, UserError
+from skillopt.inputs import configure
 from skillopt.models.base import ChatReply, ChatRequest, TransientError, Usage
 from skillopt.models.http import rate_limits, retry_after
 from skillopt.models.openai_chat import OpenAIChat

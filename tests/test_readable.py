@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from skillopt.report.ablation_table import ablation_lines, ablation_table
 from skillopt.report.columns import table_lines
-from skillopt.report.comparison_table import comparison_lines
 from skillopt.report.console import result_lines, result_table
+from skillopt.report.measured_tables import ablation_lines, ablation_table, comparison_lines, sweep_table
 from skillopt.report.run_rows import list_runs
 from skillopt.report.runs_table import runs_table
-from skillopt.report.sweep_table import sweep_table
 from skillopt.report.text import chance, item_name
 from support import SIM, skillopt, train_sim
 

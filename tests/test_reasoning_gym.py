@@ -13,7 +13,7 @@ pytest.importorskip("reasoning_gym", reason="pip install 'skillopt[reasoning_gym
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import check_splits, score_output
-from skillopt.envs.reasoning import Generated, generate, is_plain, score_answer
+from skillopt.envs.reasoning import generate, is_plain, score_answer
 from skillopt.errors import UserError
 from support import REPO
 
@@ -40,20 +40,20 @@ def test_an_answer_that_only_contains_the_right_one_is_not_right() -> None:
 
 
 def test_the_same_seed_makes_the_same_items_and_every_answer_survives_being_written_down() -> None:
-    wanted = Generated(families=("gcd", "word_sorting", "countdown"), seed=3, sizes=SIZES)
-    made = generate(wanted)
-    assert json.loads(json.dumps(made)) == generate(wanted)
+    families = ("gcd", "word_sorting", "countdown")
+    made = generate(families, 3, SIZES)
+    assert json.loads(json.dumps(made)) == generate(families, 3, SIZES)
     assert [len(rows) for rows in made.values()] == [3, 2, 3]
     assert {row["family"] for row in made["train"]} == {"gcd", "word_sorting", "countdown"}
     questions = [row["question"] for rows in made.values() for row in rows]
     assert len(set(questions)) == len(questions)
-    assert generate(wanted.model_copy(update={"seed": 4})) != made
+    assert generate(families, 4, SIZES) != made
     for row in made["train"]:
         assert score_answer(row["family"], row["entry"], row["answers"][0]).hard == 1
 
 
 def test_a_family_without_a_single_answer_is_scored_by_its_checker() -> None:
-    (row, *_) = generate(Generated(families=("palindrome_generation",), seed=1, sizes=SIZES))["train"]
+    (row, *_) = generate(("palindrome_generation",), 1, SIZES)["train"]
     letters = str(row["entry"]["metadata"]["letters"])
     assert isinstance(letters, str)
     assert score_answer("palindrome_generation", row["entry"], "zzz").hard == 0
@@ -61,7 +61,7 @@ def test_a_family_without_a_single_answer_is_scored_by_its_checker() -> None:
 
 def test_an_unknown_family_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"unknown 'chainsum'; reasoning-gym has: .*chain_sum"):
-        generate(Generated(families=("chainsum",), sizes=SIZES))
+        generate(("chainsum",), 0, SIZES)
 
 
 def test_what_a_model_wrote_is_never_evaluated(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from skillopt.config import Config
-from skillopt.config.keywords import configure
 from skillopt.config.roles import local_processes
+from skillopt.inputs import configure
 from skillopt.preflight.plan import is_deterministic
 from support import REPO, train_sim
 

@@ -49,7 +49,7 @@ def test_a_sweep_tries_the_grid_and_only_the_winner_reads_the_test_split(
     (folder,) = (out / "sweeps" / "sim").iterdir()
     drawn = (folder / "sweep.svg").read_text()
     assert (drawn.count('<path class="h4"'), drawn.count('<path class="length"')) == (1, 3)
-    assert (folder / "sweep.md").read_text().count("\n| ") == 4
+    assert (folder / "sweep.md").read_text().count("\n| ") == 5, "a line below the head, and four trials"
 
 
 def test_what_one_trial_paid_for_the_next_ones_do_not(whole: tuple[Path, dict[str, Any], str], tmp_path: Path) -> None:

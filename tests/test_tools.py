@@ -201,5 +201,5 @@ def test_an_env_is_found_by_entry_point_and_a_wrong_name_is_told_the_known_ones(
     assert env.options == {"a": 1}
     with pytest.raises(UserError, match=r"did you mean 'plug'\? Known are: .*plug.*qa.*sim"):
         open_env(Config.parse({"env": {"name": "plugg"}}))
-    with pytest.raises(UserError, match=r"the plug-in 'bad' \(no_such_module:Env\) cannot be loaded"):
+    with pytest.raises(UserError, match=r"'bad' \(no_such_module:Env\) cannot be loaded: ModuleNotFoundError"):
         open_env(Config.parse({"env": {"name": "bad"}}))

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from skillopt.cli.models import models_app
+from skillopt.cli import main
 from skillopt.errors import UserError
 from skillopt.models import weights, weights_fetch
 from skillopt.models.base import FatalError
@@ -258,21 +257,28 @@ def test_the_users_folder_comes_first_and_a_wrong_file_in_it_is_not_used(machine
             use("tiny")
 
 
-def test_the_commands_say_where_the_file_is_and_exit_with_2_on_bad_input(machine: Path, hub: Hub, monkeypatch) -> None:
-    run = CliRunner().invoke
-    missing = run(models_app, ["path", "tiny"])
-    assert (missing.exit_code, "skillopt models pull tiny" in missing.output) == (2, True)
-    assert run(models_app, ["pull", "nothing"]).exit_code == 2
-    assert run(models_app, ["pull", "tiny"]).exit_code == 1, "no source has it"
+def test_the_commands_say_where_the_file_is_and_exit_with_2_where_it_cannot_be_had(
+    machine: Path, hub: Hub, monkeypatch, capsys
+) -> None:
+    def run(*words: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["models", *words])
+        told = capsys.readouterr()
+        return int(ended.value.code or 0), (told.out or told.err).strip()
+
+    code, told = run("path", "tiny")
+    assert (code, "skillopt models pull tiny" in told) == (2, True)
+    assert run("pull", "nothing")[0] == 2
+    assert run("pull", "tiny")[0] == 2, "no source has it"
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     file = str(weights.cached(weights.entry("tiny")))
-    assert run(models_app, ["pull", "tiny"]).stdout.strip() == file
-    assert run(models_app, ["path", "tiny"]).stdout.strip() == file
-    assert file in run(models_app, ["list"]).stdout
-    assert run(models_app, ["verify"]).exit_code == 0
+    assert run("pull", "tiny") == (0, file)
+    assert run("path", "tiny") == (0, file)
+    assert file in run("list")[1]
+    assert run("verify")[0] == 0
     Path(file).write_bytes(b"rot")
-    assert run(models_app, ["verify", "tiny"]).exit_code == 2
-    assert run(models_app, ["pull", "tiny"]).exit_code == 0, "a pull replaces a wrong file of the cache"
+    assert run("verify", "tiny")[0] == 2
+    assert run("pull", "tiny")[0] == 0, "a pull replaces a wrong file of the cache"
     assert weights.sha256_bytes(Path(file)) == SHA
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from skillopt.config import Config
-from skillopt.config.keywords import ConfigLike
 from skillopt.errors import SkillOptError
-from skillopt.inputs import named_parts, read_inputs
+from skillopt.inputs import ConfigLike, named_parts, read_inputs
 from skillopt.loop import trainer as loop
 from skillopt.run.directory import RunDirectory
 from skillopt.run.result import Result

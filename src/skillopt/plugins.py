@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import inspect
 from collections.abc import Iterable
@@ -12,14 +13,8 @@ from typing import Any
 
 from skillopt.errors import UserError
 
-GROUPS = {
-    "analysts": "skillopt.analysts",
-    "gates": "skillopt.gates",
-    "schedules": "skillopt.schedules",
-    "scorers": "skillopt.scorers",
-    "trackers": "skillopt.trackers",
-}
-"""What can be registered, and the entry-point group of each. Envs have theirs in `envs/`."""
+GROUPS = {kind: f"skillopt.{kind}" for kind in ("analysts", "envs", "gates", "schedules", "scorers", "trackers")}
+"""What can be registered, and the entry-point group of each."""
 
 
 def names(kind: str) -> list[str]:
@@ -38,9 +33,12 @@ def load(kind: str, name: str, *, key: str, known: Iterable[str]) -> Any:
         try:
             return point.load()
         except Exception as error:
-            raise UserError(f"{key}: '{name}' ({point.value}) cannot be loaded: {error}") from error
-    every = ", ".join(sorted({*known, *names(kind)}))
-    raise UserError(f"{key}: unknown '{name}'; known are: {every}")
+            raise UserError(
+                f"{key}: '{name}' ({point.value}) cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
+    every = sorted({*known, *names(kind)})
+    near = difflib.get_close_matches(name, every, n=1, cutoff=0)
+    raise UserError(f"{key}: unknown '{name}'; did you mean '{near[0]}'? Known are: {', '.join(every)}")
 
 
 def instance(part: Any) -> Any:

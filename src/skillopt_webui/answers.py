@@ -7,19 +7,46 @@ import json
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
 from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import redact
+from skillopt.run.directory import RunDirectory
 from skillopt.skill import PatchLogError
-from skillopt_webui.places import NotThereError
+from skillopt_webui.ask import Worker
+from skillopt_webui.launch import Launches
+from skillopt_webui.places import NotThereError, find_run
+from skillopt_webui.runs import RunIndex
+from skillopt_webui.settings import Settings
 
+RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
+"""How the address of a run begins."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger("skillopt_webui")
 _SMALL = 2_000
 """Answers below this many bytes are not worth packing."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What a server holds."""
+
+    settings: Settings
+    index: RunIndex
+    launches: Launches
+    worker: Worker
+
+
+STATE: web.AppKey[Server] = web.AppKey("state", Server)
+
+
+def run_of(request: web.Request) -> RunDirectory:
+    """The run that an address names."""
+    parts = (request.match_info[name] for name in ("root", "benchmark", "run"))
+    return find_run(request.app[STATE].settings, "/".join(parts))
 
 
 def answer(request: web.Request, value: Any) -> web.Response:

@@ -11,15 +11,13 @@ from aiohttp import web
 from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_text, write_atomic
-from skillopt.run.reading import as_written
 from skillopt_webui import forms
 from skillopt_webui.alive import holder
 from skillopt_webui.allowed import check_allowed, problems
-from skillopt_webui.answers import answer, body, table, text
+from skillopt_webui.answers import RUN, STATE, answer, body, run_of, table, text
 from skillopt_webui.launch import quoted
 from skillopt_webui.places import config_files, find_file, find_run, shown
 from skillopt_webui.settings import Settings
-from skillopt_webui.state import STATE
 
 routes = web.RouteTableDef()
 _NUMBERED = re.compile(r"(.*-[0-9a-f]{8})(?:-(\d+))?\Z")
@@ -100,16 +98,16 @@ async def launch(request: web.Request) -> web.Response:
     return answer(request, started.status(state.settings))
 
 
-@routes.post(r"/api/runs/{root:\d+}/{benchmark}/{run}/resume")
+@routes.post(RUN + "/resume")
 async def resume(request: web.Request) -> web.Response:
     """The run's own config again, in its own folder; limits and workers may be others."""
     state, given = request.app[STATE], await body(request)
+    run = run_of(request)
     name = "/".join(request.match_info[part] for part in ("root", "benchmark", "run"))
-    run = find_run(state.settings, name)
     if holder(run.root):
         raise UserError("someone is working on this run already")
     check_newest(run)
-    with as_written(run):
+    with run.as_written():
         yaml = read_text(run.config_yaml)
     overrides = [f"env.output_root={quoted(str(run.root.parent.parent))}"]
     for key, raw in table(given, "set").items():

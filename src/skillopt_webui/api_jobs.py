@@ -13,14 +13,12 @@ from skillopt.errors import UserError
 from skillopt.report.runs_table import side_of
 from skillopt.report.skill_diff import whole_text
 from skillopt.run.files import read_text
-from skillopt.run.reading import as_written
 from skillopt_webui import forms, view
 from skillopt_webui.allowed import check_allowed
-from skillopt_webui.answers import answer, body, number, text
+from skillopt_webui.answers import STATE, answer, body, number, text
 from skillopt_webui.launch import quoted
 from skillopt_webui.places import find_file, find_run, shown
 from skillopt_webui.settings import Settings
-from skillopt_webui.state import STATE
 
 routes = web.RouteTableDef()
 
@@ -137,7 +135,7 @@ def _config(settings: Settings, given: dict[str, Any]) -> tuple[str, list[str]]:
     """The tasks and the target: a config file, or a run's own. Results go below the output folders in any case."""
     if name := text(given, "run"):
         run = find_run(settings, name)
-        with as_written(run):
+        with run.as_written():
             return read_text(run.config_yaml), [f"env.output_root={quoted(str(run.root.parent.parent))}"]
     path = find_file(settings, text(given, "config"), what="config", folders=settings.configs)
     yaml = forms.load(path, settings.workspace)

@@ -11,19 +11,16 @@ from skillopt.models.handoff import Box, Letter
 from skillopt.models.handoff.box import box_of
 from skillopt.models.handoff.page import page
 from skillopt.run.directory import RunDirectory
-from skillopt_webui.answers import answer, body, number, text
-from skillopt_webui.places import NotThereError, find_run, inside, readable
+from skillopt_webui.answers import RUN, STATE, answer, body, number, run_of, text
+from skillopt_webui.places import NotThereError, inside, readable
 from skillopt_webui.settings import Settings
-from skillopt_webui.state import STATE
 
 routes = web.RouteTableDef()
-LETTERS = r"/api/runs/{root:\d+}/{benchmark}/{run}/letters"
+LETTERS = RUN + "/letters"
 
 
 def _box(request: web.Request) -> Box:
-    settings = request.app[STATE].settings
-    parts = (request.match_info[name] for name in ("root", "benchmark", "run"))
-    return letters_of(find_run(settings, "/".join(parts)), settings)
+    return letters_of(run_of(request), request.app[STATE].settings)
 
 
 def letters_of(run: RunDirectory, settings: Settings) -> Box:

@@ -11,11 +11,10 @@ from aiohttp import web
 
 from skillopt.run.files import read_json
 from skillopt_webui import items, view
-from skillopt_webui.answers import answer, number
+from skillopt_webui.answers import STATE, answer, number
 from skillopt_webui.files import Cache
 from skillopt_webui.places import RESULTS, NotThereError, inside, plain_name
 from skillopt_webui.settings import Settings
-from skillopt_webui.state import STATE
 
 routes = web.RouteTableDef()
 ONE = r"/api/measured/{root:\d+}/{kind:evaluations|comparisons|checks}/{benchmark}/{name}"

@@ -12,8 +12,7 @@ from skillopt.keys import refuse_secrets
 from skillopt.run.comments import add_comment, read_comments
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import write_json
-from skillopt_webui.answers import answer, body, text
-from skillopt_webui.api_runs import RUN, run_of
+from skillopt_webui.answers import RUN, answer, body, run_of, text
 from skillopt_webui.runs import labels_of
 
 routes = web.RouteTableDef()

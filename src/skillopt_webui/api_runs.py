@@ -12,31 +12,24 @@ from skillopt.edits.review import checked_decision, decisions, filed, write_deci
 from skillopt.keys import redact
 from skillopt.report.review_dialog import status as conflict_status
 from skillopt.report.skill_diff import whole_text
+from skillopt.report.traces import trace_files
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl, read_text
 from skillopt.run.package import zipped
-from skillopt.run.reading import as_written
 from skillopt_webui import insight, items, launch, view
-from skillopt_webui.answers import answer, body, number, text
-from skillopt_webui.places import NotThereError, find_run
-from skillopt_webui.state import STATE
+from skillopt_webui.answers import RUN, STATE, answer, body, number, run_of, text
+from skillopt_webui.places import NotThereError
 from skillopt_webui.stream import stream as stream_events
 
 T = TypeVar("T")
 routes = web.RouteTableDef()
-RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
-
-
-def run_of(request: web.Request) -> RunDirectory:
-    parts = (request.match_info[name] for name in ("root", "benchmark", "run"))
-    return find_run(request.app[STATE].settings, "/".join(parts))
 
 
 async def _read(run: RunDirectory, make: Callable[..., T], *given: Any) -> T:
     """What is made of a run's files; where one was altered, that is said."""
 
     def made() -> T:
-        with as_written(run):
+        with run.as_written():
             return make(run, *given)
 
     return await asyncio.to_thread(made)
@@ -57,11 +50,6 @@ async def sparks(request: web.Request) -> web.Response:
     ids = (await body(request)).get("ids")
     names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
     return answer(request, await asyncio.to_thread(request.app[STATE].index.sparks, names))
-
-
-@routes.get(RUN)
-async def overview(request: web.Request) -> web.Response:
-    return answer(request, await _read(run_of(request), view.overview))
 
 
 @routes.get(RUN + "/stream")
@@ -94,30 +82,11 @@ async def diff(request: web.Request) -> web.Response:
     return answer(request, {"blocks": await asyncio.to_thread(view.diff, a, b)})
 
 
-@routes.get(RUN + "/items")
-async def run_items(request: web.Request) -> web.Response:
-    return answer(request, await _read(run_of(request), items.run_items))
-
-
 @routes.get(RUN + "/items/search")
 async def search(request: web.Request) -> web.Response:
     wanted = request.query.get("q", "")
-    return answer(request, {"items": await _read(run_of(request), items.search_run, wanted) if wanted else []})
-
-
-@routes.get(RUN + "/best")
-async def best(request: web.Request) -> web.Response:
-    return answer(request, await _read(run_of(request), insight.best))
-
-
-@routes.get(RUN + "/costs")
-async def costs(request: web.Request) -> web.Response:
-    return answer(request, await _read(run_of(request), insight.costs))
-
-
-@routes.get(RUN + "/failures")
-async def failures(request: web.Request) -> web.Response:
-    return answer(request, await _read(run_of(request), insight.failures))
+    files = trace_files(run_of(request)) if wanted else []
+    return answer(request, {"items": await asyncio.to_thread(items.search, files, wanted)})
 
 
 @routes.get(RUN + "/trajectory")
@@ -147,22 +116,17 @@ def _found(run: RunDirectory, query: Mapping[str, str]) -> dict[str, Any]:
     return view.trajectory_of(run, kind, number(query.get(kind, "")), query.get("item", ""))
 
 
-@routes.get(RUN + "/conflicts")
-async def conflicts(request: web.Request) -> web.Response:
-    return answer(request, {"conflicts": await _read(run_of(request), _conflicts)})
-
-
-def _conflicts(run: RunDirectory) -> list[dict[str, Any]]:
+def _conflicts(run: RunDirectory) -> dict[str, Any]:
     """Each with both sides' first trajectories."""
     out, decided = [], decisions(run)
     for conflict in filed(run):
         rows = {row["id"]: row for row in read_jsonl(run.step(conflict.step) / "trajectories.jsonl")}
         cited = {tid for edit in conflict.sides.values() for tid in edit.trajectory_ids[:6]}
-        shown = {name: view.trajectory_row(rows[name]) for name in sorted(cited) if name in rows}
+        shown = {name: items.trace_row(rows[name], "train") for name in sorted(cited) if name in rows}
         known = {"status": conflict_status(run, conflict), "trajectories": shown}
         choice = decided[conflict.id].choice if conflict.id in decided else ""
         out.append(conflict.model_dump(mode="json") | known | {"choice": choice})
-    return out
+    return {"conflicts": out}
 
 
 @routes.post(RUN + r"/conflicts/{conflict:\d+-\d+}")
@@ -171,12 +135,7 @@ async def decide(request: web.Request) -> web.Response:
     chosen = (request.match_info["conflict"], text(given, "choice"), text(given, "text"))
     decision = await _read(run, checked_decision, *chosen)
     await asyncio.to_thread(write_decisions, run, [decision])
-    return answer(request, {"conflicts": await _read(run, _conflicts)})
-
-
-@routes.get(RUN + "/config")
-async def config(request: web.Request) -> web.Response:
-    return answer(request, {"yaml": await _read(run_of(request), lambda run: read_text(run.config_yaml))})
+    return answer(request, await _read(run, _conflicts))
 
 
 @routes.get(RUN + "/report")
@@ -228,13 +187,26 @@ async def stop(request: web.Request) -> web.Response:
     return answer(request, {"ok": True})
 
 
-@routes.get(RUN + "/compare")
-async def for_comparison(request: web.Request) -> web.Response:
-    """What a comparison of runs needs of each."""
-    return answer(request, await _read(run_of(request), _compared))
-
-
 def _compared(run: RunDirectory) -> dict[str, Any]:
+    """What a comparison of runs needs of each."""
     found = view.overview(run)
     kept = {key: found[key] for key in ("summary", "config", "steps", "versions", "curves")}
     return kept | {"best": whole_text(run.read_best()) if run.best_skill.exists() else ""}
+
+
+READ: dict[str, Callable[[RunDirectory], dict[str, Any]]] = {
+    "": view.overview,
+    "/items": items.run_items,
+    "/best": insight.best,
+    "/costs": insight.costs,
+    "/failures": insight.failures,
+    "/conflicts": _conflicts,
+    "/config": lambda run: {"yaml": read_text(run.config_yaml)},
+    "/compare": _compared,
+}
+"""What is made of a run's files alone, by the end of its address."""
+
+
+@routes.get(RUN + f"{{what:{'|'.join(READ)}}}")
+async def read(request: web.Request) -> web.Response:
+    return answer(request, await _read(run_of(request), READ[request.match_info["what"]]))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from skillopt.envs.base import SPLITS
 from skillopt.report.failures import named_causes
-from skillopt.report.traces import trace_files
+from skillopt.report.traces import traces_in
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.measured import Measurement, measurements, value, versions_by_hash
@@ -113,18 +113,10 @@ def _texts(all_measured: Sequence[Measurement], known: Mapping[str, int], wanted
         if measured.trajectories in read or not missing.intersection(measured.items):
             continue
         read.add(measured.trajectories)
-        for trace in _traces(measured.trajectories):
+        for trace in traces_in(measured.trajectories):
             if trace["item_id"] in missing and trace.get("skill_hash") in known:
                 found[trace["item_id"]] = trace
     return found
-
-
-def _traces(path: Path) -> Iterator[dict[str, Any]]:
-    if path.is_file():
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if line.strip():
-                    yield json.loads(line)
 
 
 def _causes(run: RunDirectory) -> dict[str, str]:
@@ -138,16 +130,19 @@ def _causes(run: RunDirectory) -> dict[str, str]:
     return named_causes(run, item_of)
 
 
+def trace_row(trace: Mapping[str, Any], split: str, metric: str = "hard") -> Row:
+    """The row of one trajectory, with its id."""
+    scores = [value(trace["score"], metric) if trace.get("score") else None]
+    return _row(trace["item_id"], split, scores, trace, "") | {"id": trace["id"]}
+
+
 def step_tables(run: RunDirectory, number: int) -> dict[str, Any]:
     """A step's batch, and its gate before and after."""
     folder = run.step(number)
     metric = str(read_json(run.config_json).get("evaluation.metric", "hard"))
-    batch = [
-        {**_row(t["item_id"], "train", [value(t["score"], metric) if t.get("score") else None], t, ""), "id": t["id"]}
-        for t in _traces(folder / "trajectories.jsonl")
-    ]
+    batch = [trace_row(trace, "train", metric) for trace in traces_in(folder / "trajectories.jsonl")]
     gate = read_json(folder / "gate.json")
-    texts = {trace["item_id"]: trace for trace in _traces(folder / "gate_trajectories.jsonl")}
+    texts = {trace["item_id"]: trace for trace in traces_in(folder / "gate_trajectories.jsonl")}
     rows = [
         _row(row["item_id"], "val", [row["before"], row["after"]], texts.get(row["item_id"]), "")
         for row in gate["evidence"]
@@ -163,7 +158,7 @@ def cell(run: RunDirectory, item: str, version: int) -> dict[str, Any]:
     if not tried:
         raise NotThereError(f"'{item}' was not measured under version {version}")
     for measured in sorted(tried, key=lambda m: m.kind == "batch"):
-        for trace in _lines_about(measured.trajectories, item):
+        for trace in traces_in(measured.trajectories, item):
             if trace["item_id"] == item and trace.get("skill_hash") in hashes:
                 return trace | {"version": version}
     raise NotThereError(f"of '{item}' under version {version} only the score was kept")
@@ -172,20 +167,10 @@ def cell(run: RunDirectory, item: str, version: int) -> dict[str, Any]:
 def bare_cell(run: RunDirectory, item: str, split: str) -> dict[str, Any]:
     """The trajectory of the target without a skill, at the end of the training."""
     if split in SPLITS:
-        for trace in _lines_about(run.evaluations / f"{split}_no_skill.jsonl", item):
+        for trace in traces_in(run.evaluations / f"{split}_no_skill.jsonl", item):
             if trace["item_id"] == item:
                 return trace | {"version": None}
     raise NotThereError(f"of '{item}' without a skill only the score was kept")
-
-
-def _lines_about(path: Path, word: str) -> Iterator[dict[str, Any]]:
-    """Trajectories in whose line a text occurs, without parsing the others."""
-    wanted = json.dumps(word, ensure_ascii=False)
-    if path.is_file():
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if wanted in line:
-                    yield json.loads(line)
 
 
 def search(files: Iterable[Path], wanted: str) -> list[str]:
@@ -206,16 +191,12 @@ def search(files: Iterable[Path], wanted: str) -> list[str]:
     return sorted(found)
 
 
-def search_run(run: RunDirectory, wanted: str) -> list[str]:
-    return search(trace_files(run), wanted)
-
-
 def measured_items(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
     """The table of an evaluation (one column), a comparison or a check (two)."""
     names = _sides(result)
     metric = str(result.get("metric", "hard"))
     seen: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for trace in _traces(folder / "trajectories.jsonl"):
+    for trace in traces_in(folder / "trajectories.jsonl"):
         seen.setdefault(trace["item_id"], {}).setdefault(_side(trace["id"], names), []).append(trace)
     rows = []
     for item, by_side in seen.items():
@@ -241,7 +222,7 @@ def _side(trace_id: str, names: Mapping[str, str]) -> str:
 def measured_cell(folder: Path, result: Mapping[str, Any], item: str, column: int) -> dict[str, Any]:
     names = list(_sides(result))
     side = names[column] if column < len(names) else names[-1]
-    found = [t for t in _lines_about(folder / "trajectories.jsonl", item) if t["item_id"] == item]
+    found = [t for t in traces_in(folder / "trajectories.jsonl", item) if t["item_id"] == item]
     own = [trace for trace in found if _side(trace["id"], dict.fromkeys(names, "")) == side] or found
     if not own:
         raise NotThereError(f"no trajectory of '{item}'")

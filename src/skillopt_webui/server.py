@@ -11,14 +11,13 @@ from aiohttp import web
 
 from skillopt.version import __version__
 from skillopt_webui import api_configs, api_jobs, api_letters, api_measured, api_notes, api_runs
-from skillopt_webui.answers import answer, body, explain, text
+from skillopt_webui.answers import STATE, Server, answer, body, explain, text
 from skillopt_webui.ask import Worker
 from skillopt_webui.launch import Launches
 from skillopt_webui.runs import RunIndex
 from skillopt_webui.security import guard, has_session
 from skillopt_webui.security import login as check_token
 from skillopt_webui.settings import Settings
-from skillopt_webui.state import STATE, Server
 
 STATIC = Path(__file__).parent / "static"
 _LARGEST = 1024 * 1024

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,12 @@ from skillopt.models.prices import cost_of, price_of
 from skillopt.report.curves import Curves, curves, guided_tokens
 from skillopt.report.ranking import ranking_words
 from skillopt.report.skill_diff import whole_text
+from skillopt.report.traces import find_trace, traces_in
 from skillopt.run.comments import feedback_of
 from skillopt.run.directory import RunDirectory
+from skillopt.run.events import last_events, parsed
 from skillopt.run.files import read_json, read_jsonl, read_text
+from skillopt.run.measured import versions_by_hash
 from skillopt.run.status import remedy, status_of
 from skillopt_webui.alive import holder
 from skillopt_webui.files import Cache
@@ -28,8 +29,6 @@ from skillopt_webui.places import NotThereError
 
 _cache = Cache(64)
 """Parsed histories are the largest; a server watches few runs at once."""
-_STEP_ID = re.compile(r"(gate-)?(\d{4,9})-")
-_SLOW_ID = re.compile(r"(?:gate-)?slow-(\d{2,9})-")
 
 
 def overview(run: RunDirectory) -> dict[str, Any]:
@@ -123,31 +122,15 @@ def live(run: RunDirectory) -> dict[str, Any] | None:
 
 def started(events: Path) -> dict[str, Any] | None:
     """The newest start of this run: how many steps it has, and over what."""
-    found = None
-    for event in tail(events, 400_000):
-        if event["kind"] == "run_started":
-            found = event
-    if found is None:
-        with events.open("rb") as file:
-            first = file.readline()
-        found = _parsed(first)
-    return {k: v for k, v in found.items() if k != "path"} if found else None
-
-
-def tail(events: Path, most: int) -> list[dict[str, Any]]:
-    """The whole lines within the last `most` bytes."""
+    starts = [event for event in last_events(events, 400_000) if event["kind"] == "run_started"]
     with events.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - most))
-        lines = file.read().split(b"\n")
-    return [event for line in (lines[1:] if size > most else lines) if (event := _parsed(line))]
+        found = starts[-1] if starts else parsed(file.readline())
+    return {k: v for k, v in found.items() if k != "path"} if found else None
 
 
 def recent(run: RunDirectory) -> list[dict[str, Any]]:
     """The last events, for the log and for the strip of stages."""
-    if not run.events.exists():
-        return []
-    return [slim(event) for event in tail(run.events, 60_000)[-60:]]
+    return [slim(event) for event in last_events(run.events, 60_000)[-60:]]
 
 
 def events(run: RunDirectory, skip: int, count: int, wanted: str) -> dict[str, Any]:
@@ -158,7 +141,7 @@ def events(run: RunDirectory, skip: int, count: int, wanted: str) -> dict[str, A
         if not line or (needle and needle not in line.decode("utf-8", "replace").casefold()):
             continue
         total += 1
-        if skip < total <= skip + count and (event := _parsed(line)):
+        if skip < total <= skip + count and (event := parsed(line)):
             found.append(slim(event))
     return {"events": found, "total": total}
 
@@ -166,14 +149,6 @@ def events(run: RunDirectory, skip: int, count: int, wanted: str) -> dict[str, A
 def slim(event: dict[str, Any]) -> dict[str, Any]:
     """An event without what the page reads from files anyway."""
     return {k: v for k, v in event.items() if k not in {"summary", "record", "path", "outcome"}}
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) and "kind" in event else None
 
 
 def step_row(record: dict[str, Any]) -> dict[str, Any]:
@@ -246,32 +221,10 @@ def epoch(run: RunDirectory, number: int) -> dict[str, Any]:
     }
 
 
-def trajectory_row(row: dict[str, Any]) -> dict[str, Any]:
-    """A trajectory without its messages."""
-    score = row.get("score")
-    return {
-        "id": row["id"],
-        "item": row["item_id"],
-        "type": row.get("type", ""),
-        "hard": score["hard"] if score else None,
-        "soft": score["soft"] if score else None,
-        "input": _short(row.get("input", "")),
-        "output": _short(row.get("output", row.get("error", ""))),
-        "feedback": _short(score["feedback"]) if score else "",
-    }
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 160 else f"{text[:110]} … {text[-40:]}"
-
-
 def trajectory(run: RunDirectory, name: str) -> dict[str, Any]:
     """One trajectory by its id, whole."""
-    for path in _homes(run, name):
-        if path.exists():
-            for row in read_jsonl(path):
-                if row["id"] == name:
-                    return {**row, "version": version_of(run, row.get("skill_hash", ""))}
+    if found := find_trace(run, name):
+        return found | {"version": version_of(run, found.get("skill_hash", ""))}
     raise NotThereError(f"no trajectory '{name}' was kept")
 
 
@@ -294,30 +247,15 @@ def trajectory_of(run: RunDirectory, kind: str, number: int, item: str) -> dict[
     }
     if kind not in paths:
         raise NotThereError(f"no trajectories of kind '{kind}'")
-    rows = read_jsonl(paths[kind]) if paths[kind].exists() else []
-    for row in reversed(rows):
-        if row["item_id"] == item:
-            return {**row, "version": version_of(run, row.get("skill_hash", ""))}
+    rows = [row for row in traces_in(paths[kind], item) if row["item_id"] == item]
+    if rows:
+        return rows[-1] | {"version": version_of(run, rows[-1].get("skill_hash", ""))}
     raise NotThereError(f"no trajectory of '{item}' was kept there")
 
 
-def _homes(run: RunDirectory, name: str) -> list[Path]:
-    """The files in which a trajectory of that id can be."""
-    if found := _SLOW_ID.match(name):
-        return [run.slow_update(int(found[1])) / name for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
-    if found := _STEP_ID.match(name):
-        names = ("gate_trajectories.jsonl",) if found[1] else ("trajectories.jsonl", "gate_trajectories.jsonl")
-        return [run.step(int(found[2])) / file for file in names]
-    return sorted(run.evaluations.glob("*.jsonl"))
-
-
 def version_of(run: RunDirectory, skill_hash: str) -> int | None:
-    known: dict[str, int] = _cache.get("hashes", run.skills, lambda _: _hashes(run)) or {}
+    known: dict[str, int] = _cache.get("hashes", run.skills, lambda _: versions_by_hash(run)) or {}
     return known.get(skill_hash)
-
-
-def _hashes(run: RunDirectory) -> dict[str, int]:
-    return {run.read_skill(version).hash: version for version in reversed(run.versions())}
 
 
 def skill_text(run: RunDirectory, version: int) -> str:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import hostile
 from campaign import holds_for
 from skillopt.config import Config
-from skillopt.config.keywords import configure
 from skillopt.errors import UserError
+from skillopt.inputs import configure
 
 pytestmark = pytest.mark.fuzz
 

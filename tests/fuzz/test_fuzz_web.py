@@ -24,11 +24,11 @@ from folders import changed, deferred, finished, workspace
 from skillopt.errors import UserError
 from skillopt_webui import security
 from skillopt_webui.allowed import check_allowed
+from skillopt_webui.answers import STATE
 from skillopt_webui.forms import KINDS, TEMPLATES, parse
 from skillopt_webui.places import inside, readable
 from skillopt_webui.server import make_app
 from skillopt_webui.settings import make_settings
-from skillopt_webui.state import STATE
 from support import REPO
 
 pytestmark = pytest.mark.fuzz

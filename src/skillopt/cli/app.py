@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,7 +18,9 @@ from skillopt.version import __version__
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
     from skillopt.config import Config
+    from skillopt.run.events import Listener
 
+T = TypeVar("T")
 app = typer.Typer(
     help="Train skill documents for frozen LLM agents.",
     no_args_is_help=True,
@@ -40,7 +42,7 @@ OptimizerOption = Annotated[
 
 
 def _meant_run(path: Path | None) -> Path | None:
-    from skillopt.run.open import meant_run
+    from skillopt.run.directory import meant_run
 
     return path and meant_run(path)
 
@@ -71,15 +73,33 @@ def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", o
     return Config.load(path, [*(overrides or []), *named])
 
 
-def fetch_weights(config: Config) -> None:
+def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
     """Local models' weights before anything else, with a progress bar; silent where they are here."""
     from skillopt.cli.models import fetch
     from skillopt.preflight.components import needs_optimizer
 
-    names = [config.models.target_model] + [config.models.optimizer_model] * needs_optimizer(config)
-    for name in names:
+    both = needs_optimizer(config) if optimizer is None else optimizer
+    for name in [config.models.target_model] + [config.models.optimizer_model] * both:
         if name.startswith("local:"):
             fetch(name.removeprefix("local:"))
+
+
+def measured(config: Config, work: Callable[[Listener], Coroutine[Any, Any, T]]) -> T:
+    """What `work` gives; its events are shown on the terminal as they happen."""
+    import asyncio
+
+    from skillopt.report.console import open_console, watching
+
+    fetch_weights(config)
+    with watching(open_console()) as listener:
+        return asyncio.run(work(listener))
+
+
+def show(*lines: str) -> None:
+    """A command's result, below what was shown as it ran."""
+    print()
+    for line in lines:
+        print(printable(line))
 
 
 def _version(value: bool) -> None:

@@ -23,6 +23,7 @@ from skillopt.cli.app import (
     ProjectOption,
     TargetOption,
     app,
+    fetch_weights,
     load_config,
 )
 from skillopt.errors import DiskError, SkillOptError, UserError
@@ -34,7 +35,7 @@ if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays 
     from skillopt.config import Config
     from skillopt.config.project import Settings
     from skillopt.measure.suite import Job, Outcome
-    from skillopt.report.annotations import Annotation
+    from skillopt.report.check_files import Annotation
 
 Words = Annotated[
     list[str] | None,
@@ -126,7 +127,7 @@ def _job(
 
     def measure() -> dict[str, Any]:
         assert loaded is not None
-        _fetch(loaded)
+        fetch_weights(loaded, optimizer=loaded.env.scoring == "judge")
         question = Question(
             skill=found.skill,
             base=found.base,
@@ -164,16 +165,6 @@ def _config(
     return loaded
 
 
-def _fetch(config: Config) -> None:
-    """A local target's weights; the optimizer's are only needed where it judges."""
-    from skillopt.cli.models import fetch
-
-    judged = config.env.scoring == "judge"
-    for name in [config.models.target_model, *([config.models.optimizer_model] if judged else [])]:
-        if name.startswith("local:"):
-            fetch(name.removeprefix("local:"))
-
-
 def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
     from skillopt.report import check_lines
 
@@ -207,10 +198,8 @@ def _complain(outcomes: Sequence[Outcome]) -> None:
 
 
 def _write(outcomes: Sequence[Outcome], out: Path | None, github: bool) -> None:
-    from skillopt.report.annotations import of_outcome, sarif
-    from skillopt.report.badge import badge
+    from skillopt.report.check_files import badge, junit, of_outcome, sarif
     from skillopt.report.check_lines import summary
-    from skillopt.report.junit import junit
     from skillopt.run.directory import safe_name
     from skillopt.run.files import write_atomic, write_json
 
@@ -236,7 +225,7 @@ def _several(outcomes: Sequence[Outcome], outcome: Outcome) -> bool:
 
 
 def _to_github(notes: Sequence[Annotation], page: str) -> None:
-    from skillopt.report.annotations import github as commands
+    from skillopt.report.check_files import github as commands
 
     for line in commands(notes):
         print(redact(line))
@@ -280,7 +269,7 @@ def lint(
     from skillopt.cli.skills import divide, find_skills
     from skillopt.envs import open_env
     from skillopt.preflight.lint import lint as run_lint
-    from skillopt.report.annotations import of_findings, sarif
+    from skillopt.report.check_files import of_findings, sarif
     from skillopt.report.check_lines import finding_line, token_line
     from skillopt.run.files import write_json
 

@@ -52,12 +52,10 @@ def generate(
     if (out / "train" / "items.json").exists():
         raise UserError(f"--out: {out} holds items already; name another folder, or remove it")
     if name == "reasoning_gym":
-        from skillopt.envs.reasoning import Generated
         from skillopt.envs.reasoning import generate as make
         from skillopt.envs.rows import write_splits
 
-        wanted = Generated(families=tuple(f.strip() for f in families.split(",") if f.strip()), seed=seed, sizes=sizes)
-        splits = make(wanted)
+        splits = make([family.strip() for family in families.split(",") if family.strip()], seed, sizes)
         write_splits(out, splits)
         counts = {split: len(rows) for split, rows in splits.items()}
     else:

@@ -54,17 +54,19 @@ def blame(
     trace: Annotated[str, typer.Option("--trace", metavar="ID", help="Print a trajectory that an edit cites.")] = "",
 ) -> None:
     """Say for each line of a skill which step, edit and trajectories it comes from."""
+    from skillopt.errors import UserError
     from skillopt.report.blame import blame_run
     from skillopt.report.blame_lines import blame_lines, line_story, lines_of
     from skillopt.report.traces import find_trace, trace_lines
     from skillopt.run.directory import RunDirectory
-    from skillopt.run.reading import as_written
     from skillopt.skill import FILE
 
     directory = RunDirectory(run)
     if trace:
-        found = find_trace(directory, trace)
-        with as_written(directory):
+        with directory.as_written():
+            found = find_trace(directory, trace)
+            if found is None:
+                raise UserError(f"{run}: has no trajectory '{trace}'; ids look like 0003-007 or gate-0003-012")
             told = trace_lines(found)
     else:
         lines = blame_run(directory, version)

@@ -1,14 +1,23 @@
-"""Measuring skills: eval, compare."""
+"""Measuring skills: eval, compare, ablate."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from skillopt.cli.app import ConfigOption, Overrides, RunOption, TargetOption, app, fetch_weights, load_config
-from skillopt.report.text import printable, ranged, score
+from skillopt.cli.app import (
+    ConfigOption,
+    Overrides,
+    RunArgument,
+    RunOption,
+    TargetOption,
+    app,
+    load_config,
+    measured,
+    show,
+)
 
 
 @app.command("eval")
@@ -23,29 +32,17 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for eval_summary.json.")] = None,
 ) -> None:
     """Measure any skill on any split; writes eval_summary.json."""
-    import asyncio
-
     from skillopt.core.initial import read_initial
     from skillopt.measure.compare import WORDS, find_skill
     from skillopt.measure.evaluate import evaluate as run_evaluation
-    from skillopt.report.console import open_console, watching
+    from skillopt.report.measured_tables import evaluation_lines
 
-    console = open_console()
     loaded = load_config(config, overrides, target_model)
-    fetch_weights(loaded)
     found, path = find_skill(skill, loaded, None) if skill in WORDS else (read_initial(skill, "--skill"), Path(skill))
-    with watching(console) as listener:
-        work = run_evaluation(loaded, found, split=split, skill_path=path, listeners=[listener], out=out)
-        summary = asyncio.run(work)
-    console.print()
-    console.print(printable(summary["verdict"]))
-    console.print(f"hard {score(summary['hard'])}, soft {score(summary['soft'])} on {summary['items']} {split} items")
-    if always := summary["majority"]:
-        line = f"Always answering {always['answer']!r}: {ranged(always['score'], always['interval'])}"
-        console.print(printable(line))
-    if "test_reads" in summary:
-        console.print(f"The test split has been read {summary['test_reads']} times for this skill's run.")
-    console.print(f"Written: {summary['path']}")
+    summary = measured(
+        loaded, lambda heard: run_evaluation(loaded, found, split=split, skill_path=path, listeners=[heard], out=out)
+    )
+    show(summary["verdict"], *evaluation_lines(summary), f"Written: {summary['path']}")
 
 
 @app.command()
@@ -62,21 +59,44 @@ def compare(
     target_model: TargetOption = "",
 ) -> None:
     """Two skills on the same items: a paired test, and the items that improved or regressed."""
-    import asyncio
-
     from skillopt.measure.compare import compare as run_comparison
     from skillopt.measure.compare import find_skill
-    from skillopt.report.comparison_table import comparison_lines, comparison_table
-    from skillopt.report.console import open_console, watching
+    from skillopt.report.measured_tables import comparison_lines, comparison_table
 
-    console = open_console()
     loaded = load_config(config, overrides, target_model)
-    fetch_weights(loaded)
     sides = [find_skill(name, loaded, run) for name in (a, b)]
-    with watching(console) as listener:
-        result = asyncio.run(run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[listener]))
-    console.print()
-    console.print(printable(result["verdict"]))
-    console.print("\n".join(comparison_table(result)))
-    for line in [*comparison_lines(result), f"Written: {result['path']}"]:
-        console.print(printable(line))
+    result = measured(
+        loaded, lambda heard: run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[heard])
+    )
+    show(result["verdict"], *comparison_table(result), *comparison_lines(result), f"Written: {result['path']}")
+
+
+@app.command()
+def ablate(
+    run: RunArgument,
+    overrides: Overrides = None,
+    by: Annotated[Literal["rule", "section", "step"], typer.Option("--by", help="What is left out.")] = "rule",
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", min=1, help="Samples of each item; 1 or, where noisy, 3.")
+    ] = None,
+    max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
+) -> None:
+    """Measure what each rule of the best skill is worth on the selection split. Reports, and removes nothing."""
+    from skillopt.config import Config
+    from skillopt.errors import UserError
+    from skillopt.measure.ablate import ablate as run_ablation
+    from skillopt.report.measured_tables import ablation_lines, ablation_table
+    from skillopt.run.directory import RunDirectory
+
+    directory = RunDirectory(run)
+    if not directory.config_yaml.is_file() or not directory.best_skill.is_file():
+        raise UserError(f"{run}: is not a run's folder (it has no config.yaml and best_skill.md)")
+    limit = [f"budget.max_calls={max_calls}"] * (max_calls is not None)
+    config = Config.load(directory.config_yaml, [*(overrides or []), *limit])
+    own = Config.load(directory.config_yaml)
+    if own.models.target_model.startswith("agent:"):  # a function was passed in; a command finds it by its file
+        own = own.with_values({"env.agent": config.env.agent})
+    if config.identity() != own.identity():
+        raise UserError("ablate: only budget, hardware and places may differ from the run's own config")
+    result = measured(config, lambda heard: run_ablation(directory, config, by=by, repeats=repeats, listeners=[heard]))
+    show(*ablation_table(result), *ablation_lines(result), f"Written: {result['path']}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skillopt.errors import SkillOptError, UserError
+from skillopt.errors import UserError
 
 if TYPE_CHECKING:
     from skillopt.models.weights import Entry, Progress
@@ -39,10 +39,9 @@ def pull(name: Name) -> None:
     """Fetch weights into the cache; a fetch that broke off is continued."""
     from skillopt.models import weights
 
-    with _explained():
-        with _progress(name) as progress:
-            file = weights.pull(name, progress)
-        typer.echo(str(file))
+    with _progress(name) as progress:
+        file = weights.pull(name, progress)
+    typer.echo(str(file))
 
 
 @models_app.command()
@@ -50,8 +49,7 @@ def path(name: Name) -> None:
     """Print where the file is."""
     from skillopt.models import weights
 
-    with _explained():
-        typer.echo(str(weights.path(name)))
+    typer.echo(str(weights.path(name)))
 
 
 @models_app.command()
@@ -133,13 +131,3 @@ def _state(item: Entry) -> str:
 
 def _megabytes(count: int) -> str:
     return f"{count / 1e6:,.0f} MB"
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """SkillOpt errors as one line and an exit code: 2 for bad input, 1 for the rest."""
-    try:
-        yield
-    except SkillOptError as error:
-        typer.echo(f"skillopt models: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, UserError) else 1) from error

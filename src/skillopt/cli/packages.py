@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +16,9 @@ from skillopt.cli.app import (
     RunArgument,
     TargetOption,
     app,
-    fetch_weights,
     load_config,
+    measured,
+    show,
 )
 from skillopt.report.text import printable
 
@@ -122,26 +125,20 @@ def transfer(
     target_model: TargetOption = "",
 ) -> None:
     """Try a run's skill on other tasks or another target: zero-shot, then fine-tuned from there."""
-    import asyncio
-
     from skillopt.api import train_config
     from skillopt.measure.transfer import transfer as run_transfer
-    from skillopt.report.console import open_console, watching
-    from skillopt.report.sweep_table import transfer_table
+    from skillopt.report.measured_tables import transfer_table
     from skillopt.run.directory import RunDirectory
+    from skillopt.run.events import Listener
 
-    console = open_console()
     loaded = load_config(config, overrides, target_model, optimizer_model)
-    fetch_weights(loaded)
-    with watching(console) as listener:
-        work = run_transfer(
-            RunDirectory(run), loaded, lambda own: train_config(own, listeners=[listener]), tune=not zero_shot
-        )
-        result = asyncio.run(work)
-    console.print()
-    console.print(printable(result["verdict"]))
-    console.print("\n".join(transfer_table(result)))
-    console.print(printable(f"Written: {result['path']}"))
+
+    def work(heard: Listener) -> Coroutine[Any, Any, dict[str, Any]]:
+        train = partial(train_config, listeners=[heard])
+        return run_transfer(RunDirectory(run), loaded, train, tune=not zero_shot)
+
+    result = measured(loaded, work)
+    show(result["verdict"], *transfer_table(result), f"Written: {result['path']}")
 
 
 @app.command()
@@ -157,29 +154,24 @@ def sweep(
     target_model: TargetOption = "",
 ) -> None:
     """Train under several values of some keys and choose by validation. The same command again continues."""
-    import asyncio
-
     from skillopt.api import train_config
     from skillopt.measure.sweep import sweep as run_sweep
-    from skillopt.report.console import open_console, watching
-    from skillopt.report.sweep_table import sweep_lines, sweep_markdown, sweep_plot, sweep_table
+    from skillopt.report.measured_tables import sweep_lines, sweep_markdown, sweep_plot, sweep_table
+    from skillopt.run.events import Listener
     from skillopt.run.files import write_atomic
 
-    console = open_console()
-    fetch_weights(load_config(config, None, target_model, optimizer_model))
-    with watching(console) as listener:
+    def load(given: Sequence[str]) -> Config:
+        return load_config(config, given, target_model, optimizer_model)
 
+    def work(heard: Listener) -> Coroutine[Any, Any, dict[str, Any]]:
         async def train(own: Config, journal: Path, read_test: bool) -> Result:
-            return await train_config(own, listeners=[listener], shared_journal=journal, read_test=read_test)
+            return await train_config(own, listeners=[heard], shared_journal=journal, read_test=read_test)
 
-        work = run_sweep(
-            lambda given: load_config(config, given, target_model, optimizer_model), axes, train, draws=draws
-        )
-        result = asyncio.run(work)
+        return run_sweep(load, axes, train, draws=draws)
+
+    result = measured(load(()), work)
     path = Path(result["path"])
     write_atomic(path.with_suffix(".svg"), sweep_plot(result))
     write_atomic(path.with_suffix(".md"), sweep_markdown(result))
-    console.print()
-    console.print("\n".join(sweep_table(result)))
-    for line in [*sweep_lines(result), f"Written: {path}, {path.with_suffix('.md')}, {path.with_suffix('.svg')}"]:
-        console.print(printable(line))
+    written = f"Written: {path}, {path.with_suffix('.md')}, {path.with_suffix('.svg')}"
+    show(*sweep_table(result), *sweep_lines(result), written)

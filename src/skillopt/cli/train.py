@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skillopt.cli.app import ConfigOption, OptimizerOption, Overrides, TargetOption, app, fetch_weights, load_config
+from skillopt.cli.app import (
+    ConfigOption,
+    OptimizerOption,
+    Overrides,
+    TargetOption,
+    app,
+    fetch_weights,
+    load_config,
+    measured,
+    show,
+)
 from skillopt.report.text import printable
 
 if TYPE_CHECKING:
@@ -58,25 +68,16 @@ def replicate(
     target_model: TargetOption = "",
 ) -> None:
     """Train under several seeds and report mean, interval and share improved. The same command again continues."""
-    import asyncio
-
     from skillopt.api import train_config
     from skillopt.measure.replicate import replicate as run_seeds
-    from skillopt.report.comparison_table import replicate_lines, replicate_table
-    from skillopt.report.console import open_console, watching
+    from skillopt.report.measured_tables import replicate_lines, replicate_table
 
-    console = open_console()
     loaded = load_config(config, overrides, target_model, optimizer_model)
-    fetch_weights(loaded)
     numbers = range(loaded.train.seed, loaded.train.seed + seeds)
-    with watching(console) as listener:
-        work = run_seeds(loaded, numbers, lambda own: train_config(own, listeners=[listener]))
-        result = asyncio.run(work)
-    console.print()
-    console.print(printable(result["verdict"]))
-    console.print("\n".join(replicate_table(result)))
-    for line in [*replicate_lines(result), f"Written: {result['path']}"]:
-        console.print(printable(line))
+    result = measured(
+        loaded, lambda heard: run_seeds(loaded, numbers, lambda own: train_config(own, listeners=[heard]))
+    )
+    show(result["verdict"], *replicate_table(result), *replicate_lines(result), f"Written: {result['path']}")
 
 
 @app.command()

@@ -1,22 +1,45 @@
-"""Child processes: what they get of the environment, and their end, with all that they started."""
+"""Child processes: a command line as words, what it gets of the environment, and its end, with all that it started."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
+import shlex
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from skillopt.errors import UserError
 
 PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
 """What every child gets, in addition to LC_…; the user names anything else that it needs."""
 LONGEST_OUTPUT = 8 << 20
 """Bytes of a child's output; one that prints more is ended."""
+_SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
 _GRACE = 1.0
 """Seconds that a child's own children may hold its output open after it has ended."""
+
+
+def words_of(command: str | Sequence[str], where: str, hint: str) -> list[str]:
+    """The words; those that are files as absolute paths (links are not followed: they may be a virtual env's)."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    except ValueError as error:
+        raise UserError(f"{where}: {error}; {hint}") from None
+    if not words:
+        raise UserError(f"{where}: is empty; {hint}")
+    return [str(Path(word).absolute()) if Path(word).is_file() else word for word in words]
+
+
+def fingerprint(words: Sequence[str], others: Iterable[Path] = ()) -> str:
+    """The user's own scripts among the words, and other files: another text of them is another command."""
+    scripts = [Path(word) for word in words if word.endswith(_SCRIPTS)]
+    texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *others] if path.is_file()]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
 
 
 def few_variables(named: Iterable[str]) -> dict[str, str]:

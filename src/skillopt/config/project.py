@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from skillopt.errors import UserError
+from skillopt.options import Options
 
 FILE = "skillopt.toml"
 
 
-class Settings(BaseModel):
+class Settings(Options):
     """How a skill is checked."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     config: str = ""
     """YAML config with the tasks and the target."""

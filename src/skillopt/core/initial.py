@@ -14,9 +14,8 @@ from skillopt.envs.base import Env, data_hash
 from skillopt.errors import UserError
 from skillopt.keys import refuse_secrets
 from skillopt.run.comments import Comment, feedback_of
-from skillopt.run.directory import RunDirectory
+from skillopt.run.directory import RunDirectory, find_run, run_name
 from skillopt.run.files import digest, read_json
-from skillopt.run.open import find_run, run_name
 from skillopt.run.package import open_package, package_file, package_hash, read_skill
 from skillopt.shipped import shipped
 from skillopt.skill import FILE, Skill

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skillopt import plugins
 from skillopt.cli_agents.trouble import trouble_in
@@ -18,10 +18,11 @@ from skillopt.envs.base import Chat, Episode, FileChange, Item, Score
 from skillopt.envs.load import load_object, source_hash
 from skillopt.envs.place import opened_place, read_since
 from skillopt.envs.sandbox import Mode
-from skillopt.envs.scorers import checked
+from skillopt.envs.tools import start
 from skillopt.envs.workspace import WorkedEpisode, Workspaces
 from skillopt.errors import UserError
 from skillopt.models.base import ChatReply, Message, ModelError, TransientError
+from skillopt.options import Options
 from skillopt.skill import Skill
 
 Function = Callable[..., Any]
@@ -59,12 +60,6 @@ def task_text(item: Item) -> str:
     return f"{item.context}\n\n{item.question}" if item.context else item.question
 
 
-def first_messages(item: Item, skill: Skill) -> list[Message]:
-    """The skill as the system prompt, if there is any, and the task."""
-    system: list[Message] = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
-    return [*system, {"role": "user", "content": task_text(item)}]
-
-
 class OneReply:
     """The skill is the system prompt, the context and question are the user's message, the reply is scored.
 
@@ -77,7 +72,7 @@ class OneReply:
         self._mode: Mode = mode
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
-        messages = first_messages(item, skill)
+        messages = start(skill, task_text(item))
         if skill.others:
             return await with_package(["package", item.model_dump(mode="json")], messages, skill, chat, self._mode)
         reply = await chat(messages)
@@ -98,10 +93,8 @@ async def with_package(
     return episode_from(await chat.whole([*identity, skill.hash], work))
 
 
-class AgentOptions(BaseModel):
+class AgentOptions(Options):
     """`env.agent_options` of a function."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     timeout: float = Field(default=300, gt=0)
     on_timeout: Literal["wrong", "error"] = "wrong"
@@ -116,7 +109,7 @@ class OwnAgent:
     """
 
     def __init__(self, agent: str | Function, options: Mapping[str, Any], workspaces: Workspaces) -> None:
-        self._options = checked(AgentOptions, options, "env.agent_options")
+        self._options = AgentOptions.read(options, "env.agent_options")
         if isinstance(agent, str):
             self._function: Function = load_object(agent, "env.agent")
             self._name = agent.rpartition(":")[2]
@@ -159,13 +152,13 @@ class OwnAgent:
                 raise TransientError(f"env.agent: TimeoutError: {error}") from error
             if self._options.on_timeout == "error":
                 raise TransientError(f"env.agent: no answer within {seconds:g} s") from None
-            return timed_out(model.talk or first_messages(item, skill), seconds)
+            return timed_out(model.talk or start(skill, task_text(item)), seconds)
         except Exception as error:  # whatever the user's own code raises: no answer, and no score
             said = f"{type(error).__name__}: {error}"
             trouble = trouble_in(said)
             turned_away = trouble.kind == "limit"
             raise TransientError(f"env.agent: {said}", retry_after=trouble.wait, overloaded=turned_away) from error
-        return self._result(found, model.talk or first_messages(item, skill))
+        return self._result(found, model.talk or start(skill, task_text(item)))
 
     async def _call(self, item: Item, skill: Skill, model: Recorder, places: Mapping[str, Path]) -> Any:
         if inspect.iscoroutinefunction(self._function):

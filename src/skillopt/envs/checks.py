@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from skillopt.cli_agents.line import words_of
+from skillopt.cli_agents.process import words_of
 from skillopt.envs.base import Item, Score, ScorerError
 from skillopt.envs.sandbox import Limits, Mode, Sandbox
+from skillopt.envs.scorers import Scorer
 from skillopt.envs.workspace import Content, Files, Start, bytes_of, read_files
 from skillopt.errors import SkillOptError, UserError
+from skillopt.options import Options
 
 _MOST = 64 << 20
 _LONGEST_FEEDBACK = 2000
@@ -26,23 +28,21 @@ _LONGEST_FEEDBACK = 2000
 # Expected files, by name
 
 
-class FilesOptions(BaseModel):
+class FilesOptions(Options):
     """`env.scoring_options` of files."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     only: bool = False
     """No files that are neither expected nor there from the start."""
     sandbox: Mode = "namespaces"
 
 
-class FilesCheck:
+class FilesCheck(Scorer):
     """`expected` of an item is a folder or an object of path → text; null for a file that must be gone.
 
     JSON is compared as a value, CSV by its cells, xlsx by its cells' values, any other file as text.
     """
 
-    needs_answers, noisy, needs_workspace, fingerprint = False, False, True, ""
+    needs_workspace = True
     description = (
         "The files that the agent leaves are compared with the expected ones by name: text by its lines, JSON as a "
         "value, CSV and xlsx by their cells. All must be right; the partial score is the share that is."
@@ -93,12 +93,6 @@ class FilesCheck:
             assert self._sandbox is not None
             return await same_cells(self._sandbox, got, want)
         return compare_files(name, got, want)
-
-    def __call__(self, item: Item, output: str) -> Score:
-        raise ScorerError("a workspace is looked at in a rollout only")
-
-    def close(self) -> None:
-        return
 
 
 def _started(item: Item, root: Path) -> set[str]:
@@ -194,10 +188,8 @@ async def same_cells(sandbox: Sandbox, got: bytes, want: bytes) -> str:
 # A command
 
 
-class CommandCheckOptions(BaseModel):
+class CommandCheckOptions(Options):
     """`env.scoring_options` of command."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     command: str | list[str] = ""
     files: str = ""
@@ -207,7 +199,7 @@ class CommandCheckOptions(BaseModel):
     pass_at: float = Field(default=1.0, gt=0, le=1)
 
 
-class CommandCheck:
+class CommandCheck(Scorer):
     """Runs in the sandbox, in a copy of the workspace. Its own files are at `$SKILLOPT_CHECK`, with the agent's last
     words in `output.txt` and the item in `item.json`.
 
@@ -215,15 +207,14 @@ class CommandCheck:
     wrong. Any other end is the check's own failure, and sets the item aside.
     """
 
-    needs_answers, noisy, needs_workspace = False, False, True
+    needs_workspace = True
+    description = "A command looks at the files that the agent leaves and gives the score."
 
     def __init__(self, options: CommandCheckOptions, root: Path) -> None:
         self._options = options
         self._root = root
         self._sandbox = Sandbox(options.limits.model_copy(update={"seconds": options.timeout}), mode=options.sandbox)
         self._files: dict[str, Files] = {}
-        self.fingerprint = ""
-        self.description = "A command looks at the files that the agent leaves and gives the score."
 
     def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
         prints = []
@@ -261,12 +252,6 @@ class CommandCheck:
         except SkillOptError as error:
             raise ScorerError(f"the check could not be run: {error}") from None
         return read_result(done.stdout, done.stderr, done.code, done.reason, self._options.pass_at)
-
-    def __call__(self, item: Item, output: str) -> Score:
-        raise ScorerError("a workspace is looked at in a rollout only")
-
-    def close(self) -> None:
-        return
 
 
 def read_result(stdout: str, stderr: str, code: int, reason: str, pass_at: float = 1.0) -> Score:

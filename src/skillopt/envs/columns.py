@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt.envs.base import Item
-from skillopt.envs.data import SUFFIXES, items_from, listed, read_rows, separator
+from skillopt.envs.data import items_from, listed, read_rows, separator
 from skillopt.envs.splits import without_copies
 from skillopt.errors import UserError
 
@@ -69,10 +69,6 @@ def read_task_file(file: Path, *, question: str = "", answer: str = "", answers:
     placed = items_from(((where, _named(row, named)) for where, row in rows), answers=answers)
     items, copies = without_copies(placed)
     return TaskFile(file=file, rows=len(rows), items=items, columns=named, copies=copies)
-
-
-def is_task_file(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES
 
 
 def _named(row: object, named: dict[str, str]) -> object:

@@ -12,31 +12,29 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from skillopt.cli_agents.line import fingerprint, words_of
 from skillopt.cli_agents.output import Heard, hear_text, last_line, loaded, tool_calls
 from skillopt.cli_agents.presets import PRESETS, Doing, Preset
-from skillopt.cli_agents.process import Finished, few_variables, run_command
+from skillopt.cli_agents.process import Finished, few_variables, fingerprint, run_command, words_of
 from skillopt.cli_agents.trouble import trouble_in
 from skillopt.config import EnvConfig
 from skillopt.envs.agents import episode_from, task_text, timed_out
 from skillopt.envs.base import Chat, Episode, Item
 from skillopt.envs.package_tools import scripts_of
 from skillopt.envs.place import Place, opened_place, read_since, unread
-from skillopt.envs.scorers import checked
+from skillopt.envs.tools import start
 from skillopt.envs.workspace import Workspaces
 from skillopt.errors import UserError
 from skillopt.keys import redact
 from skillopt.models.base import FatalError, Message, TransientError
+from skillopt.options import Options
 from skillopt.skill import Skill
 from skillopt.skill.package import name_problem, read_package
 
 
-class CommandOptions(BaseModel):
+class CommandOptions(Options):
     """`env.agent_options` of a command."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     timeout: float = Field(default=600, gt=0)
     on_timeout: Literal["wrong", "error"] = "wrong"
@@ -56,7 +54,7 @@ class CommandAgent:
     """Does tasks with a command line, or with a coding agent that is known by name."""
 
     def __init__(self, config: EnvConfig, workspaces: Workspaces) -> None:
-        self._options = checked(CommandOptions, config.agent_options, "env.agent_options")
+        self._options = CommandOptions.read(config.agent_options, "env.agent_options")
         self._workspaces = workspaces
         self._preset, self._doing = _known(config.command)
         named = [self._preset.program, *self._doing.argv] if self._preset and self._doing else []
@@ -175,8 +173,7 @@ class CommandAgent:
         return (self._doing.heard if self._doing else None) or self._preset.heard
 
     def _result(self, done: Finished, skill: Skill, stdin: str) -> dict[str, Any]:
-        system: list[Message] = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
-        talk: list[Message] = [*system, {"role": "user", "content": stdin}]
+        talk = start(skill, stdin)
         if done.timed_out and self._options.on_timeout == "wrong":
             shown = [{"role": "assistant", "content": redact(done.stdout)[-20_000:]}] if done.stdout.strip() else []
             return timed_out([*talk, *shown], self._options.timeout)

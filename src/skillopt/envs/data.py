@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from skillopt.envs.base import SPLITS, Item
 from skillopt.errors import UserError
+from skillopt.options import first_problem
 
 LONGEST_LINE = 16 << 20
 """Bytes of one item. A longer line is a file without line ends, or no text at all."""
@@ -21,7 +22,6 @@ LARGEST_JSON = 64 << 20
 """Bytes of a JSON array, which can only be read whole; JSON lines have no such limit."""
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 _HALF = re.compile(r"[\ud800-\udfff]")
-_NEEDED = "an item has id, question and answers"
 
 Row = tuple[str, Any]
 """Where it is, and its content; a UserError where it could not be read."""
@@ -256,9 +256,7 @@ def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -
     try:
         item = Item.model_validate(row)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{where}: {field}: {first['msg']}; {_NEEDED}") from None
+        raise UserError(f"{where}: {first_problem(error)}; an item has id, question and answers") from None
     if (answers and not item.answers) or not all(answer.strip() for answer in item.answers):
         raise UserError(f"{where}: answers: needs at least one answer, and none may be empty")
     if not item.id.strip() or not item.question.strip():

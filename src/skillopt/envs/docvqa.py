@@ -14,8 +14,8 @@ from skillopt.envs.base import Chat, Episode, Item, Score
 from skillopt.envs.package_tools import opened_by, target_with
 from skillopt.envs.qa import QAEnv, QAOptions
 from skillopt.envs.rows import field, read_rows, safe_file
-from skillopt.envs.scorers import checked
 from skillopt.envs.scoring import anls
+from skillopt.envs.tools import start
 from skillopt.errors import UserError
 from skillopt.skill import Skill
 
@@ -39,7 +39,7 @@ class DocVQAEnv(QAEnv):
     task = "Each task is a question about a scanned page; the answer is a short text on that page."
 
     def __init__(self, config: EnvConfig) -> None:
-        options = checked(DocVQAOptions, config.options, "env.options")
+        options = DocVQAOptions.read(config.options, "env.options")
         self._see = options.pages == "image"
         self._root = Path(config.split_dir)
         read = read_rows(config.split_dir, ("answers", "image"), HOW_TO_GET)
@@ -60,18 +60,14 @@ class DocVQAEnv(QAEnv):
         if not self._see:
             return await super().run(item, skill, chat)
         path = safe_file(self._root, str(field(item, "image")), f"item '{item.id}': image")
-        system: list[dict[str, Any]] = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
         data = base64.b64encode(path.read_bytes()).decode()
         image = {"type": "image_url", "image_url": {"url": f"data:{_KINDS[path.suffix.lower()]};base64,{data}"}}
         asked = {"type": "text", "text": item.question}
         with target_with(skill, chat) as target:
-            reply = await target([*system, {"role": "user", "content": [image, asked]}])
+            reply = await target(start(skill, [image, asked]))
         named = {"type": "text", "text": f"[image: {field(item, 'image')}]"}
-        talk: list[dict[str, Any]] = [
-            {"role": "user", "content": [named, asked]},
-            {"role": "assistant", "content": reply.text},
-        ]
-        return Episode(messages=[*system, *talk], output=reply.text, **opened_by(target))
+        talk = [*start(skill, [named, asked]), {"role": "assistant", "content": reply.text}]
+        return Episode(messages=talk, output=reply.text, **opened_by(target))
 
     def score(self, item: Item, output: str) -> Score:
         return anls(output, item.answers)

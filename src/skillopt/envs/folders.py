@@ -12,7 +12,7 @@ import math
 import shlex
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,13 @@ from skillopt.envs.docker import SKILL_DIR, Container, Docker, DockerError, Mach
 from skillopt.envs.dockerfile import NeedsDocker, Recipe, read_recipe
 from skillopt.envs.qa import QAEnv, QAOptions
 from skillopt.envs.sandbox import Limits, Outcome, Sandbox
-from skillopt.envs.scorers import checked
+from skillopt.envs.scorers import Scorer
 from skillopt.envs.shell import IN_CONTAINER, ShellAgent
 from skillopt.envs.splits import RATIOS, divide
 from skillopt.envs.workspace import Files, Start, difference, read_files
 from skillopt.errors import SkillOptError, UserError
 from skillopt.models.base import TransientError
+from skillopt.options import first_problem
 from skillopt.skill import Skill
 
 _MOST = 64 << 20
@@ -57,7 +58,7 @@ class FoldersEnv(QAEnv):
     scoring = "The task's own tests look at the files that the agent leaves and give a reward from 0 to 1."
 
     def __init__(self, config: EnvConfig) -> None:
-        options = checked(FoldersOptions, config.options, "env.options")
+        options = FoldersOptions.read(config.options, "env.options")
         splits, tasks = read_folders(config)
         more = {"limit": options.limit, "workspace_mb": options.workspace_mb, "sandbox": options.sandbox}
         self._tests = TestsCheck(options.limits, tasks)
@@ -183,9 +184,7 @@ def _machine(settings: Mapping[str, Any], file: Path) -> Machine:
     try:
         return Machine.model_validate(settings.get("environment") or {})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, ("environment", *first["loc"])))
-        raise UserError(f"{file}: {where}: {first['msg']}") from None
+        raise UserError(f"{file}: environment.{first_problem(error)}") from None
 
 
 def _settings(file: Path) -> dict[str, Any]:
@@ -197,21 +196,18 @@ def _settings(file: Path) -> dict[str, Any]:
         raise UserError(f"{file}: not readable as TOML: {error}") from None
 
 
-class TestsCheck:
+class TestsCheck(Scorer):
     """tests/test.sh in the sandbox: the workspace at the place that the task names, tests at /tests, the reward in
     /logs/verifier. The tests are put there after the agent has ended."""
 
     __test__ = False  # no test of ours
-    needs_answers, noisy, needs_workspace, fingerprint = False, False, True, ""
+    needs_workspace = True
     description = "The task's own tests look at the files that the agent leaves."
 
     def __init__(self, limits: Limits, recipes: Mapping[str, Recipe]) -> None:
         self._recipes, self._limits = recipes, limits
         self._docker = Docker()
         self._sandbox = None if all(recipe.machine for recipe in recipes.values()) else Sandbox(limits)
-
-    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
-        return
 
     async def look(self, item: Item, output: str, workspace: Path) -> Score:
         if self._sandbox is None or self.in_container(item):
@@ -267,12 +263,6 @@ class TestsCheck:
                 raise ScorerError(f"{item.id}: /logs/verifier cannot be copied out of the container")
             left.write_to(logs)
             return reward_in(logs, done)
-
-    def __call__(self, item: Item, output: str) -> Score:
-        raise ScorerError("a workspace is looked at in a rollout only")
-
-    def close(self) -> None:
-        return
 
 
 def _is_script(tests: Path) -> bool:

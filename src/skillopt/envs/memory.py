@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,31 +168,22 @@ class ScoredEnv:
         episode = await self._env.run(item, skill, chat)
         if self._files is None or episode.score is not None:
             return episode
-        with self._files.left(item, getattr(episode, "packed", "")) as folder:
-            found = self._asked(item, episode.output, folder)
-            score = found if isinstance(found, Score) else await found
+        score = await self._looked_at(self._files, item, episode.output, getattr(episode, "packed", ""))
         return episode.model_copy(update={"score": score, "packed": ""})
 
-    def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
+    async def score(self, item: Item, output: str) -> Score:
         if self._files is None:
-            return self._asked(item, output)
-        return self._untouched(self._files, item, output)
+            return await self._asked(item, output)
+        return await self._looked_at(self._files, item, output, "")
 
-    async def _untouched(self, files: Workspaces, item: Item, output: str) -> Score:
-        with files.left(item, "") as folder:
-            found = self._asked(item, output, folder)
-            return found if isinstance(found, Score) else await found
+    async def _looked_at(self, files: Workspaces, item: Item, output: str, packed: str) -> Score:
+        with files.left(item, packed) as folder:
+            return await self._asked(item, output, folder)
 
-    def _asked(self, item: Item, output: str, *workspace: Path) -> Score | Awaitable[Score]:
+    async def _asked(self, item: Item, output: str, *workspace: Path) -> Score:
         try:
             said = self._scorer(Fields(item.model_dump(mode="json")), output, *workspace)
-        except Exception as error:
-            raise self._failed(item, error) from error
-        return self._later(item, said) if inspect.isawaitable(said) else self._read(item, said)
-
-    async def _later(self, item: Item, said: Awaitable[Any]) -> Score:
-        try:
-            found = await said
+            found = await said if inspect.isawaitable(said) else said
         except Exception as error:
             raise self._failed(item, error) from error
         return self._read(item, found)

@@ -21,7 +21,6 @@ from skillopt.envs.base import Item, Score
 from skillopt.envs.numbers import quantities
 from skillopt.envs.qa import QAEnv, QAOptions
 from skillopt.envs.rows import field, read_rows, safe_file
-from skillopt.envs.scorers import checked
 from skillopt.envs.scoring import exact, extract_answer, number
 from skillopt.errors import UserError
 from skillopt.skill.tokens import count_tokens
@@ -50,7 +49,7 @@ class OfficeQAEnv(QAEnv):
     )
 
     def __init__(self, config: EnvConfig) -> None:
-        self.options = checked(OfficeQAOptions, config.options, "env.options")
+        self.options = OfficeQAOptions.read(config.options, "env.options")
         read = read_rows(config.split_dir, ("answers", "documents"), HOW_TO_GET)
         folder = Path(config.split_dir) / "documents"
         texts: dict[str, str] = {}

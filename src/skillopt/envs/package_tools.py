@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from skillopt.envs.base import Chat
 from skillopt.envs.sandbox import Mode, Outcome, Sandbox
-from skillopt.envs.tools import LONGEST_RESULT, Tool, called
+from skillopt.envs.tools import LONGEST_RESULT, Tool, called, printed
 from skillopt.errors import SkillOptError
 from skillopt.models.base import ChatReply, FatalError, Message
 from skillopt.skill import Skill
@@ -77,7 +77,9 @@ class PackageChat:
             return f"error: '{path}' is not a script; there are: {', '.join(scripts_of(self._skill))}"
         self.opened.add(name)
         self.ran.add(name)
-        return _told(await self._run(name, arguments))
+        done = await self._run(name, arguments)
+        ended = f"[{done.reason}]" if done.reason else ""
+        return printed(done.stdout, done.stderr, ended) or "[done, nothing printed]"
 
     async def _run(self, name: str, arguments: Sequence[str]) -> Outcome:
         try:
@@ -108,14 +110,9 @@ def package_chat(skill: Skill, chat: Chat, mode: Mode = "namespaces") -> Iterato
         yield PackageChat(chat, skill, folder, mode)
 
 
-@contextmanager
-def target_with(skill: Skill, chat: Chat) -> Iterator[Chat]:
+def target_with(skill: Skill, chat: Chat) -> AbstractContextManager[Chat]:
     """The target; with the tools where the skill has further files."""
-    if not skill.others:
-        yield chat
-        return
-    with package_chat(skill, chat) as inside:
-        yield inside
+    return package_chat(skill, chat) if skill.others else nullcontext(chat)
 
 
 def opened_by(chat: Chat) -> dict[str, Any]:
@@ -126,8 +123,3 @@ def opened_by(chat: Chat) -> dict[str, Any]:
 def scripts_of(skill: Skill) -> list[str]:
     """The files that can be run."""
     return sorted(name for name in skill.others if name.startswith("scripts/") or name in skill.executable)
-
-
-def _told(outcome: Outcome) -> str:
-    parts = (outcome.stdout.strip("\n"), outcome.stderr.strip("\n"), f"[{outcome.reason}]" if outcome.reason else "")
-    return "\n".join(part for part in parts if part) or "[done, nothing printed]"

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skillopt.config import EnvConfig
 from skillopt.envs.agents import OneReply, open_agent
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
 from skillopt.envs.data import read_splits
+from skillopt.envs.rows import in_turn
 from skillopt.envs.sandbox import Mode
-from skillopt.envs.scorers import JudgeScorer, Scorer, WorkspaceCheck, checked, open_scorer, workspace_check
+from skillopt.envs.scorers import JudgeScorer, Scorer, open_scorer
 from skillopt.envs.splits import load_split, parse_ratios
 from skillopt.envs.workspace import Files, WorkedEpisode, Workspaces
 from skillopt.errors import UserError
+from skillopt.options import Options
 from skillopt.skill import Skill
 
 CANNOT = (
@@ -26,12 +27,10 @@ CANNOT = (
 )
 
 
-class QAOptions(BaseModel):
+class QAOptions(Options):
     """`env.options` of questions and answers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    limit: dict[str, Annotated[int, Field(ge=1)]] = {}
+    limit: dict[str, Annotated[int, Field(ge=1)]] = Field(default={})
     """The most items to use of a split, for a first try on a part: {train: 40, val: 20}."""
     workspace_mb: int = Field(default=64, ge=1, le=1024)
     """The largest workspace, at the start of a task and at its end."""
@@ -43,13 +42,7 @@ def take(items: list[Item], most: int | None) -> list[Item]:
     """The first `most` items, the same number of each type as far as they go, in their old order."""
     if most is None or most >= len(items):
         return items
-    seen: Counter[str] = Counter()
-    rounds = []
-    for place, item in enumerate(items):
-        seen[item.type] += 1
-        rounds.append((seen[item.type], place))
-    kept = {place for _, place in sorted(rounds)[:most]}
-    return [item for place, item in enumerate(items) if place in kept]
+    return [items[place] for place in sorted(in_turn([item.type for item in items])[:most])]
 
 
 class QAEnv:
@@ -71,7 +64,7 @@ class QAEnv:
     ) -> None:
         """An env of a special kind may bring its items, its options, which extend these, its scorer, what each item's
         workspace starts from, and whether any is on this machine."""
-        options = options or checked(QAOptions, config.options, "env.options")
+        options = options or QAOptions.read(config.options, "env.options")
         if unknown := options.limit.keys() - set(SPLITS):
             raise UserError(f"env.options.limit: unknown split '{min(unknown)}'; known are: {', '.join(SPLITS)}")
         self.name = config.benchmark or config.name
@@ -79,11 +72,10 @@ class QAEnv:
         self._scorer = scorer or open_scorer(config.scoring, config.scoring_options, root)
         loaded = splits or load_items(config, answers=self._scorer.needs_answers)
         self._splits = {split: take(items, options.limit.get(split)) for split, items in loaded.items()}
-        self._check = workspace_check(self._scorer)
-        self.looks_at_files = self._check is not None
+        self.looks_at_files = self._scorer.needs_workspace
         everything = [item for items in self._splits.values() for item in items]
         self.workspaces = Workspaces(
-            root, everything, most_mb=options.workspace_mb, needed=self._check is not None, starts=starts, local=local
+            root, everything, most_mb=options.workspace_mb, needed=self.looks_at_files, starts=starts, local=local
         )
         self._agent = open_agent(config, self.workspaces, options.sandbox)
         self.problem = CANNOT if self.workspaces.used and isinstance(self._agent, OneReply) else ""
@@ -103,25 +95,23 @@ class QAEnv:
 
     async def finished(self, item: Item, episode: Episode) -> Episode:
         """With the score of the files that it left, where those are looked at."""
-        if self._check is None or episode.score is not None:
+        if not self.looks_at_files or episode.score is not None:
             return episode
         if isinstance(episode, WorkedEpisode) and episode.problem:
             score = Score(hard=0, soft=0, feedback=episode.problem)
         else:
             packed = episode.packed if isinstance(episode, WorkedEpisode) else ""
-            score = await self._looked_at(self._check, item, episode.output, packed)
+            score = await self._looked_at(item, episode.output, packed)
         return episode.model_copy(update={"score": score, "packed": ""})
 
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
         """Where files are looked at, of a workspace that nobody touched."""
-        if self._check is not None:
-            return self._looked_at(self._check, item, output, "")
-        return self._scorer(item, output)
+        return self._looked_at(item, output, "") if self.looks_at_files else self._scorer(item, output)
 
-    async def _looked_at(self, check: WorkspaceCheck, item: Item, output: str, packed: str) -> Score:
+    async def _looked_at(self, item: Item, output: str, packed: str) -> Score:
         """The files as the rollout left them, in a fresh folder, with the check's own next to it."""
         with self.workspaces.left(item, packed) as folder:
-            return await check.look(item, output, folder)
+            return await self._scorer.look(item, output, folder)
 
     def close(self) -> None:
         self._scorer.close()

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item, Score
 from skillopt.envs.qa import QAEnv
@@ -107,35 +105,25 @@ def _harmless(node: ast.AST) -> bool:
     return True
 
 
-class Generated(BaseModel):
-    """What `skillopt data generate reasoning_gym` makes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    families: tuple[str, ...] = Field(min_length=1)
-    seed: int = 0
-    sizes: dict[str, int]
-
-
-def generate(wanted: Generated) -> dict[str, list[dict[str, Any]]]:
+def generate(families: Sequence[str], seed: int, sizes: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """Rows of each split, the families in turn. Every row's own answer earns full marks after the way through JSON."""
     gym = library()
     known = set(gym.factory.DATASETS)
-    if unknown := [name for name in wanted.families if name not in known]:
+    if unknown := [name for name in families or ("",) if name not in known]:
         raise UserError(f"--families: unknown '{unknown[0]}'; reasoning-gym has: {', '.join(sorted(known))}")
-    need = sum(wanted.sizes.values())
-    pools = {name: _pool(gym, name, wanted.seed, need) for name in wanted.families}
+    need = sum(sizes.values())
+    pools = {name: _pool(gym, name, seed, need) for name in families}
     splits: dict[str, list[dict[str, Any]]] = {}
-    taken = dict.fromkeys(wanted.families, 0)
-    for split, size in wanted.sizes.items():
+    taken = dict.fromkeys(families, 0)
+    for split, size in sizes.items():
         splits[split] = []
         for number in range(size):
-            name = wanted.families[number % len(wanted.families)]
+            name = families[number % len(families)]
             if taken[name] >= len(pools[name]):
                 raise UserError(f"--families: {name} has only {len(pools[name])} different tasks; ask for fewer items")
             entry = pools[name][taken[name]]
             taken[name] += 1
-            splits[split].append(_row(name, entry, f"{name}-{wanted.seed}-{taken[name]:04d}"))
+            splits[split].append(_row(name, entry, f"{name}-{seed}-{taken[name]:04d}"))
     return splits
 
 

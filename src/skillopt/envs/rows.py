@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,16 @@ def safe_file(root: Path, name: str, where: str) -> Path:
     if not path.is_file():
         raise UserError(f"{where}: the file '{name}' is not in {root}; put it there, or run `skillopt data prepare`")
     return path
+
+
+def in_turn(types: Sequence[str]) -> list[int]:
+    """The places of these types, one of each type after another, as far as they go."""
+    seen: Counter[str] = Counter()
+    rounds = []
+    for place, kind in enumerate(types):
+        seen[kind] += 1
+        rounds.append((seen[kind], place))
+    return [place for _, place in sorted(rounds)]
 
 
 def split_rows(

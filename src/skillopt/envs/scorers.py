@@ -6,46 +6,46 @@ import inspect
 import json
 import math
 import re
+import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from skillopt import plugins
 from skillopt.envs import judge as judging
 from skillopt.envs.base import Item, Judge, Score, ScorerError, closed_set
 from skillopt.envs.load import described_in_source, is_reference, parameters_in_source, source_hash
-from skillopt.envs.scorer_pool import ScorerPool
 from skillopt.envs.scoring import DESCRIPTIONS, SCORERS
 from skillopt.errors import UserError
+from skillopt.keys import no_secrets
+from skillopt.options import Options
+from skillopt.workers import WorkerGoneError, WorkerPool, WorkerProcess
 
-T = TypeVar("T", bound=BaseModel)
+WORKER = Path(__file__).with_name("scorer_worker.py")
+TRIES = 2
+"""A scorer that hangs or crashes gets a second try in a fresh process: the machine may have been to blame."""
 
 
-class Scorer(Protocol):
-    needs_answers: bool
-    noisy: bool
-    fingerprint: str
-    description: str
-    """How it decides, in a sentence, for the optimizer."""
+class Scorer:
+    """Scores outputs; where `needs_workspace`, by the files that a rollout left (`look`)."""
 
-    def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]: ...
+    needs_answers = noisy = needs_workspace = False
+    fingerprint = description = ""
+    """The description says how it decides, in a sentence, for the optimizer."""
+
+    def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]:
+        raise ScorerError("this scorer is asked in a rollout only")
+
+    async def look(self, item: Item, output: str, workspace: Path) -> Score:
+        raise NotImplementedError
 
     def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
         """Refuse items that can never be scored."""
-        ...
 
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class WorkspaceCheck(Protocol):
-    """A scorer that may look at files."""
-
-    needs_workspace: bool
-
-    async def look(self, item: Item, output: str, workspace: Path) -> Score: ...
+    def close(self) -> None:
+        """End what was started."""
 
 
 def open_scorer(scoring: str, options: Mapping[str, Any], root: Path = Path()) -> Scorer:
@@ -58,8 +58,8 @@ def open_scorer(scoring: str, options: Mapping[str, Any], root: Path = Path()) -
         from skillopt.envs import checks
 
         if scoring == "files":
-            return checks.FilesCheck(checked(checks.FilesOptions, options, "env.scoring_options"), root)
-        return checks.CommandCheck(checked(checks.CommandCheckOptions, options, "env.scoring_options"), root)
+            return checks.FilesCheck(checks.FilesOptions.read(options, "env.scoring_options"), root)
+        return checks.CommandCheck(checks.CommandCheckOptions.read(options, "env.scoring_options"), root)
     if is_reference(scoring):
         return OwnScorer(scoring, options)
     if registered := plugins.reference("scorers", scoring):
@@ -68,15 +68,60 @@ def open_scorer(scoring: str, options: Mapping[str, Any], root: Path = Path()) -
     raise UserError(f"env.scoring: unknown '{scoring}'; known are: {known}, or your function as scorer.py:fn")
 
 
-def workspace_check(scorer: Scorer) -> WorkspaceCheck | None:
-    """The scorer, where it looks at the files that a rollout left and not at its words alone."""
-    return scorer if isinstance(scorer, WorkspaceCheck) and scorer.needs_workspace else None
+class ScorerPool:
+    """Worker processes for one scorer, `file.py:fn`, `module:fn` or `built-in:name`: one that hangs, crashes or eats
+    memory costs its item and not the run."""
+
+    def __init__(
+        self, reference: str, *, timeout: float, memory_mb: int, workers: int, pass_env: Sequence[str] = ()
+    ) -> None:
+        self._name = f"{Path(reference.rpartition(':')[0]).name}:{reference.rpartition(':')[2]}"
+        self._timeout = timeout
+        self._setup = {"reference": reference, "memory_mb": memory_mb, "path": [p for p in sys.path if p]}
+        self._env = no_secrets(pass_env)
+        self._pool = WorkerPool(self._started, workers)
+
+    def check(self, where: str) -> None:
+        """Load the scorer once, so that a missing file or function is reported before anything is paid for."""
+        try:
+            self._pool.warm_up()
+        except ScorerError as error:
+            raise UserError(f"{where}: {error}; a scorer is a function of item and output") from None
+
+    async def score(self, item: Mapping[str, Any], output: str, workspace: Path | None = None) -> dict[str, Any]:
+        """What the function returned, as fields; raises ScorerError where it returned nothing."""
+        request = {"item": dict(item), "output": output} | ({"workspace": str(workspace)} if workspace else {})
+        for attempt in range(TRIES):
+            try:
+                reply = await self._pool.ask(request, self._timeout)
+            except WorkerGoneError as error:
+                if attempt + 1 == TRIES:
+                    raise ScorerError(f"scorer {self._name}: {error}") from None
+                continue
+            if "error" in reply:
+                raise ScorerError(f"scorer {self._name}: {reply['error']}")
+            return reply
+        raise AssertionError("the last try raises")
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _started(self) -> WorkerProcess:
+        worker = WorkerProcess(WORKER, self._env)
+        try:
+            said = worker.ask(self._setup, max(self._timeout, 60.0)).get("error", "")
+        except WorkerGoneError as error:
+            said = str(error)
+        if said:
+            worker.stop()
+            raise ScorerError(f"scorer {self._name}: cannot be loaded: {said}")
+        return worker
 
 
-class NamedScorer:
+class NamedScorer(Scorer):
     """One of scoring.py. Its options are in the config; a field of an item with the same name overrides them."""
 
-    needs_answers, noisy, fingerprint = True, False, ""
+    needs_answers = True
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self._name = name
@@ -149,10 +194,8 @@ class NamedScorer:
             self._pool.close()
 
 
-class OwnOptions(BaseModel):
+class OwnOptions(Options):
     """`env.scoring_options` of a function of the user's own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     timeout: float = Field(default=10, gt=0)
     memory_mb: int = Field(default=2048, ge=0)
@@ -162,16 +205,14 @@ class OwnOptions(BaseModel):
     pass_at: float = Field(default=1.0, gt=0, le=1)
 
 
-class OwnScorer:
+class OwnScorer(Scorer):
     """`scorer.py:fn`: item and output give a score from 0 to 1, or (score, feedback), or a Score; sync or async.
 
     A third parameter gets the workspace that the rollout left, a Path.
     """
 
-    needs_answers = False
-
     def __init__(self, reference: str, options: Mapping[str, Any]) -> None:
-        own = checked(OwnOptions, options, "env.scoring_options")
+        own = OwnOptions.read(options, "env.scoring_options")
         self.noisy = own.noisy
         self._reference = reference
         self._pass_at = own.pass_at
@@ -200,53 +241,28 @@ class OwnScorer:
                 raise ScorerError(f"scorer {self._reference}: returned {number!r}; a score is a number from 0 to 1")
         return Score(hard=float(hard >= self._pass_at), soft=soft, feedback=str(found.get("feedback", ""))[:10_000])
 
-    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
-        return
-
     def close(self) -> None:
         self._pool.close()
 
 
-class JudgeOptions(BaseModel):
+class JudgeOptions(Options):
     """`env.scoring_options` of a judge."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rubric: str = ""
     pass_at: int = Field(default=judging.TOP, ge=1, le=judging.TOP)
 
 
-class JudgeScorer:
-    """The optimizer model grades. Only a rollout has one at hand, so that calling it without is an error."""
+class JudgeScorer(Scorer):
+    """The optimizer model grades. Only a rollout has one at hand."""
 
-    needs_answers, noisy = False, True
+    noisy = True
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = checked(JudgeOptions, options, "env.scoring_options")
+        self._options = JudgeOptions.read(options, "env.scoring_options")
         self.fingerprint = json.dumps([judging.PROMPT, judging.RUBRIC])
         self.description = (
             f"A model grades the reply from 0 to 4 by this rubric: {self._options.rubric or judging.RUBRIC}"
         )
 
-    def __call__(self, item: Item, output: str) -> Score:
-        raise ScorerError("a judge is asked in a rollout only")
-
     async def judge(self, item: Item, output: str, ask: Judge) -> Score:
         return await judging.judged(item, output, ask, rubric=self._options.rubric, pass_at=self._options.pass_at)
-
-    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
-        return
-
-    def close(self) -> None:
-        return
-
-
-def checked(model: type[T], options: Mapping[str, Any], where: str) -> T:
-    """Options as their model; errors name the key."""
-    try:
-        return model.model_validate(options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        known = ", ".join(model.model_fields)
-        dotted = ".".join(map(str, first["loc"]))
-        raise UserError(f"{where}.{dotted}: {first['msg']}; the options are: {known}") from None

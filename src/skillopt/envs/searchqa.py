@@ -13,7 +13,6 @@ from pydantic import Field
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item
 from skillopt.envs.qa import QAEnv, QAOptions, load_items
-from skillopt.envs.scorers import checked
 from skillopt.errors import UserError
 from skillopt.skill.tokens import count_tokens
 
@@ -33,7 +32,7 @@ class SearchQAEnv(QAEnv):
     task = "Each task is a question with search results; the answer is a short name or phrase."
 
     def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
-        options = checked(SearchQAOptions, config.options, "env.options")
+        options = SearchQAOptions.read(config.options, "env.options")
         if not splits and config.split_dir and not (Path(config.split_dir) / "train").is_dir():
             hint = "run `skillopt data prepare searchqa`, or take configs/searchqa/mini.yaml"
             raise UserError(f"env.split_dir: '{config.split_dir}' has no train/ folder; {hint}")

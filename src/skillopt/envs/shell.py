@@ -11,17 +11,18 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skillopt.config import EnvConfig
-from skillopt.envs.agents import episode_from, first_messages, timed_out
+from skillopt.envs.agents import episode_from, task_text, timed_out
 from skillopt.envs.base import Chat, Episode, Item
 from skillopt.envs.place import opened_place
 from skillopt.envs.sandbox import Limits, Mode, Outcome, Sandbox
-from skillopt.envs.scorers import checked
+from skillopt.envs.tools import printed, start
 from skillopt.envs.workspace import Workspaces
 from skillopt.errors import SkillOptError
 from skillopt.models.base import ChatReply, Message, TransientError
+from skillopt.options import Options
 from skillopt.skill import Skill
 
 _HOW = (
@@ -41,10 +42,8 @@ Run = Callable[[str], Awaitable[Outcome]]
 """Runs a command where the task's files are."""
 
 
-class ShellOptions(BaseModel):
+class ShellOptions(Options):
     """`env.agent_options` of the shell agent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     turns: int = Field(default=30, ge=1, le=1000)
     """Replies of the model."""
@@ -57,7 +56,7 @@ class ShellOptions(BaseModel):
 
 class ShellAgent:
     def __init__(self, config: EnvConfig, workspaces: Workspaces) -> None:
-        self.options = checked(ShellOptions, config.agent_options, "env.agent_options")
+        self.options = ShellOptions.read(config.agent_options, "env.agent_options")
         self._sandbox = Sandbox(self.options.limits, mode=self.options.sandbox) if workspaces.local else None
         self._workspaces = workspaces
         self.turns = self.options.turns
@@ -94,8 +93,7 @@ class ShellAgent:
     async def _held(
         self, item: Item, skill: Skill, chat: Chat, session: _Session, tool: Mapping[str, Any]
     ) -> dict[str, Any]:
-        talk = first_messages(item, skill)
-        talk[-1] = {"role": "user", "content": f"{talk[-1]['content']}{_HOW}{_PACKAGE if skill.others else ''}"}
+        talk = start(skill, f"{task_text(item)}{_HOW}{_PACKAGE if skill.others else ''}")
         seconds, text = self.options.timeout, ""
         limit = asyncio.timeout(seconds)
         try:
@@ -172,10 +170,8 @@ def written_command(text: str) -> str:
 
 def shown(outcome: Outcome) -> str:
     """What the model is shown of a command's end."""
-    parts = [outcome.stdout.strip("\n"), outcome.stderr.strip("\n")]
-    text = "\n".join(part for part in parts if part)
+    text = printed(outcome.stdout, outcome.stderr)
     if len(text) > _LONGEST_RESULT:
         half = _LONGEST_RESULT // 2
         text = f"{text[:half]}\n[… {len(text) - _LONGEST_RESULT} characters left out …]\n{text[-half:]}"
-    ended = f"[{outcome.reason}]" if outcome.reason else ""
-    return "\n".join(part for part in (text, ended) if part) or "[done, nothing printed]"
+    return printed(text, f"[{outcome.reason}]" if outcome.reason else "") or "[done, nothing printed]"

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import random
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Item
 from skillopt.envs.qa import QAEnv, QAOptions
-from skillopt.envs.scorers import checked
 from skillopt.models.simulated import TOPICS, code_for
 from skillopt.models.simulated_optimizer import SEALED
+from skillopt.options import Options
 
 
-class SimWorld(BaseModel):
+class SimWorld(Options):
     """`env.options` of the simulated world."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     world: int = 0
     """Which secret codes hold; must be the model's `world`."""
@@ -38,7 +36,7 @@ class SimEnv(QAEnv):
     task = "Each task asks for the secret codes of some topics; the reply is the codes in that order."
 
     def __init__(self, config: EnvConfig) -> None:
-        world = checked(SimWorld, config.options, "env.options")
+        world = SimWorld.read(config.options, "env.options")
         super().__init__(config, make_splits(world), QAOptions())
 
 

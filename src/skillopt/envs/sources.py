@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.envs import choices, docvqa, officeqa, searchqa, spreadsheet
-from skillopt.envs.rows import split_rows, write_splits
+from skillopt.envs.rows import in_turn, split_rows, write_splits
 from skillopt.errors import SkillOptError, UserError
 
 Say = Callable[[str], None]
@@ -98,7 +98,7 @@ def prepare(name: str, source_dir: Path, out: Path, say: Say) -> dict[str, int]:
             rows.setdefault(str(row["id"]), row)
     if len(rows) < 3:
         raise UserError(f"{found[0]}: holds {len(rows)} usable items; three splits need at least three")
-    splits = split_rows(_unique(list(rows.values())), source.sizes, lambda row: _hash(str(row["id"])))
+    splits = split_rows(_unique(rows.values()), source.sizes, lambda row: _hash(str(row["id"])))
     write_splits(out, splits)
     for folder in source.folders:
         near = found[0].parent / folder
@@ -107,16 +107,12 @@ def prepare(name: str, source_dir: Path, out: Path, say: Say) -> dict[str, int]:
     return {split: len(items) for split, items in splits.items()}
 
 
-def _unique(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _unique(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same task under two ids could be in two splits."""
-    seen: set[str] = set()
-    kept = []
+    kept: dict[str, dict[str, Any]] = {}
     for row in rows:
-        text = " ".join(f"{row['question']}\n{row.get('context', '')}".casefold().split())
-        if text not in seen:
-            seen.add(text)
-            kept.append(row)
-    return kept
+        kept.setdefault(" ".join(f"{row['question']}\n{row.get('context', '')}".casefold().split()), row)
+    return list(kept.values())
 
 
 def _hash(text: str) -> str:
@@ -172,7 +168,7 @@ def prepare_alfworld(out: Path) -> dict[str, int]:
         rows = [row for path in games if (row := _alfworld_row(path, Path(data)))]
         if not rows:
             raise UserError(f"{root / folder}: holds no game.tw-pddl; run `alfworld-download`")
-        splits[split] = _in_turn(rows, count)
+        splits[split] = [rows[place] for place in in_turn([row["type"] for row in rows])[:count]]
     write_splits(out, splits)
     return {split: len(rows) for split, rows in splits.items()}
 
@@ -190,13 +186,3 @@ def _alfworld_row(path: Path, data: Path) -> dict[str, Any] | None:
         "type": about["task_type"],
         "game": str(path.relative_to(data)),
     }
-
-
-def _in_turn(rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Evenly by type, as far as they go."""
-    seen: dict[str, int] = {}
-    ranked = []
-    for place, row in enumerate(rows):
-        seen[row["type"]] = seen.get(row["type"], 0) + 1
-        ranked.append((seen[row["type"]], place))
-    return [rows[place] for _, place in sorted(ranked)[:count]]

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError, create_model
 
 from skillopt.envs.base import Chat, Episode
 from skillopt.models.base import Message, ModelError
+from skillopt.options import first_problem
 from skillopt.skill import Skill
 
 LONGEST_RESULT = 20_000
@@ -64,10 +65,19 @@ class Tool:
         return {"type": "function", "function": function}
 
 
+def system(skill: Skill) -> list[Message]:
+    """The skill as the system prompt; nothing for an empty one."""
+    return [{"role": "system", "content": skill.text}] if skill.text.strip() else []
+
+
 def start(skill: Skill, task: str | list[dict[str, Any]]) -> list[Message]:
     """The first messages of a rollout: the skill as the system prompt, if there is any, and the task."""
-    system: list[Message] = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
-    return [*system, {"role": "user", "content": task}]
+    return [*system(skill), {"role": "user", "content": task}]
+
+
+def printed(*parts: str) -> str:
+    """What a command printed, one part below the other."""
+    return "\n".join(text for part in parts if (text := part.strip("\n")))
 
 
 async def run_tools(messages: Sequence[Message], tools: Sequence[Tool], chat: Chat, *, max_turns: int = 20) -> Episode:
@@ -104,8 +114,7 @@ async def called(function: Mapping[str, Any], known: Mapping[str, Tool]) -> str:
         found = tool.run(**arguments)
         value = await found if inspect.isawaitable(found) else found
     except ValidationError as error:
-        first = error.errors()[0]
-        return f"error: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return f"error: {first_problem(error)}"
     except ModelError:
         raise
     except Exception as error:  # the target gets it as the tool's result

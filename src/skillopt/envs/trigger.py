@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import ClassVar
 from xml.sax.saxutils import escape
 
-from pydantic import BaseModel, ConfigDict
-
 from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import EnvConfig
 from skillopt.envs.base import Chat, Episode, Item, Score
 from skillopt.envs.command import CommandAgent
 from skillopt.envs.qa import load_items
-from skillopt.envs.scorers import checked
 from skillopt.envs.workspace import Workspaces
 from skillopt.errors import UserError
+from skillopt.options import Options
 from skillopt.run.package import checked_package, whole_package
 from skillopt.skill import FILE, Skill
 from skillopt.skill.package import MAX_DESCRIPTION, plain_description, read_package
@@ -35,10 +33,8 @@ _ASKED = (
 )
 
 
-class TriggerOptions(BaseModel):
+class TriggerOptions(Options):
     """`env.options` of the trigger metric."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     package: str
     """Folder of the package whose description is trained."""
@@ -57,7 +53,7 @@ class TriggerEnv:
     }
 
     def __init__(self, config: EnvConfig) -> None:
-        options = checked(TriggerOptions, config.options, "env.options")
+        options = TriggerOptions.read(config.options, "env.options")
         self.name = config.benchmark or config.name
         self._own = checked_package(Path(options.package)).name
         self._others = _others(options.others, self._own)

@@ -9,8 +9,7 @@ from functools import partial
 from skillopt.config import Config
 from skillopt.envs import open_env
 from skillopt.envs.base import Env
-from skillopt.executor.base import Executor, NewChat, WorkerLostError
-from skillopt.executor.local import LocalExecutor
+from skillopt.executor.base import Executor, LocalExecutor, NewChat, WorkerLostError
 from skillopt.executor.pool import Pool
 
 __all__ = ["Executor", "LocalExecutor", "NewChat", "WorkerLostError", "open_executor"]

@@ -1,11 +1,11 @@
-"""The contract of an executor: one task done and scored, with the model calls made by this process."""
+"""The contract of an executor: one task done and scored, with the model calls made by this process; the usual one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
-from skillopt.envs.base import Chat, Env, Episode, Item, Judge, Score
+from skillopt.envs.base import Chat, Env, Episode, Item, Judge, Score, score_output
 from skillopt.errors import SkillOptError
 from skillopt.skill import Skill
 
@@ -25,3 +25,11 @@ class Executor(Protocol):
     async def run(
         self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge
     ) -> tuple[Episode, Score]: ...
+
+
+class LocalExecutor:
+    """Tasks in this process, concurrently in its event loop."""
+
+    async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
+        episode = await env.run(item, skill, new_chat())
+        return episode, episode.score or await score_output(env, item, episode.output, judge)

@@ -22,13 +22,13 @@ from skillopt.measure.checked import Question, Sample, checked
 from skillopt.measure.evaluate import note_read
 from skillopt.measure.meter import Meter
 from skillopt.measure.sequential import Trial, Word
-from skillopt.measure.session import Measuring, measuring_session
+from skillopt.measure.session import measuring_session
+from skillopt.measure.verdict import Spent, spent_on
 from skillopt.models.base import ChatModel
 from skillopt.models.prices import is_priced
 from skillopt.run.directory import is_private, make_folder, safe_name
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, digest, read_jsonl, write_json, write_jsonl
-from skillopt.run.summary import ROLES
 from skillopt.skill import Skill
 
 EXIT = {"better": 0, "no worse": 0, "worse": 1, "cannot tell": 4}
@@ -54,7 +54,7 @@ async def check(
     ) as session:
         ctx = session.ctx
         items = in_order(ctx.env.items(question.split), config.train.seed)[: question.max_items]
-        before = _paid(session)
+        before = spent_on(session.paid())
         bench = _Bench(ctx, {item.id: item for item in items}, question, Meter(places.readings), places.label)
         trial = Trial(
             order=[item.id for item in items],
@@ -66,11 +66,10 @@ async def check(
         )
         ctx.emit("evaluation_started", split=question.split, name="checked and base", items=len(items))
         word = await bench.verdict(trial)
-        after = _paid(session)
         result = {
             **checked(config, ctx.env, question, trial, word, bench.samples, bench.refused),
             "exit_code": EXIT[word],
-            "telemetry": {"paid": {key: _less(after[key], before[key]) for key in after}},
+            "telemetry": {"paid": _since(before, spent_on(session.paid()))},
         }
         if question.split == "test":
             place = Path(question.skill.path)
@@ -211,17 +210,7 @@ def _require_prices(config: Config) -> None:
             )
 
 
-def _less(after: float | None, before: float | None) -> float | None:
-    return None if after is None or before is None else after - before
-
-
-def _paid(session: Measuring) -> dict[str, Any]:
-    """Over all sessions of this check so far, by both roles."""
-    paid = session.paid()
-    usd = [paid[role]["usd"] for role in ROLES]
-    tokens = sum(paid[role][f"{kind}_tokens"] for role in ROLES for kind in ("prompt", "completion"))
-    return {
-        "calls": sum(paid[role]["calls"] for role in ROLES),
-        "tokens": tokens,
-        "usd": None if None in usd else sum(usd),
-    }
+def _since(before: Spent, after: Spent) -> dict[str, Any]:
+    """What this session paid of what all sessions of the check did."""
+    usd = None if before.usd is None or after.usd is None else after.usd - before.usd
+    return {"calls": after.calls - before.calls, "tokens": after.tokens - before.tokens, "usd": usd}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -22,13 +20,12 @@ from skillopt.envs.splits import how_to_enlarge
 from skillopt.errors import UserError
 from skillopt.measure.baselines import majority
 from skillopt.measure.evaluate import note_read
-from skillopt.measure.session import measuring_session
+from skillopt.measure.session import folder_of, measuring_session
 from skillopt.measure.verdict import Gain, Spent, compared, not_above_majority, spent_on
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.directory import RunDirectory, meant_run
 from skillopt.run.events import Listener
 from skillopt.run.files import write_json, write_jsonl
-from skillopt.run.open import meant_run
 from skillopt.skill import FILE, Skill
 from skillopt.statistics import gain_interval, interval, permutation_p
 
@@ -86,7 +83,9 @@ async def compare(
     skills = {"a": a[0], "b": b[0]}
 
     def where(opened: Env) -> Path:
-        return _folder(config, opened, skills, split, repeats)
+        hashes = [skill.hash for skill in skills.values()]
+        identity = {"config": config.identity(), "data": data_hash(opened), "skills": hashes, "repeats": repeats}
+        return folder_of(config, "comparisons", identity, opened.name, f"{split}-")
 
     async with measuring_session(config, where, env=env, models=models, listeners=listeners) as session:
         ctx = session.ctx
@@ -214,11 +213,3 @@ def _about(skill: Skill, path: Path | None, trajectories: list[Trajectory], conf
     means = [fmean(values) for values in by_item.values()]
     known = {"path": str(path or ""), "hash": skill.hash, "tokens": skill.tokens}
     return {**known, "score": fmean(means), "interval": interval(means)}
-
-
-def _folder(config: Config, env: Env, skills: dict[str, Skill], split: str, repeats: int) -> Path:
-    """One folder for one question: the same comparison again finds its own journal."""
-    hashes = [skill.hash for skill in skills.values()]
-    identity = {"config": config.identity(), "data": data_hash(env), "skills": hashes, "repeats": repeats}
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
-    return Path(config.env.output_root) / "comparisons" / safe_name(env.name) / f"{split}-{digest[:8]}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -17,10 +15,10 @@ from skillopt.core.split import Measured, measure
 from skillopt.envs.base import SPLITS, Env, Trajectory, data_hash
 from skillopt.errors import UserError
 from skillopt.measure.baselines import do_nothing, majority
-from skillopt.measure.session import measuring_session
+from skillopt.measure.session import folder_of, measuring_session
 from skillopt.measure.verdict import Spent, Verdict, measured_once, spent_on
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.directory import RunDirectory
 from skillopt.run.events import Listener
 from skillopt.run.files import append_jsonl, read_jsonl, write_json, write_jsonl
 from skillopt.skill import Skill
@@ -42,8 +40,12 @@ async def evaluate(
     if split not in SPLITS:
         raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
     started = time.monotonic()
-    where = out or (lambda env: _folder(config, env, skill, split))
-    async with measuring_session(config, where, env=env, models=models, listeners=listeners) as session:
+
+    def place(env: Env) -> Path:
+        identity = {"config": config.identity(), "data": data_hash(env), "skill": skill.hash, "split": split}
+        return folder_of(config, "evaluations", identity, env.name, f"{split}-")
+
+    async with measuring_session(config, out or place, env=env, models=models, listeners=listeners) as session:
         ctx = session.ctx
         items = ctx.env.items(split)
         ctx.emit("evaluation_started", split=split, name="", items=len(items))
@@ -101,13 +103,6 @@ def _verdict(found: Mapping[str, Any], spent: Spent) -> Verdict:
     return measured_once(
         found["score"], found["interval"], found["items"], found["split"], than=than, other=other, spent=spent
     )
-
-
-def _folder(config: Config, env: Env, skill: Skill, split: str) -> Path:
-    """One folder for one question: the same evaluation again finds its own journal."""
-    identity = {"config": config.identity(), "data": data_hash(env), "skill": skill.hash, "split": split}
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
-    return Path(config.env.output_root) / "evaluations" / safe_name(env.name) / f"{split}-{digest[:8]}"
 
 
 def _by_type(trajectories: list[Trajectory], metric: str) -> dict[str, dict[str, float]]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from skillopt.config import BudgetConfig, Config
 from skillopt.errors import Stopped
 from skillopt.measure.course import gains_of
+from skillopt.measure.session import folder_of
 from skillopt.measure.verdict import Gain, Spent, Verdict, say, spent_in, too_few
-from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.directory import RunDirectory
 from skillopt.run.files import write_json
 from skillopt.run.result import Result
 from skillopt.run.summary import ROLES
@@ -33,7 +31,8 @@ async def replicate(config: Config, seeds: Sequence[int], train: Train) -> dict[
     summaries: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     found: dict[str, Any] = {}
-    path = _folder(config, seeds) / "replicate.json"
+    identity = {"config": {**config.identity(), "train.seed": None}, "seeds": list(seeds)}
+    path = folder_of(config, "replicates", identity) / "replicate.json"
     for seed in seeds:
         left = left_of(config.budget, summaries, (time.monotonic() - started) / 60)
         own = config.model_copy(update={"train": config.train.model_copy(update={"seed": seed}), "budget": left})
@@ -133,13 +132,6 @@ def left_of(budget: BudgetConfig, spent: Sequence[dict[str, Any]], minutes: floa
             raise Stopped(f"budget.{name}: the runs so far have used up all of {limit:g}; raise it to continue")
         lower[name] = None if limit is None else limit - amount
     return budget.model_copy(update=lower)
-
-
-def _folder(config: Config, seeds: Sequence[int]) -> Path:
-    identity = {"config": {**config.identity(), "train.seed": None}, "seeds": list(seeds)}
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
-    name = safe_name(config.env.benchmark or config.env.name)
-    return Path(config.env.output_root) / "replicates" / name / digest[:8]
 
 
 def _possible(interval: tuple[float, float], name: str) -> tuple[float, float]:

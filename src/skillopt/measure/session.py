@@ -16,7 +16,7 @@ from skillopt.envs.base import Env, is_judged
 from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget
-from skillopt.run.directory import RunDirectory, is_private
+from skillopt.run.directory import RunDirectory, is_private, safe_name, short_hash
 from skillopt.run.events import Events, Listener
 from skillopt.run.journal import Journal
 from skillopt.run.summary import ROLES, usage
@@ -37,6 +37,12 @@ class Measuring:
     def paid(self) -> dict[str, dict[str, Any]]:
         """Calls, tokens and dollars by role, over all sessions in this folder."""
         return usage(self.journal.totals(), self.budget.cost)
+
+
+def folder_of(config: Config, kind: str, identity: Any, name: str = "", before: str = "") -> Path:
+    """One folder for one question: the same measurement again finds its own journal and results."""
+    benchmark = safe_name(name or config.env.benchmark or config.env.name)
+    return Path(config.env.output_root) / kind / benchmark / f"{before}{short_hash(identity)}"
 
 
 @asynccontextmanager

@@ -6,9 +6,7 @@ them reads the test split; only the winner does, once it has won.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import random
 import re
 import time
@@ -21,7 +19,8 @@ import yaml
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.measure.replicate import left_of
-from skillopt.run.directory import is_private, make_folder, safe_name
+from skillopt.measure.session import folder_of
+from skillopt.run.directory import is_private, make_folder
 from skillopt.run.files import write_json
 from skillopt.run.result import Result
 
@@ -114,7 +113,7 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial, *, draws: i
     base = load(fixed)
     trials = make_trials(axes, draws, base.train.seed)
     configs = [load([*fixed, *trial]) for trial in trials]  # a wrong value is refused before the first call is paid
-    folder = _folder(base, axes, draws)
+    folder = folder_of(base, "sweeps", {"config": base.identity(), "axes": axes, "draws": draws})
     make_folder(folder, private=is_private(base.env.private, base.env.output_root))
     started = time.monotonic()
     summaries: list[dict[str, Any]] = []
@@ -167,10 +166,3 @@ def _row(number: int, trial: list[str], result: Result) -> dict[str, Any]:
 
 def _report(axes: Axes, rows: list[dict[str, Any]], planned: int) -> dict[str, Any]:
     return {"axes": axes, "planned": planned, "rows": rows, "chosen_by": "validation"}
-
-
-def _folder(config: Config, axes: Axes, draws: int | None) -> Path:
-    identity = {"config": config.identity(), "axes": axes, "draws": draws}
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
-    name = safe_name(config.env.benchmark or config.env.name)
-    return Path(config.env.output_root) / "sweeps" / name / digest[:8]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
@@ -15,8 +12,9 @@ from skillopt.errors import UserError
 from skillopt.measure.course import scores_of
 from skillopt.measure.evaluate import evaluate
 from skillopt.measure.replicate import Train
+from skillopt.measure.session import folder_of
 from skillopt.measure.verdict import Spent, Verdict, added, more_tasks, paired, say, spent_in, too_few
-from skillopt.run.directory import RunDirectory, safe_name
+from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, write_json
 from skillopt.skill import Skill
 
@@ -38,9 +36,10 @@ async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: boo
     rows += measured
     if tune and (scratch := _from_scratch(config)):
         rows.append(scratch)
-    about = {"from": _about(run), "to": _about_config(config), "tuned": tune}
+    goal = {"benchmark": config.env.benchmark or config.env.name, "target": config.models.target_model}
+    about = {"from": _about(run), "to": goal, "tuned": tune}
     result = {"verdict": verdict.text, "outcome": verdict.word, **about, "rows": rows}
-    path = _folder(config, run, tune) / "transfer.json"
+    path = folder_of(config, "transfers", [config.identity(), run.read_best().hash, tune]) / "transfer.json"
     write_json(path, result)
     return result | {"path": str(path)}
 
@@ -111,13 +110,3 @@ def _scores(column: Mapping[str, Any]) -> dict[str, Any]:
 def _about(run: RunDirectory) -> dict[str, Any]:
     config, summary = read_json(run.config_json), read_json(run.summary)
     return {"run": str(run.root), "benchmark": summary["benchmark"], "target": config["models.target_model"]}
-
-
-def _about_config(config: Config) -> dict[str, Any]:
-    return {"benchmark": config.env.benchmark or config.env.name, "target": config.models.target_model}
-
-
-def _folder(config: Config, run: RunDirectory, tune: bool) -> Path:
-    identity = [config.identity(), run.read_best().hash, tune]
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
-    return Path(config.env.output_root) / "transfers" / safe_name(config.env.benchmark or config.env.name) / digest[:8]

@@ -13,6 +13,13 @@ Message = dict[str, Any]
 """`{"role": "system" | "user" | "assistant" | "tool", "content": …}` as the OpenAI chat protocol has it."""
 
 
+def content_text(content: Any) -> str:
+    """A message's content as text; images are only named."""
+    if isinstance(content, list):
+        return "\n".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in content)
+    return str(content or "")
+
+
 Form = Literal["schema", "json", "text"]
 """How a reply's structure is asked for: by JSON schema, by JSON mode, or in words alone."""
 

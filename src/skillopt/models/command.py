@@ -11,12 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from skillopt.cli_agents.line import fingerprint, words_of
 from skillopt.cli_agents.output import Heard, hear_text, last_line, plain_text
 from skillopt.cli_agents.presets import PLACES, PRESETS, Preset
-from skillopt.cli_agents.process import Finished, few_variables, run_command
+from skillopt.cli_agents.process import Finished, few_variables, fingerprint, run_command, words_of
 from skillopt.cli_agents.trouble import trouble_in
 from skillopt.errors import UserError
 from skillopt.keys import redact
@@ -29,7 +28,9 @@ from skillopt.models.base import (
     RefusedError,
     TransientError,
     Usage,
+    content_text,
 )
+from skillopt.options import Options
 from skillopt.skill.tokens import count_tokens
 
 _FORM = "write command:PROGRAM ARGUMENTS as in a shell, such as command:llm -m my-model"
@@ -37,10 +38,8 @@ _SHORT = 600
 """Characters; a complaint that is printed as if it were the answer is not longer."""
 
 
-class CommandOptions(BaseModel):
+class CommandOptions(Options):
     """`models.optimizer_options` of a command."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     timeout: float = Field(default=600, gt=0)
     """Seconds until a command without an answer is ended and tried again."""
@@ -130,12 +129,7 @@ def open_command(role: str, name: str, options: dict[str, Any]) -> CommandModel:
     where = f"models.{role}_model"
     if role != "optimizer":
         raise UserError(f"{where}: '{name}' answers as the optimizer or judge; as the target set env.command")
-    try:
-        checked = CommandOptions.model_validate(options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"models.{role}_options.{key}: {first['msg']}") from None
+    checked = CommandOptions.read(options, f"models.{role}_options")
     provider, _, rest = name.partition(":")
     preset = PRESETS.get(provider)
     if preset:
@@ -151,11 +145,5 @@ def open_command(role: str, name: str, options: dict[str, Any]) -> CommandModel:
 def prompt_text(messages: tuple[Message, ...]) -> str:
     """All messages as one text; where the model has said something before, each is named."""
     named = any(message["role"] == "assistant" for message in messages)
-    return "\n\n".join(f"[{m['role']}]\n{_text(m)}" if named else _text(m) for m in messages) + "\n"
-
-
-def _text(message: Message) -> str:
-    content = message.get("content") or ""
-    if isinstance(content, list):
-        return "\n".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in content)
-    return str(content)
+    texts = [(message["role"], content_text(message.get("content"))) for message in messages]
+    return "\n\n".join(f"[{role}]\n{text}" if named else text for role, text in texts) + "\n"

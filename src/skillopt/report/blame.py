@@ -9,7 +9,6 @@ from itertools import groupby
 
 from skillopt.errors import Damaged, UserError
 from skillopt.run.directory import RunDirectory
-from skillopt.run.reading import as_written
 from skillopt.skill import FILE, Entry, PatchLogError, Skill, replay
 from skillopt.skill.patch_log import applied_in_order
 from skillopt.skill.trained import PARTS, editable
@@ -41,7 +40,7 @@ class BlamedLine:
 def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]:
     """The lines of a version of a run, of a package file by file; the best version unless another is named."""
     entries = read_entries(run)
-    with as_written(run):
+    with run.as_written():
         initial = initial_skill(run, entries)
         return blame(initial, entries, best_version(run, replay(initial, entries)) if version is None else version)
 

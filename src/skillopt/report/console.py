@@ -39,9 +39,9 @@ def watching(console: Console, *, as_json: bool = False) -> Iterator[Listener]:
     elif not console.is_terminal:
         yield lambda event: _print(console, lines(event))
     else:
-        from skillopt.report.live_display import Display
+        from skillopt.report.live_display import live_display
 
-        with Display(console) as display:
+        with live_display(console) as display:
 
             def listener(event: Event) -> None:
                 display.tell(event)

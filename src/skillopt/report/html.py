@@ -13,14 +13,13 @@ from skillopt.report.svg import standalone, stylesheet
 from skillopt.report.text import score
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import write_atomic
-from skillopt.run.reading import as_written
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(run: RunDirectory) -> None:
     """report.html, report.md and plots/*.svg from the run's own files; for unfinished runs, too."""
-    with as_written(run):
+    with run.as_written():
         facts = read_facts(run)
         texts = {run.plots / f"{name}.svg": standalone(drawing) for name, drawing in make_plots(facts).items()}
         texts |= {run.report_md: markdown(facts), run.report: page(facts)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -27,22 +28,12 @@ _STAGES = {
 """What an event begins."""
 
 
-class Display:
+@contextmanager
+def live_display(console: Console) -> Iterator[View]:
     """Three lines at the bottom of the terminal; they disappear when the block ends."""
-
-    def __init__(self, console: Console) -> None:
-        self.view = View()
-        self._live = Live(console=console, get_renderable=self.view.render, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> Display:
-        self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._live.stop()
-
-    def tell(self, event: Event) -> None:
-        self.view.tell(event)
+    view = View()
+    with Live(console=console, get_renderable=view.render, refresh_per_second=4, transient=True):
+        yield view
 
 
 class View:

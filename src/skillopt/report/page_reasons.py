@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from skillopt.report.ablation_table import VERDICTS
 from skillopt.report.blame import by_file, spread
 from skillopt.report.console import gate_line
 from skillopt.report.failures import StuckItem, lead
 from skillopt.report.funnel import step_funnel
 from skillopt.report.markup import bullets, fold, table, tag, text
+from skillopt.report.measured_tables import VERDICTS
 from skillopt.report.run_facts import Change, Facts, cited_ids
 from skillopt.report.skill_diff import DiffLine, diff_skills
 from skillopt.report.text import clipped, counted, score

@@ -41,14 +41,7 @@ def _likely(plan: Plan, role: str, what: Literal["calls", "tokens", "usd"]) -> s
 
 def beside_lines(plan: Mapping[str, Any]) -> list[str]:
     """`Planned (estimate) → real` for a run's end."""
-    parts = [f"{role} calls {_row(plan['calls'][role])}" for role in ROLES]
-    parts += [f"{role} tokens {_row(plan['tokens'][role])}" for role in ROLES]
-    for role in ROLES:
-        row = plan["usd"][role]
-        planned = _money(None if row["low"] is None else (row["low"], row["high"]))
-        parts.append(f"{role} cost {planned} → {dollars(row['real'])}")
-    row = plan["seconds"]
-    parts.append(f"time {_span((row['low'], row['high']))} → {duration(row['real'])}")
+    parts = (f"{name} {planned} → {real}" for name, planned, real in planned_rows(plan) if name != "steps")
     return [f"Planned (estimate) → real: {'; '.join(parts)}"]
 
 
@@ -65,10 +58,6 @@ def planned_rows(plan: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         rows.append((f"{role} cost", planned, dollars(row["real"])))
     row = plan["seconds"]
     return [*rows, ("time", _span((row["low"], row["high"])), duration(row["real"]))]
-
-
-def _row(row: Mapping[str, Any]) -> str:
-    return f"{_numbers((row['low'], row['high']))} → {row['real']:,}"
 
 
 def _numbers(pair: tuple[float, float]) -> str:

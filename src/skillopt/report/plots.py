@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from skillopt.report.curves import curves
-from skillopt.report.heatmap import HeatMap
+from skillopt.report.curves import HeatMap, curves
 from skillopt.report.svg import Frame, label, legend, mark, svg, ticks
 from skillopt.report.text import printable
 

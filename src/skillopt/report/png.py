@@ -7,7 +7,6 @@ from typing import Any
 from skillopt.report.curves import Curves, curves, guided_tokens
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
-from skillopt.run.reading import as_written
 
 _LOOKS = {
     "accept": {"color": "#15803d", "marker": "o"},
@@ -24,7 +23,7 @@ def write_pngs(run: RunDirectory) -> bool:
     except ImportError:
         return False
     run.plots.mkdir(exist_ok=True)
-    with as_written(run):
+    with run.as_written():
         history = read_json(run.history) if run.history.exists() else []
         summary = read_json(run.summary)
         for name, draw in (("progress", _progress), ("learning_rate", _rate)):

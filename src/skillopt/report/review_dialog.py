@@ -11,7 +11,6 @@ from skillopt.report.blame_lines import where
 from skillopt.report.text import printable
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
-from skillopt.run.reading import as_written
 from skillopt.skill import Edit
 
 SHOWN = 3
@@ -25,25 +24,19 @@ def review_run(
     """Take the decisions given on the command line; without any, list the conflicts, and ask where someone is there."""
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
-    with as_written(run):
-        _review(run, choose, write, say, ask)
-
-
-def _review(
-    run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
-) -> None:
-    made = [checked_decision(run, *_pair(text, "ID=CHOICE")) for text in choose]
-    made += [checked_decision(run, conflict, "own", text) for conflict, text in (_pair(t, "ID=TEXT") for t in write)]
-    if made:
-        _take(run, made, say)
-        return
-    conflicts = filed(run)
-    if not conflicts:
-        say("No conflicts: no two edits of this run asked for opposite things.")
-    for conflict in conflicts:
-        say(conflict_text(run, conflict))
-        if ask and not status(run, conflict).startswith("used") and not _ask(run, conflict, say, ask):
+    with run.as_written():
+        made = [checked_decision(run, *_pair(text, "ID=CHOICE")) for text in choose]
+        made += [checked_decision(run, found, "own", text) for found, text in (_pair(t, "ID=TEXT") for t in write)]
+        if made:
+            _take(run, made, say)
             return
+        conflicts = filed(run)
+        if not conflicts:
+            say("No conflicts: no two edits of this run asked for opposite things.")
+        for conflict in conflicts:
+            say(conflict_text(run, conflict))
+            if ask and not status(run, conflict).startswith("used") and not _ask(run, conflict, say, ask):
+                return
 
 
 def _ask(run: RunDirectory, conflict: Filed, say: Say, ask: Callable[[str], str]) -> bool:

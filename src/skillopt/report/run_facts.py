@@ -10,8 +10,8 @@ from skillopt.errors import UserError
 from skillopt.measure.bill import billed
 from skillopt.measure.course import verdict_of
 from skillopt.report.blame import BlamedLine, best_version, blame, initial_skill
+from skillopt.report.curves import HeatMap, heat_map
 from skillopt.report.failures import FailureGroup, failure_groups
-from skillopt.report.heatmap import HeatMap, heat_map
 from skillopt.report.text import item_name
 from skillopt.report.traces import Trace, read_traces
 from skillopt.run.directory import RunDirectory

@@ -11,11 +11,9 @@ from skillopt.report.columns import table_lines
 from skillopt.report.run_rows import RunRow, run_row
 from skillopt.report.skill_diff import diff_skills
 from skillopt.report.text import dollars, duration, score
-from skillopt.run.directory import RunDirectory
+from skillopt.run.directory import RunDirectory, meant_run
 from skillopt.run.files import read_json, read_text
-from skillopt.run.open import meant_run
 from skillopt.run.package import read_skill
-from skillopt.run.reading import as_written
 from skillopt.shipped import is_file, is_there
 from skillopt.skill import FILE, Skill
 
@@ -101,7 +99,7 @@ def _runs(a: RunDirectory, b: RunDirectory) -> Iterator[str]:
         yield f"{name}: {said[0]} | {said[1]}"
     configs = []
     for run in (a, b):
-        with as_written(run):
+        with run.as_written():
             configs.append(dict(read_json(run.config_json)))
     for key in sorted(configs[0].keys() | configs[1].keys()):
         before, after = (config.get(key) for config in configs)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from skillopt.errors import UserError
 from skillopt.run.directory import RunDirectory
-from skillopt.run.reading import as_written
 
 Trace = dict[str, Any]
 """A stored Trajectory, or a RolloutError (it has `error` and no `score`)."""
@@ -26,22 +25,28 @@ def trace_files(run: RunDirectory) -> list[Path]:
 def read_traces(run: RunDirectory) -> Iterator[Trace]:
     """All of them, one at a time: a long run has thousands."""
     for path in trace_files(run):
+        yield from traces_in(path)
+
+
+def traces_in(path: Path, about: str = "") -> Iterator[Trace]:
+    """Those of one file; `about` an id or item, those in whose line it occurs, without parsing the others."""
+    wanted = json.dumps(about, ensure_ascii=False) if about else ""
+    if path.is_file():
         with path.open(encoding="utf-8") as file:
             for line in file:
-                if line.strip():
+                if line.strip() and wanted in line:
                     yield json.loads(line)
 
 
-def find_trace(run: RunDirectory, trace_id: str) -> Trace:
-    """The trajectory with that id, as edits cite it."""
-    with as_written(run):
-        wanted = json.dumps(trace_id)
-        for path in trace_files(run):
-            with path.open(encoding="utf-8") as file:
-                for line in file:
-                    if wanted in line and (trace := json.loads(line))["id"] == trace_id:
-                        return dict(trace)
-    raise UserError(f"{run.root}: has no trajectory '{trace_id}'; ids look like 0003-007 or gate-0003-012")
+def find_trace(run: RunDirectory, trace_id: str) -> Trace | None:
+    """The trajectory with that id, as edits cite it; its id says in which folder it probably is."""
+    home = re.match(r"(?:gate-)?(slow-)?(\d{2,9})-", trace_id)
+    likely = (run.slow_update if home[1] else run.step)(int(home[2])) if home else run.evaluations
+    for path in sorted(trace_files(run), key=lambda path: path.parent != likely):
+        for trace in traces_in(path, trace_id):
+            if trace["id"] == trace_id:
+                return trace
+    return None
 
 
 def result_of(trace: Trace) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import socket
@@ -10,13 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from skillopt.errors import Damaged, UserError
+from skillopt.errors import Damaged, SkillOptError, UserError
 from skillopt.run.files import json_text, read_json, read_jsonl, read_text, write_atomic, write_jsonl
 from skillopt.run.state import WAY_OUT
-from skillopt.skill import PatchLog, Skill
+from skillopt.skill import PatchLog, PatchLogError, Skill
 from skillopt.skill.folder import changes, read_folder, with_changes
 from skillopt.skill.package import PackageError
+
+_ALTERED = (PatchLogError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+            StopIteration)  # fmt: skip
+"""What code meets that takes a file's form for granted, as it may: training wrote it, and `verify` checks it."""
 
 
 class RunDirectory:
@@ -192,6 +199,18 @@ class RunDirectory:
                 "the same command again, or start a separate run with --fresh"
             )
 
+    @contextmanager
+    def as_written(self) -> Iterator[None]:
+        """Within, the run's files are taken to be as training wrote them; where one is not, that is said."""
+        try:
+            yield
+        except SkillOptError:
+            raise
+        except _ALTERED as error:
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            way_out = f"`skillopt verify {self.root}` checks them"
+            raise Damaged(f"{self.root}: a file of this run is not as it was written ({words}); {way_out}") from error
+
     @property
     def begun(self) -> bool:
         """Has a process ever worked here?"""
@@ -236,6 +255,34 @@ def _numbered(folder: Path, before: str, after: str = "") -> Iterator[tuple[int,
         number = path.name.removeprefix(before).removesuffix(after)
         if number.isdecimal() and len(number) < 10:
             yield int(number), path
+
+
+def run_name(seed: int, identity: dict[str, Any]) -> str:
+    """Whatever changes results changes the name; what may change between a stop and a resume does not."""
+    return f"seed{seed}-{short_hash(identity)}"
+
+
+def short_hash(identity: Any) -> str:
+    """What a folder is named by: the same question has the same folder."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:8]
+
+
+def find_run(output_root: str, benchmark: str, name: str, *, fresh: bool) -> RunDirectory:
+    """The newest run of that name, or with `fresh` an additional one."""
+    folder, number = Path(output_root) / safe_name(benchmark), 1
+    while (folder / f"{name}-{number + 1}").exists():
+        number += 1
+    if fresh and (folder / name).exists():
+        number += 1
+    return RunDirectory(folder / (name if number == 1 else f"{name}-{number}"))
+
+
+def meant_run(path: Path) -> Path:
+    """The run that a person means: a run's folder as it is, of a folder of runs its newest."""
+    if RunDirectory(path).config_json.exists():
+        return path
+    runs = [(each.stat().st_mtime, each.parent) for each in path.glob("*/config.json")]
+    return max(runs)[1] if runs else path
 
 
 def safe_name(name: str) -> str:

@@ -66,3 +66,24 @@ class Events:
         if self._file:
             with suppress(OSError):
                 self._file.close()
+
+
+def parsed(line: bytes) -> dict[str, Any] | None:
+    """A line of `events.jsonl`; None where it is no event."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and "kind" in event else None
+
+
+def last_events(path: Path, most: int) -> list[dict[str, Any]]:
+    """The events within the last `most` bytes of the file; none where there is no file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - most))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    return [event for line in (lines[1:] if size > most else lines) if (event := parsed(line))]

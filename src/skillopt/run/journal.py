@@ -296,16 +296,5 @@ def _take_after_folder(path: Path) -> None:
 
 
 def _row(record: Record) -> tuple[object, ...]:
-    row = (
-        record.key,
-        record.attempt,
-        record.role,
-        record.stage,
-        record.model,
-        record.turn,
-        json.dumps(record.reply),
-        record.prompt_tokens,
-        record.completion_tokens,
-        record.cached_tokens,
-    )
+    row = [json.dumps(record.reply) if name == "reply" else getattr(record, name) for name in REPLIES.split(", ")]
     return (*row, seal(*row))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from skillopt.run.events import last_events
 
 WORDS = ("running", "finished", "stopped", "interrupted", "unreadable")
 """running: a process is at work; stopped: it ended with a reason; interrupted: its process is gone without one."""
@@ -30,15 +31,8 @@ def status_of(summary: Mapping[str, Any] | None, events: Path, *, busy: bool) ->
 
 def _last_stop(events: Path) -> str:
     """The reason of a stop before the first state was written (the initial skill could not be measured)."""
-    try:
-        with events.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL))
-            lines = file.read().split(b"\n")
-        last = next(json.loads(line) for line in reversed(lines) if line.strip())
-        return str(last.get("reason", "")) if last.get("kind") == "run_stopped" else ""
-    except (OSError, ValueError, StopIteration, RecursionError, AttributeError):
-        return ""
+    last = (last_events(events, _TAIL) or [{}])[-1]
+    return str(last.get("reason", "")) if last.get("kind") == "run_stopped" else ""
 
 
 def remedy(status: str, reason: str) -> str:

@@ -12,25 +12,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skillopt.config import EnvConfig
 from skillopt.envs.base import SPLITS, Chat, Episode, Item, Score
 from skillopt.envs.games.pool import GamePool
 from skillopt.envs.package_tools import opened_by, target_with
 from skillopt.envs.rows import field, read_rows, safe_file
-from skillopt.envs.scorers import checked
+from skillopt.envs.tools import system
 from skillopt.errors import UserError
+from skillopt.options import Options
 from skillopt.skill import Skill
 
 _ACTION = re.compile(r"<(action|answer)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
 _ASK = "Possible actions: {commands}\nReply with one action."
 
 
-class GameOptions(BaseModel):
+class GameOptions(Options):
     """`env.options` of games."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     steps: int = Field(default=50, ge=1)
     """Actions until a game is lost."""
@@ -38,7 +37,7 @@ class GameOptions(BaseModel):
     """Turns that the target is shown besides the task and the last observation; 0 shows all."""
     processes: int = Field(default=0, ge=0)
     """Worker processes that hold the games; 0 for one a core, or one in each worker of a cluster."""
-    limit: dict[str, int] = {}
+    limit: dict[str, int] = Field(default={})
     """The most games to use of a split: {train: 12, val: 6}."""
 
 
@@ -73,7 +72,7 @@ class GameEnv:
 
     def __init__(self, config: EnvConfig) -> None:
         self.require()
-        self.options = checked(GameOptions, config.options, "env.options")
+        self.options = GameOptions.read(config.options, "env.options")
         self.name = config.benchmark or config.name
         self.turns = self.options.steps
         self._root = Path(config.split_dir)
@@ -134,11 +133,10 @@ class GameEnv:
         async with self.pool.game() as game:
             state = await game.start(path)
             turns: list[dict[str, Any]] = [{"role": "user", "content": f"{item.question}\n\n{state['observation']}"}]
-            system = [{"role": "system", "content": skill.text}] if skill.text.strip() else []
             impossible = 0
             with target_with(skill, chat) as target:
                 while not (state["won"] or state["done"]) and len(turns) < 2 * self.options.steps:
-                    reply = await target([*system, *shown(turns, state["commands"], self.options.history)])
+                    reply = await target([*system(skill), *shown(turns, state["commands"], self.options.history)])
                     action = read_action(reply.text, state["commands"])
                     impossible += action not in state["commands"]
                     state = await game.step(action)
@@ -147,7 +145,7 @@ class GameEnv:
         count = len(turns) // 2
         output = f"{'won' if state['won'] else 'not won'} after {count} actions"
         score = _score(item, state["won"], count, impossible)
-        return Episode(messages=[*system, *turns], output=output, score=score, **opened_by(target))
+        return Episode(messages=[*system(skill), *turns], output=output, score=score, **opened_by(target))
 
     def score(self, item: Item, output: str) -> Score:
         """Only the game knows how it went; a player who does nothing has not won."""

@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skillopt.envs.sandbox import jail
 from skillopt.errors import SkillOptError, UserError
+from skillopt.options import Options
 
 Mode = Literal["namespaces", "limits"]
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store")
@@ -32,10 +33,8 @@ _ENDED = {"time": "stopped at the limit of {seconds} s", "memory": "stopped at t
 _SIGNALS = {128 + 24: "stopped at the limit of {cpu_seconds} s of CPU time", 128 + 25: "wrote a file over {file_mb} MB"}
 
 
-class Limits(BaseModel):
+class Limits(Options):
     """What one program may use up."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     cpu_seconds: int = Field(default=20, ge=1)
     """CPU time of one process."""

@@ -15,7 +15,6 @@ from skillopt.envs.base import Item, Score, ScorerError
 from skillopt.envs.qa import QAEnv, QAOptions
 from skillopt.envs.rows import field, read_rows, safe_file
 from skillopt.envs.sandbox import Limits, Sandbox
-from skillopt.envs.scorers import checked
 from skillopt.errors import SkillOptError, UserError
 
 HOW_TO_GET = "run `skillopt data prepare spreadsheetbench`, or take configs/spreadsheetbench/mini.yaml"
@@ -69,7 +68,7 @@ class SpreadsheetEnv(QAEnv):
 
     def __init__(self, config: EnvConfig) -> None:
         _openpyxl()
-        options = checked(SpreadsheetOptions, config.options, "env.options")
+        options = SpreadsheetOptions.read(config.options, "env.options")
         self._root = Path(config.split_dir)
         self.sandbox = Sandbox(options.limits, mode=options.sandbox)
         self._soffice = shutil.which("soffice") or shutil.which("libreoffice") if options.recalculate else None

@@ -23,9 +23,8 @@ from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.models.handoff.page import page, problem_page
 from skillopt.models.handoff.schema import problems
 from skillopt.models.structured import parse
-from skillopt.run.directory import RunDirectory
+from skillopt.run.directory import RunDirectory, meant_run
 from skillopt.run.files import json_text, plain, read_json, write_atomic
-from skillopt.run.open import meant_run
 
 LONGEST_REPLY = 1 << 20
 """Bytes of a reply. No stage of ours can use more."""

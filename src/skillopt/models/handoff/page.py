@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from skillopt.models.base import content_text
 from skillopt.models.handoff.schema import example
 
 if TYPE_CHECKING:
@@ -42,13 +43,7 @@ def problem_page(letter: Letter, problems: list[str], kept: str) -> str:
 
 
 def _message(message: dict[str, Any]) -> str:
-    return f"### {message.get('role', 'user')}\n\n{fenced(_text(message.get('content')), 'text')}"
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in content)
-    return str(content or "")
+    return f"### {message.get('role', 'user')}\n\n{fenced(content_text(message.get('content')), 'text')}"
 
 
 def fenced(text: str, kind: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from skillopt.models.handoff.box import box_of, meant
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
+from skillopt.run.status import status_of
 
 LOOK = 0.3
 """Seconds between two looks."""
@@ -43,12 +44,8 @@ def _status(path: Path) -> tuple[str, str]:
         return "unknown", "a folder of letters does not show whether a run is active"
     if not run.config_json.exists():
         return ("running" if run.busy() else "ended"), ""
-    busy = run.busy()
     try:
         summary = read_json(run.summary)
-        status, reason = str(summary["status"]), str(summary["stop_reason"])
-    except (OSError, ValueError, LookupError):
-        status, reason = "running", ""
-    if busy and status != "finished":
-        return "running", ""
-    return ("interrupted", "its process is gone") if status == "running" else (status, reason)
+    except (OSError, ValueError):
+        summary = None
+    return status_of(summary, run.events, busy=run.busy())

@@ -25,16 +25,21 @@ from skillopt.run.files import read_json, write_json
 PATIENCE = 30.0
 """Seconds that a tracker has at the end of a run to send what it still holds."""
 
-_NEEDS = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb", "otel": "opentelemetry.sdk"}
-"""What must be there to import."""
+_OURS = {
+    "tensorboard": ("TensorBoard", "tensorboard"),
+    "mlflow": ("MLflow", "mlflow"),
+    "wandb": ("WandB", "wandb"),
+    "otel": ("OpenTelemetry", "opentelemetry.sdk"),
+}
+"""The class in `to_<name>.py`, and what must be there to import."""
 
 
 def check_trackers(settings: TrackersConfig) -> None:
     """Refuse, before anything is paid, a tracker whose package is not installed."""
     for name in settings.use:
-        if name not in _NEEDS:  # another package's, which is installed, or its name would not have been accepted
+        if name not in _OURS:  # another package's, which is installed, or its name would not have been accepted
             continue
-        if not _importable(_NEEDS[name]):
+        if not _importable(_OURS[name][1]):
             raise UserError(f"trackers.use: '{name}' needs a package that is not here: pip install 'skillopt[{name}]'")
 
 
@@ -216,9 +221,8 @@ class _Worker:
 
 def open_tracker(name: str) -> Tracker:
     """By its name in the config; its package is imported only now."""
-    if name not in _NEEDS:
-        own: Tracker = plugins.instance(plugins.load("trackers", name, key="trackers.use", known=_NEEDS))
+    if name not in _OURS:
+        own: Tracker = plugins.instance(plugins.load("trackers", name, key="trackers.use", known=_OURS))
         return own
-    module = importlib.import_module(f"skillopt.report.trackers.to_{name}")
-    tracker: Tracker = module.open_tracker()
+    tracker: Tracker = getattr(importlib.import_module(f"skillopt.report.trackers.to_{name}"), _OURS[name][0])()
     return tracker

@@ -50,7 +50,3 @@ class MLflow:
 
     def close(self) -> None:
         """Every call is written when it returns."""
-
-
-def open_tracker() -> MLflow:
-    return MLflow()

@@ -70,7 +70,3 @@ class OpenTelemetry:
 
 def _attribute(value: Any) -> str | bool | int | float:
     return value if isinstance(value, str | bool | int | float) else json.dumps(value, ensure_ascii=False)
-
-
-def open_tracker() -> OpenTelemetry:
-    return OpenTelemetry()

@@ -51,7 +51,3 @@ class TensorBoard:
 
     def _add(self, summary: Any, step: int, when: float) -> None:
         self._writer.add_event(Event(wall_time=when or time.time(), step=step, summary=summary))
-
-
-def open_tracker() -> TensorBoard:
-    return TensorBoard()

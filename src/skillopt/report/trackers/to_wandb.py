@@ -48,7 +48,3 @@ class WandB:
 
     def close(self) -> None:
         self._run.finish()
-
-
-def open_tracker() -> WandB:
-    return WandB()

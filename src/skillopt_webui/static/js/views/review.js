@@ -124,7 +124,7 @@ function card(run, conflict, draw) {
             h(
               "li",
               {},
-              t.hard >= 1 ? tag("✓", "good") : tag("✗", "bad"),
+              t.scores[0] >= 1 ? tag("✓", "good") : tag("✗", "bad"),
               " ",
               h("b", {}, t.item),
               ": ",

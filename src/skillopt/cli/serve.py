@@ -1,4 +1,4 @@
-"""`skillopt ui`: the web page."""
+"""What keeps running: the web page (ui), an MCP server for agents (mcp), the simulated world as an endpoint (sim)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 
 from skillopt.cli.app import app
+
+sim_app = typer.Typer(
+    help="The simulated world: tasks, target and optimizer without a key.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command()
@@ -43,3 +47,35 @@ def ui(
         allowed_hosts=allow_host,
     )
     serve(settings, lambda line: print(line, flush=True))
+
+
+@app.command()
+def mcp(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of your configs, tasks and runs; nothing outside of it is touched.")
+    ] = Path(),
+) -> None:
+    """Serve MCP on standard input and output: an agent plans, starts and watches runs and answers their letters."""
+    from skillopt_mcp.server import serve
+
+    serve(folder)
+
+
+@sim_app.command("serve")
+def sim_serve(
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 8077,
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[option=value]...", help="Weather, see docs/simulated_world.md.")
+    ] = None,
+    api_key: Annotated[str, typer.Option(help="Refuse requests without this key.")] = "",
+) -> None:
+    """Serve the simulated world as an OpenAI-compatible endpoint on this machine."""
+    import asyncio
+
+    from skillopt.models.sim_server import serve
+    from skillopt.models.simulated import parse_options
+
+    try:
+        asyncio.run(serve(parse_options("&".join(options or [])), port, api_key))
+    except KeyboardInterrupt:
+        return
