@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.envs.reasoning import Generated, generate
+from skillopt.envs.reasoning import generate
 from skillopt.envs.rows import write_splits
 from skillopt.errors import UserError
 
@@ -97,7 +97,7 @@ def prepared(name: str, out: Path, data: Path | None) -> Path:
     if any((folder / "test").glob("items.json*")):
         return folder
     if family := SETS[name].family:
-        write_splits(folder, generate(Generated(families=(family,), seed=1, sizes=SIZES)))
+        write_splits(folder, generate((family,), 1, SIZES))
         return folder
     source = data / SETS[name].published if data else None
     if source is None or not source.exists():
