@@ -14,8 +14,9 @@ from typing import Any
 
 from skillopt.config import Config
 from skillopt.envs import open_env
-from skillopt.envs.agents import first_messages
+from skillopt.envs.agents import task_text
 from skillopt.envs.base import Item, close_env
+from skillopt.envs.tools import start
 from skillopt.errors import UserError
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest
@@ -156,7 +157,7 @@ def _first_form(cell: Cell, folder: Path, config: Config) -> Iterator[Row]:
 
 def _target_row(target: ChatModel, config: Config, item: Item, skill: str, text: str) -> Row:
     request = ChatRequest(
-        messages=tuple(first_messages(item, Skill(skill))),
+        messages=tuple(start(Skill(skill), task_text(item))),
         temperature=config.models.target_temperature,
         max_tokens=config.role("target").max_tokens,
     )
