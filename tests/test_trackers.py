@@ -23,7 +23,12 @@ from skillopt.run.files import read_json
 from support import SIM, differing, essence, train_sim
 
 CANARY = "canary-7f3a91-of-the-environment"
-SMALL = ("train.num_epochs=2", "train.batch_size=6", "env.options={rules: 5, train: 12, val: 8, test: 6}")
+SMALL = (
+    "train.num_epochs=2",
+    "train.batch_size=6",
+    "optimizer.learning_rate=1",
+    "env.options={rules: 8, train: 12, val: 8, test: 6}",
+)
 
 
 def tracked(out: Path, *names: str, listeners: Sequence[Any] = ()) -> Result:
