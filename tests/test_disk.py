@@ -29,7 +29,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     return RunDirectory(train_sim(tmp_path_factory.mktemp("calm"), *SHORT).path)
 
 
-@pytest.fixture(params=[pytest.param("150k", marks=SLOW), "350k", pytest.param("450k", marks=SLOW)])
+@pytest.fixture(params=[pytest.param("150k", marks=SLOW), pytest.param("250k", marks=SLOW), "350k"])
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A file system of its own with room for part of a run."""
     disk = tmp_path / "disk"

@@ -103,7 +103,7 @@ def launch_from_form(page: Any) -> None:
     for key, value in SLOW.items():
         fill(page, key, value)
     fill(page, "train.batch_size", "3")
-    fill(page, "env.options", "{rules: 8, train: 12, val: 6, test: 6}")
+    fill(page, "env.options", "{rules: 20, train: 12, val: 12, test: 6}")
     yaml = page.locator("#yaml")
     until(
         lambda: all(

@@ -43,6 +43,8 @@ def measurements(run: RunDirectory) -> Iterator[Measurement]:
             trajectories=path.with_suffix(".jsonl"),
         )
     for folder in sorted(run.steps.glob("step_*")):
+        if not ((folder / "trajectory_digest.json").exists() and (folder / "gate.json").exists()):
+            continue  # a full disk cut it short; it is done again
         data = read_json(folder / "trajectory_digest.json")
         yield Measurement(
             kind="batch",
