@@ -98,13 +98,7 @@ async def open_session(
             source = _scored_otherwise(run, config)
         if source and (taken := journal.adopt(source.journal)):
             events.emit("replies_reused", path=str(source.root), replies=taken)
-        if state is None or state.status != "finished":
-            _write_config(run, config)
-        if state is None and (comments := given_feedback(config)):
-            write_jsonl(run.feedback, comments)
-        if state is not None and skill.is_package and not run.trains_package:
-            skill = run.read_skill(0)  # a run of an earlier version, which trains SKILL.md alone
-        keep_package(config.train.init_skill, skill, run)
+        skill = _begun(run, config, state, skill)
         callers, budget, switch = make_callers(config, journal, opened)
         ctx = Context(
             config=config,
@@ -126,6 +120,18 @@ async def open_session(
             parts=parts,
             started=started,
         )
+
+
+def _begun(run: RunDirectory, config: Config, state: State | None, skill: Skill) -> Skill:
+    """Writes what the run begins with; returns the skill that it starts from."""
+    if state is None or state.status != "finished":
+        _write_config(run, config)
+    if state is None and (comments := given_feedback(config)):
+        write_jsonl(run.feedback, comments)
+    if state is not None and skill.is_package and not run.trains_package:
+        skill = run.read_skill(0)  # a run of an earlier version, which trains SKILL.md alone
+    keep_package(config.train.init_skill, skill, run)
+    return skill
 
 
 def _check(config: Config, env: Env) -> None:
