@@ -268,6 +268,7 @@ def test_the_page_can_be_used_with_the_keyboard_alone(ui: Ui) -> None:
         page.keyboard.press("?")
         page.get_by_role("dialog", name="Keyboard").wait_for()
         page.keyboard.press("Escape")
+        page.get_by_role("dialog").wait_for(state="hidden")
         page.keyboard.press("g")
         page.keyboard.press("n")
         page.get_by_role("heading", name="New run").wait_for()

@@ -141,20 +141,15 @@ function showKeys() {
   );
 }
 
-let chord = 0;
+let chord = false; // g was the key before
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
-  if (Date.now() - chord < 900) {
-    const goal = { r: "runs", n: "new", c: "compare", e: "evaluate" }[event.key];
-    chord = 0;
-    if (goal) {
-      location.hash = `#/${goal}`;
-      event.preventDefault();
-      return;
-    }
-  }
-  if (event.key === "g") chord = Date.now();
-  else if (event.key === "t") turnTheme();
+  const goal = chord && { r: "runs", n: "new", c: "compare", e: "evaluate" }[event.key];
+  chord = event.key === "g";
+  if (goal) {
+    location.hash = `#/${goal}`;
+    event.preventDefault();
+  } else if (event.key === "t") turnTheme();
   else if (event.key === "?") showKeys();
   else if (event.key === "/") {
     const field = main.querySelector("input[type=search]");
