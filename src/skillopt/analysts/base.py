@@ -20,9 +20,6 @@ Kind = Literal["mixed", "failure", "deep", "batch"]
 """mixed: failures and passes together; failure: failures alone, for small optimizers; deep: failures with one cause;
 batch: the whole batch at once, for analysts that count rather than read."""
 
-ALTERNATIVE = "llm/alternative"
-"""The source of edits that give a remedy in another form."""
-
 
 class Patch(BaseModel):
     """What one analyst made of one minibatch."""
@@ -35,8 +32,6 @@ class Patch(BaseModel):
     trajectory_ids: tuple[str, ...]
     patterns: tuple[Pattern, ...] = ()
     edits: tuple[Edit, ...] = ()
-    alternative: tuple[Edit, ...] = ()
-    """The same remedy in another form: edits that are tried together, in place of `edits`."""
     dropped: tuple[Dropped, ...] = ()
     lost: str = ""
     """Why there is no usable reply; empty when there is."""
@@ -54,8 +49,6 @@ class Minibatch:
     id: str
     kind: Kind
     trajectories: Sequence[Trajectory]
-    whole: bool = False
-    """It is all there is to read in this step: no other patch is merged with what comes of it."""
     pattern: str = ""
     """In deep reflection, the cause that the failures share."""
 

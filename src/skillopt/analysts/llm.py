@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skillopt import prompts
-from skillopt.analysts.base import ALTERNATIVE, Kind, Minibatch, Patch
+from skillopt.analysts.base import Kind, Minibatch, Patch
 from skillopt.config import Config
 from skillopt.letters.case import CaseFile
 from skillopt.letters.compose import in_letter, reflect_letter
@@ -26,9 +26,8 @@ class LLMAnalyst:
         stage = "deep_reflect" if minibatch.kind == "deep" else "reflect"
         gradient = config.gradient
         most = gradient.edits_per_minibatch
-        if not gradient.minibatch_size:  # nothing merges or selects its edits
+        if not gradient.minibatch_size:  # the only letter: nothing merges or selects its edits
             most = min(most, case.room.edits)
-        two_forms = minibatch.whole and gradient.candidates > 1
         ids = [trajectory.id for part in in_letter(minibatch.trajectories) for trajectory in part]
         letter = reflect_letter(
             prompts.load(stage, gradient.prompts_dir),
@@ -37,17 +36,15 @@ class LLMAnalyst:
             minibatch.trajectories,
             gradient.prompt_tokens,
             minibatch.pattern,
-            two_forms=two_forms,
         )
-        schema = reflect_schema(stage, ids, most, file_schema(skill, case.room.train), alternative=two_forms)
+        schema = reflect_schema(stage, ids, most, file_schema(skill, case.room.train))
         answer = await ask(optimizer, letter, schema, reflection, label=f"{config.train.seed}/{stage}/{minibatch.id}")
         patch = Patch(
             id=minibatch.id, source=f"llm/{minibatch.kind}", trajectory_ids=tuple(ids), unusable=answer.unusable
         )
         if answer.value is None:
             return patch.model_copy(update={"lost": answer.lost, "unreachable": answer.unreachable})
-        raw_patterns, raw_edits, raw_other = answer.value
+        raw_patterns, raw_edits = answer.value
         edits, dropped = read_edits(raw_edits, ids, patch.source, most)
-        other, lost = read_edits(raw_other if two_forms else (), ids, ALTERNATIVE, most)
-        found = {"edits": edits, "alternative": other, "dropped": (*dropped, *lost)}
-        return patch.model_copy(update={"patterns": read_patterns(raw_patterns, ids), **found})
+        found = {"patterns": read_patterns(raw_patterns, ids), "edits": edits, "dropped": dropped}
+        return patch.model_copy(update=found)

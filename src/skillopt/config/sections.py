@@ -129,9 +129,9 @@ class GradientConfig(Section):
     """llm: the optimizer orders the edits; local: the next edit is always the one that covers most
     failures not yet covered."""
     candidates: int = Field(default=2, ge=1, le=4)
-    """Candidates that a step may build. 2: the optimizer's remedy in two forms, or, where it gives one, with and without
-    examples read off the data; 3 and 4: more of these. They race on a part of the selection split, and the best one goes
-    through the gate. 1: no race, and one form is asked for."""
+    """Candidates that a step may build from the same proposals. 2: with and without examples read off the data; 3 and
+    4: the examples alone, and all but the riskiest edit. They race on a part of the selection split, and the best one
+    goes through the gate. 1: no race."""
     analysts: tuple[str, ...] = Field(default=("llm", "exemplar"), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
     group skillopt.analysts; several work side by side."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from skillopt.analysts.base import ALTERNATIVE
 from skillopt.core.context import Context
 from skillopt.edits.select import REVIEW, Ranked
 from skillopt.edits.update import update
@@ -17,9 +16,6 @@ from skillopt.skill import Applied, Edit, Skill
 
 EXAMPLES = "exemplar/"
 """How the source of an edit begins that was read off the training data without an LLM."""
-
-OTHER = "in another form"
-"""The name of the candidate that an optimizer's alternative makes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,43 +25,22 @@ class Candidate:
 
 
 def candidates(skill: Skill, ranked: Sequence[Ranked], ctx: Context) -> list[Candidate]:
-    """The first `gradient.candidates` variants, as far as they differ; the first one alone has every selected edit.
+    """The first `gradient.candidates` variants, as far as they differ; the first one has every selected edit.
 
     Edits are applied in the order in which they were proposed, not by rank: a reader sees rules before examples.
     """
     chosen = sorted((row.edit for row in ranked if row.selected), key=lambda edit: edit.id)
-    other = [row.edit for row in ranked if row.edit.source == ALTERNATIVE]
     most = ctx.config.gradient.candidates
-    variants = [(name, kept(chosen)) for name, least, kept in _VARIANTS if least <= most]
-    if other:
-        decided = [edit for edit in chosen if edit.source.startswith(REVIEW)]
-        variants = [("as first put", _written(chosen)), (OTHER, [*decided, *other]), *variants]
     made: list[Candidate] = []
-    for name, edits in variants:
-        applied = update(skill, edits, ctx)
-        if len(made) < most and all(_differs(applied, earlier) for earlier in made):
+    for name, least, kept in _VARIANTS:
+        applied = update(skill, kept(chosen), ctx)
+        if least <= most and len(made) < most and all(_differs(applied, other) for other in made):
             made.append(Candidate(name=name, applied=applied))
-    return [candidate for candidate in made if candidate.applied.applied] or made[:1]
+    return made
 
 
-def settled(ranked: Sequence[Ranked], winner: Candidate) -> list[Ranked]:
-    """Where the other form won, its edits are the selected ones."""
-    if winner.name != OTHER:
-        return list(ranked)
-    return [_turned(row) for row in ranked]
-
-
-def _turned(row: Ranked) -> Ranked:
-    place = row.reason.partition(",")[0]
-    if row.edit.source == ALTERNATIVE:
-        return row.model_copy(update={"selected": True, "reason": f"{place}, part of the form that won the race"})
-    if row.selected and not row.edit.source.startswith(REVIEW):
-        return row.model_copy(update={"selected": False, "reason": f"{place}, left out: the other form did better"})
-    return row
-
-
-def _differs(applied: Applied, earlier: Candidate) -> bool:
-    return bool(applied.applied) and applied.skill.hash != earlier.applied.skill.hash
+def _differs(applied: Applied, other: Candidate) -> bool:
+    return bool(applied.applied) and applied.skill.hash != other.applied.skill.hash
 
 
 def _written(edits: Sequence[Edit]) -> list[Edit]:

@@ -34,7 +34,7 @@ _RISKS = {
 
 def held_back(pool: Pool, skill: Skill, ctx: Context) -> Pool:
     """The pool with its risky edits among what a person must decide."""
-    risks = {p.edit.id: risk_of(p.edit, skill, ctx) for p in pool.edits}
+    risks = {p.edit.id: _risk(p.edit, skill, ctx) for p in pool.edits}
     asked = tuple(
         Conflict(a=p.edit, reason=f"it {risk}; it is left out until you accept it")
         for p in pool.edits
@@ -44,7 +44,7 @@ def held_back(pool: Pool, skill: Skill, ctx: Context) -> Pool:
     return pool.model_copy(update={"edits": kept, "conflicts": (*pool.conflicts, *asked)})
 
 
-def risk_of(edit: Edit, skill: Skill, ctx: Context) -> str:
+def _risk(edit: Edit, skill: Skill, ctx: Context) -> str:
     """Why a person must decide about an edit; empty where nobody must."""
     if ctx.config.package.review_scripts and part_of(edit.file) == "scripts":
         return f"changes the script {edit.file} (package.review_scripts)"

@@ -19,8 +19,6 @@ from skillopt.skill import Edit, Skill
 
 REVIEW = "review/"
 """How the source of an edit begins that a person chose; it goes before all others."""
-OTHER_FORM = "left out: part of the other form, which did no better"
-"""Why an edit of an alternative is out, until it wins the race."""
 AGAIN = 0.5
 """What a failure counts for another edit that covers it: it may have several causes."""
 SAME_CAUSE = 0.25
@@ -109,17 +107,9 @@ def select(
                 leak=next((leaks[name] for name in best.merged if name in leaks), ""),
             )
         )
-    for edit in (edit for patch in patches for edit in patch.alternative):
-        out.append(_other_form(edit, len(out) + 1, leaks.get(edit.id, "")))
     leaking = sum(bool(row.leak) for row in out if row.selected)
     ctx.emit("selected", edits=len(taken), rate=rate, conflicts=len(pool.conflicts), leaks=leaking)
     return out
-
-
-def _other_form(edit: Edit, rank: int, leak: str) -> Ranked:
-    """It competes with nothing here: all of its form are tried together, in place of the selected ones."""
-    reason = f"rank {rank}, {OTHER_FORM}"
-    return Ranked(edit=edit, support=len(edit.trajectory_ids), relevance=0, selected=False, reason=reason, leak=leak)
 
 
 def relevance(

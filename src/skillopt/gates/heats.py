@@ -19,8 +19,6 @@ SHARE = 0.25
 """The share of the selection split that one heat takes."""
 LEAST = 4
 """Items that a heat has at least."""
-LEAD = 2
-"""A lead of fewer tasks may be luck: all run on, as long as three quarters of the split are not used up."""
 
 
 async def race(
@@ -44,7 +42,7 @@ async def race(
             seen += len(heat)
             for number in totals:
                 totals[number] += await _run(runners[number], number, heat, ctx)
-            if max(totals.values()) - min(totals.values()) < LEAD and seen <= 2 * size:
+            if len(set(totals.values())) == 1 and seen <= 2 * size:
                 continue
             places = sorted(totals, key=place)
             for number in places[(len(places) + 1) // 2 :]:

@@ -24,24 +24,8 @@ LONGEST_TRIED = 150
 """Tokens of an edit of an earlier step that are shown; of one that is in the skill, only its beginning."""
 
 
-TWO_FORMS = (
-    "Fill `alternative`, too: the same remedy once more, complete by itself, in a form that really differs. It is "
-    "tried in place of `edits` on other tasks, and the better of the two is kept. How a thing is put decides whether "
-    "this agent does it, and nobody can tell in advance, so differ where it may matter: the answer at once, or after "
-    "short written steps; rules and lookups, or mostly worked examples; few examples, or many. The same limits hold. "
-    "Leave it empty where a small repair is all that is needed."
-)
-
-
 def reflect_letter(
-    prompt: str,
-    skill: Skill,
-    case: CaseFile,
-    trajectories: Sequence[Trajectory],
-    budget: int,
-    cause: str = "",
-    *,
-    two_forms: bool = False,
+    prompt: str, skill: Skill, case: CaseFile, trajectories: Sequence[Trajectory], budget: int, cause: str = ""
 ) -> list[Message]:
     """Failures with a few passes, and all else that is known. `cause` is the one that a deep reflection looks into."""
     failures, passes = in_letter(trajectories)
@@ -50,7 +34,6 @@ def reflect_letter(
         prompt,
         *_job(case.job),
         block("limits", _limits(skill, case)),
-        TWO_FORMS if two_forms else "",
         *_skill(skill, case, trajectories),
         block("scores", _scores(trajectories, case.validation)),
         block("history", "\n".join(_tried_line(tried) for tried in case.tried[-MOST_STEPS:])),

@@ -32,12 +32,12 @@ class Dropped(BaseModel):
     edit: dict[str, object]
 
 
-def reflection(value: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """The raw patterns and edits of a reflection, and the edits of its other form, if there is one."""
+def reflection(value: Any) -> tuple[list[Any], list[Any]]:
+    """The raw patterns and edits of a reflection."""
     if not isinstance(value, dict) or not isinstance(value.get("edits"), list):
         raise ValueError("it is not an object with patterns and edits")
-    patterns, other = value.get("patterns"), value.get("alternative")
-    return patterns if isinstance(patterns, list) else [], value["edits"], other if isinstance(other, list) else []
+    patterns = value.get("patterns")
+    return patterns if isinstance(patterns, list) else [], value["edits"]
 
 
 def read_edits(

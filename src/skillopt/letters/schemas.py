@@ -11,11 +11,9 @@ _TEXT = {"type": "string"}
 _OP = {"type": "string", "enum": ["add", "modify", "delete"]}
 
 
-def reflect_schema(
-    stage: str, ids: Sequence[str], most: int, files: Mapping[str, Any] | None = None, *, alternative: bool = False
-) -> Schema:
+def reflect_schema(stage: str, ids: Sequence[str], most: int, files: Mapping[str, Any] | None = None) -> Schema:
     """Ids and ops are enums: a small model then cannot cite what does not exist. `files` says which files an edit of a
-    package may name; edits of one document name none. `alternative` asks for the remedy in a second form."""
+    package may name; edits of one document name none."""
     cited = _some_of(ids)
     pattern = _object({"name": _TEXT, "cause": _TEXT, "trajectory_ids": cited})
     edit = _object(
@@ -30,9 +28,10 @@ def reflect_schema(
             "text": _TEXT,
         }
     )
-    edits = {**_array(edit), "maxItems": most}
-    fields = {"job": _TEXT, "patterns": _array(pattern), "edits": edits}
-    return Schema(name=stage, body=_object({**fields, "alternative": edits} if alternative else fields))
+    return Schema(
+        name=stage,
+        body=_object({"job": _TEXT, "patterns": _array(pattern), "edits": {**_array(edit), "maxItems": most}}),
+    )
 
 
 def merge_schema(ids: Sequence[str], most: int, files: Sequence[str] = ()) -> Schema:

@@ -45,10 +45,6 @@ class StepWork:
         return self.reviewed.pool
 
     @property
-    def proposed(self) -> int:
-        return self.pool.proposed + sum(len(patch.alternative) + len(patch.dropped) for patch in self.patches)
-
-    @property
     def candidate(self) -> Applied:
         return self.credited.candidate
 
@@ -101,7 +97,7 @@ def step_record(work: StepWork, state: State, metric: str, telemetry: dict[str, 
     dropped = Counter(dropped.kind for patch in work.patches for dropped in patch.dropped)
     asked: list[Patch | Asked] = [*work.patches, *work.pool.asked, *work.asked]
     edits = {
-        "proposed": work.proposed,
+        "proposed": work.pool.proposed + dropped.total(),
         "dropped": dict(sorted(dropped.items())),
         "lost_replies": [each.lost for each in asked if each.lost],
         "unusable_replies": [problem for each in asked for problem in each.unusable],

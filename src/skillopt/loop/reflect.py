@@ -11,7 +11,6 @@ from skillopt.analysts.leaks import find_leaks
 from skillopt.core.context import Context
 from skillopt.core.rollout import Rollouts, failed, mean_score, require_most, scored
 from skillopt.edits.causes import causes
-from skillopt.edits.risk import risk_of
 from skillopt.edits.similarity import normal_name, same_text
 from skillopt.edits.update import update
 from skillopt.envs.base import RolloutError, Trajectory
@@ -96,9 +95,8 @@ class Reading:
         for kind in KINDS:
             left = self._taken(kind)
             parts = [left] if kind == "batch" else self._fitting(left)
-            whole = len(parts) == 1 and not self._cut[kind] and self._ctx.config.gradient.samples == 1
             for part in parts:
-                self._read(kind, part, whole=whole)
+                self._read(kind, part)
         order = sorted(self._tasks, key=lambda key: (key[0], KINDS.index(key[1]), *key[2:]))
         return await gather_all(self._tasks[key] for key in order)
 
@@ -114,7 +112,7 @@ class Reading:
         each = math.ceil(len(trajectories) / letters)
         return [trajectories[at : at + each] for at in range(0, len(trajectories), each)] if trajectories else []
 
-    def _read(self, kind: Kind, read: list[Trajectory], *, whole: bool = False) -> None:
+    def _read(self, kind: Kind, read: list[Trajectory]) -> None:
         """Ask every analyst that wants this kind. Without a failure there is nothing to ask an optimizer about."""
         ctx, number = self._ctx, self._cut[kind]
         if kind != "batch" and all(t.score.hard >= 1 for t in read):
@@ -123,7 +121,7 @@ class Reading:
         name = f"{ctx.step:04d}-batch" if kind == "batch" else f"{ctx.step:04d}-{kind}-{number:02d}"
         for sample in range(ctx.config.gradient.samples if kind != "batch" else 1):
             again = f"-{sample}" * bool(sample)
-            minibatch = Minibatch(id=name + again, kind=kind, trajectories=read, whole=whole)
+            minibatch = Minibatch(id=name + again, kind=kind, trajectories=read)
             for place, analyst in enumerate(self._analysts):
                 if kind in analyst.kinds:
                     work = analyst.propose(self._skill, minibatch, self._case, ctx.optimizer, ctx.config)
@@ -156,22 +154,10 @@ def _answered(cause: str, ids: set[str], edits: Sequence[Edit]) -> bool:
 
 def _usable(patch: Patch, number: int, skill: Skill, trajectories: list[Trajectory], ctx: Context) -> Patch:
     """Number the edits, and drop those that could never be applied, so that they take no other's place."""
-    kept, dropped = _applicable(patch.edits, f"{ctx.step:04d}-{number:02d}-", skill, ctx)
-    other, lost = _applicable(patch.alternative, f"{ctx.step:04d}-{number:02d}-a", skill, ctx)
-    if risky := next((risk for edit in other if (risk := risk_of(edit, skill, ctx))), ""):
-        reason = f"the alternative {risky}; only `edits` can wait for a person"
-        lost += [Dropped(kind="risky", reason=reason, edit=edit.model_dump(mode="json")) for edit in other]
-        other = []
-    leaks = find_leaks([*kept, *other], trajectories, skill)
-    found = {"edits": tuple(kept), "alternative": tuple(other), "dropped": (*patch.dropped, *dropped, *lost)}
-    return patch.model_copy(update={**found, "leaks": leaks})
-
-
-def _applicable(edits: Sequence[Edit], name: str, skill: Skill, ctx: Context) -> tuple[list[Edit], list[Dropped]]:
     kept: list[Edit] = []
-    dropped: list[Dropped] = []
-    for place, edit in enumerate(edits):
-        named = edit.model_copy(update={"id": f"{name}{place:02d}"})
+    dropped = list(patch.dropped)
+    for place, edit in enumerate(patch.edits):
+        named = edit.model_copy(update={"id": f"{ctx.step:04d}-{number:02d}-{place:02d}"})
         skips = update(skill, [named], ctx).skipped
         if skips:
             dropped.append(Dropped(kind=skips[0].kind, reason=skips[0].reason, edit=named.model_dump(mode="json")))
@@ -180,7 +166,8 @@ def _applicable(edits: Sequence[Edit], name: str, skill: Skill, ctx: Context) ->
             dropped.append(Dropped(kind="repeats", reason=reason, edit=named.model_dump(mode="json")))
         else:
             kept.append(named)
-    return kept, dropped
+    leaks = find_leaks(kept, trajectories, skill)
+    return patch.model_copy(update={"edits": tuple(kept), "dropped": tuple(dropped), "leaks": leaks})
 
 
 def repeated(edit: Edit, skill: Skill) -> str:

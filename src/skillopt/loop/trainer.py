@@ -20,7 +20,7 @@ from skillopt.core.rollout import Rollouts, begin, begin_ahead, failed
 from skillopt.core.schedule import decayed_rate, scheduled_rate
 from skillopt.core.split import Measured, measure
 from skillopt.edits.aggregate import Asked, Pool
-from skillopt.edits.candidates import candidates, settled
+from skillopt.edits.candidates import candidates
 from skillopt.edits.merge import aggregate, rank
 from skillopt.edits.review import Reviewed, file_conflicts, review
 from skillopt.edits.risk import held_back
@@ -99,7 +99,6 @@ class TrainingLoop:
                     verdict = await self._gate(skill, winner.applied, self.state.val, ctx)
                     credited = await credit(skill, winner.applied, verdict, self.state.val, ctx, self._gate)
                     results = self._checked(await rollouts.all())
-                    ranked = settled(ranked, winner)
                     work = StepWork(step, skill, rates, results, patches, reviewed, ranked, asked, heats, credited)
                     await self._commit(work, ctx)
                 if self.state.epoch < epoch and not self._over():
@@ -303,7 +302,7 @@ class TrainingLoop:
         self.run.check_held()
         ctx.emit("gate_decided", **work.verdict.brief())
         state = self.state
-        state.edits_proposed += work.proposed
+        state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
         apply_verdict(state, work.skill, work.credited, ctx)
         remember(state, work, ctx)
         state.step = work.step.number
@@ -376,7 +375,8 @@ class TrainingLoop:
             self._counted(self.base)
             scores = {name: finals.score(f"test_{name}") for name in ("initial", "best")}
             append_jsonl(self.run.test_reads, [read | {"scores": scores}])
-            state.status, state.stop_reason = "finished", self._over()
+            state.status = "finished"
+            state.stop_reason = self._over()
             self._write_state(finals)
         summary = read_json(self.run.summary)
         self.base.emit("run_finished", summary=summary)

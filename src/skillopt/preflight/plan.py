@@ -180,14 +180,13 @@ def _target_lines(
 
 
 def _race_calls(config: Config, parts: Parts, items: int) -> int:
-    """What the candidates of a step may cost before the gate: heats of a share of the split, three at most while
-    nobody leads, and the field halves each time."""
-    gradient, most = config.gradient, config.gradient.candidates
-    two_forms = "llm" in gradient.analysts and not gradient.minibatch_size
-    if most < 2 or (most == 2 and len(parts.analysts) < 2 and not two_forms):
+    """What the candidates of a step may cost before the gate: heats of a share of the split, two at most while all are
+    level, and the field halves each time."""
+    most = config.gradient.candidates
+    if most < 2 or (most == 2 and len(parts.analysts) < 2):
         return 0
     heat = max(heats.LEAST, math.ceil(heats.SHARE * items))
-    return min(items, 3 * heat) * most + (heat * math.ceil(most / 2) if most > 2 else 0)
+    return min(items, 2 * heat) * most + heat * 2
 
 
 def _over_turns(lines: Iterable[Line], env: Env) -> Iterable[Line]:
