@@ -28,8 +28,8 @@ PAGE = (REPO / "docs" / "tutorial.md").read_text(encoding="utf-8")
 KEPT = REPO / "tests" / "data" / "tutorial"
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SCREEN = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
-BY_CLOCK = re.compile(r"answered in [\d.]+ s|about [\d,]+ tokens")
-"""What another machine says otherwise, and the estimate of the letters' tokens, which follows their words."""
+BY_CLOCK = re.compile(r"answered in [\d.]+ s|about [\d,]+ tokens|optimizer 0–[\d,]+ \(likely [\d,]+\)")
+"""What another machine says otherwise, and the estimates of the letters' tokens, which follow their words."""
 
 
 def digest(text: str) -> str:
