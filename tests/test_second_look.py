@@ -217,6 +217,33 @@ def test_a_function_is_the_same_agent_in_another_program_and_a_command_finds_it_
     assert "Better: best scores 0.40" in done.stdout
 
 
+SCORED = """
+import skillopt
+from rule import begins
+
+tasks = [{"question": f"Case {n}. Give the codes for: amber.", "answer": "NX-42"} for n in range(24)]
+models = {"target_model": "sim:world", "optimizer_model": "sim:world"}
+print(skillopt.train(tasks=tasks, scorer=begins, batch_size=12, num_epochs=1, progress=False, **models).path)
+"""
+RULE = "def begins(task, output):\n    return output.startswith(task['answer'][:2])\n"
+
+
+def test_no_command_scores_a_run_by_another_rule_than_the_function_that_was_passed_in(tmp_path: Path) -> None:
+    (tmp_path / "rule.py").write_text(RULE)
+    first = program(tmp_path, "first", SCORED)
+    assert first.returncode == 0, first.stderr
+    again = program(tmp_path, "first", SCORED)
+    assert again.stdout == first.stdout
+    run = str(tmp_path / first.stdout.strip())
+    done = skillopt("ablate", run, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "scored by the function 'begins'" in done.stderr
+    assert "env.scoring=FILE.py:begins" in done.stderr
+    done = skillopt("ablate", run, "env.scoring=rule.py:begins", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "with everything" in done.stdout
+
+
 STOPPED = """
 import os, signal, skillopt
 

@@ -83,6 +83,7 @@ def ablate(
 ) -> None:
     """Measure what each rule of the best skill is worth on the selection split. Reports, and removes nothing."""
     from skillopt.config import Config
+    from skillopt.config.identity import PASSED_IN
     from skillopt.errors import UserError
     from skillopt.measure.ablate import ablate as run_ablation
     from skillopt.report.measured_tables import ablation_lines, ablation_table
@@ -96,6 +97,8 @@ def ablate(
     own = Config.load(directory.config_yaml)
     if own.models.target_model.startswith("agent:"):  # a function was passed in; a command finds it by its file
         own = own.with_values({"env.agent": config.env.agent})
+    if own.env.scoring.startswith(PASSED_IN):
+        own = own.with_values({"env.scoring": config.env.scoring})
     if config.identity() != own.identity():
         raise UserError("ablate: only budget, hardware and places may differ from the run's own config")
     result = measured(config, lambda heard: run_ablation(directory, config, by=by, repeats=repeats, listeners=[heard]))

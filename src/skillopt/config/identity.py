@@ -34,6 +34,8 @@ _PLACES |= {f"models.{role}_{key}" for role in ("target", "optimizer") for key i
 _NAMED_WHERE_SET = ("gradient.review_risky", "env.scoring_options", "env.agent", "env.command", "env.agent_options")
 
 
+PASSED_IN = "function:"
+"""How `env.scoring` begins in a run whose scorer a program passed in: a function, which counts by its source."""
 _SCORING = {"env.scoring", "env.scoring_options", "evaluation.metric"}
 _DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
 
@@ -46,7 +48,7 @@ def relevant(flat: Flat) -> dict[str, Any]:
 
 def _normal(key: str, value: Any) -> Any:
     if key in {"env.name", "env.scoring", "env.agent"}:
-        return Path(value).name
+        return "exact" if value.startswith(PASSED_IN) else Path(value).name
     if key == "models.optimizer_model" and value.startswith("handoff:"):
         return "handoff"
     if key == "models.optimizer_options":  # only the arguments of a command can change what it says

@@ -11,6 +11,7 @@ from typing import Any
 
 from skillopt import plugins
 from skillopt.config import Config, EnvConfig
+from skillopt.config.identity import PASSED_IN
 from skillopt.envs import open_env
 from skillopt.envs.agents import Function, OwnAgent
 from skillopt.envs.base import SPLITS, Chat, Env, Episode, Item, Score, ScorerError
@@ -61,6 +62,8 @@ def own_env(
     if scorer is not None:
         assert env is not None
         env = ScoredEnv(env, scorer)
+        named = config.env.model_copy(update={"scoring": f"{PASSED_IN}{plugins.named(scorer)}"})
+        config = config.model_copy(update={"env": named})
     return config, env
 
 
