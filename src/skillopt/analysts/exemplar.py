@@ -28,6 +28,9 @@ LONGEST_EXAMPLE = 120
 """Tokens of a task that may become a worked example."""
 ROUNDS = 2
 """Edits with worked examples that one batch gives."""
+SPARED = 2
+"""Beside an analyst that reads, every second failure may become an example: a task that is copied into the skill passes
+from then on, and shows nothing more."""
 _CHOICES = re.compile(r"^The possible answers are: (.+)\.(?= (?:Reply|Answer) )", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+%?")
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -57,8 +60,9 @@ class ExemplarAnalyst:
         rules = type_rules(seen)
         most = config.optimizer.max_edit_tokens
         if any(name != self.name for name in config.gradient.analysts):  # the others state the rules
-            short = [t for t in failures if sum(m.get("role") != "system" for m in t.messages) <= 2]
-            proposals = example_edits(short, {}, skill, tried, most)[:1]  # of several turns, the answer teaches little
+            turns = ([m for m in t.messages if m.get("role") != "system"] for t in failures)
+            short = [t for t, said in zip(failures, turns, strict=True) if len(said) <= 2]  # else, answers teach little
+            proposals = example_edits(short[::SPARED], {}, skill, tried, most)[:1]
         else:
             proposals = [
                 *answer_edits(failures, choices, rules, skill),
