@@ -161,9 +161,9 @@ def test_a_plot_has_a_line_for_each_method(tmp_path: Path) -> None:
 
 
 def test_a_cells_name_says_what_it_is() -> None:
-    cell = Cell.of("bbh_date-0.5b-handoff-no-race-12")
-    assert cell == Cell(set="bbh_date", target="0.5b", optimizer="handoff", method="no-race", seed=12)
-    assert cell.name == "bbh_date-0.5b-handoff-no-race-12"
+    cell = Cell.of("bbh_date-0.5b-handoff-no-credit-12")
+    assert cell == Cell(set="bbh_date", target="0.5b", optimizer="handoff", method="no-credit", seed=12)
+    assert cell.name == "bbh_date-0.5b-handoff-no-credit-12"
     with pytest.raises(UserError, match="is no cell"):
         Cell.of("cards-ours-1")
     with pytest.raises(UserError, match="needs an optimizer"):
@@ -189,7 +189,7 @@ def test_published_sets_are_drawn_from_the_users_folder_and_never_twice(tmp_path
 def test_the_rivals_get_as_many_rollouts_as_our_training_can_take() -> None:
     cell = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", seed=1)
     config = load(cell, Path("nowhere") / cell.name)
-    assert most_rollouts(config, {"train": 24, "val": 16, "test": 32}) == 16 + 2 * (24 + 16) + 2 * 8 + 16
+    assert most_rollouts(config, {"train": 24, "val": 16, "test": 32}) == 16 + 4 * (12 + 16) + 2 * 8 + 16
 
 
 def test_every_committed_cell_can_be_read_and_names_a_known_set_and_method() -> None:

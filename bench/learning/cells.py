@@ -17,15 +17,14 @@ OPTIMIZERS = {
         "models.optimizer_temperature=0.7",
         "models.optimizer_max_tokens=300",
     ),
-    "handoff": ("gradient.analysts=[llm,exemplar]", "models.optimizer_model=handoff"),
+    "handoff": ("models.optimizer_model=handoff",),
     "sim": ("gradient.analysts=[llm]", "models.optimizer_model=sim:world"),
 }
 """none: examples read off the data, no LLM; one epoch, since guidance is written by an LLM. brief: the local
 1.5B. handoff: whoever answers the letters."""
 VARIANTS = {
     "ours": (),
-    "no-examples": ("gradient.analysts=[llm]",),
-    "no-race": ("gradient.candidates=1",),
+    "examples": ("gradient.analysts=[llm,exemplar]",),
     "no-credit": ("evaluation.credit_gates=0",),
     "no-notes": ("optimizer.use_meta_skill=false",),
     "no-merge": ("gradient.merge=local",),

@@ -121,7 +121,7 @@ def _write_config(inside: Path, folder: Path, wish: Wish, split: dict[str, list[
         folder=folder,
         about=about,
         batch_size=max(4, min(40, math.ceil(len(split["train"]) / 2))),
-        analysts="llm, exemplar" if llm else "exemplar",
+        analysts="llm" if llm else "exemplar",
         baselines="true" if wish.source else "false",
         models="\n".join(models),
         name=json.dumps(_name(folder)),

@@ -29,8 +29,8 @@ LONGEST_EXAMPLE = 120
 ROUNDS = 2
 """Edits with worked examples that one batch gives."""
 SPARED = 2
-"""Beside an analyst that reads, every second failure may become an example: a task that is copied into the skill passes
-from then on, and shows nothing more."""
+"""Beside an analyst that reads, every second failure may become an example: a task that is copied into the skill tells
+little at the next step."""
 _CHOICES = re.compile(r"^The possible answers are: (.+)\.(?= (?:Reply|Answer) )", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+%?")
 _WORD = re.compile(r"[^\W\d_]{3,}")

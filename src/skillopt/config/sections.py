@@ -132,7 +132,7 @@ class GradientConfig(Section):
     """Candidates that a step may build from the same proposals. 2: with and without examples read off the data; 3 and
     4: the examples alone, and all but the riskiest edit. They race on a part of the selection split, and the best one
     goes through the gate. 1: no race."""
-    analysts: tuple[str, ...] = Field(default=("llm", "exemplar"), min_length=1)
+    analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
     group skillopt.analysts; several work side by side."""
     review_risky: bool = False

@@ -20,6 +20,8 @@ MOST_PASSES = 6
 """Passing trajectories that are shown for contrast, spread over the task types."""
 MOST_STEPS = 8
 """Earlier steps whose fate is shown."""
+LONGEST_SEEN = 150
+"""Tokens of a task or an output under a rejected step."""
 LONGEST_TRIED = 150
 """Tokens of an edit of an earlier step that are shown; of one that is in the skill, only its beginning."""
 
@@ -185,7 +187,8 @@ def _tried_line(tried: Tried) -> str:
     elif tried.verdict == "reject":
         known["validation"] = f"{tried.before:.2f} → at most {tried.at_most:.2f}, not better"
     types = {"task_types_helped": list(tried.helped), "task_types_broken": list(tried.broke)}
-    lists = {**types, "causes": list(tried.causes)}
+    seen = [{name: trim_middle(text, LONGEST_SEEN) for name, text in row.items()} for row in tried.outputs]
+    lists: dict[str, Sequence[object]] = {**types, "causes": tried.causes, "training_tasks_with_it": seen}
     return data_line({**known, **{name: of for name, of in lists.items() if of}, "edits": rows})
 
 

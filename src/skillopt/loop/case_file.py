@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from skillopt.core.context import Context
 from skillopt.core.schedule import edits_for
 from skillopt.edits.candidates import EXAMPLES
+from skillopt.envs.base import Trajectory
 from skillopt.gates.base import changed_types
 from skillopt.letters.blocks import data_line
 from skillopt.letters.case import CaseFile, Job, Room
@@ -74,8 +75,8 @@ def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
     )
 
 
-def remember(state: State, work: StepWork, ctx: Context) -> None:
-    """Add a step to what the next letters show. One without a proposal says nothing."""
+def remember(state: State, work: StepWork, looked: Sequence[Trajectory], ctx: Context) -> None:
+    """Add a step to what the next letters show, with a second look at it. One without a proposal says nothing."""
     verdict = work.verdict
     helped, broke = changed_types(verdict, ctx)
     read = [patch for patch in work.patches if not patch.source.startswith(EXAMPLES)]
@@ -94,8 +95,15 @@ def remember(state: State, work: StepWork, ctx: Context) -> None:
         helped=helped,
         broke=broke,
         causes=tuple(causes)[:MOST_EDITS],
+        outputs=tuple(map(_output, looked)),
     )
     state.tried = [*state.tried, tried][-MOST_STEPS:]
+
+
+def _output(trajectory: Trajectory) -> dict[str, str]:
+    texts = {"task": trajectory.input, "output": trajectory.output, "expected": " | ".join(trajectory.answers[:1])}
+    shown = {name: _ends(text) for name, text in texts.items() if text}
+    return {**shown, "solved": "yes" if trajectory.score.hard >= 1 else "no"}
 
 
 def _fates(work: StepWork) -> Iterator[TriedEdit]:

@@ -36,6 +36,7 @@ from skillopt.loop.epoch_end import end_epoch, look_ahead
 from skillopt.loop.record import StepWork, step_record, write_step
 from skillopt.loop.reflect import reflect
 from skillopt.loop.rehearsal import rehearse
+from skillopt.loop.second_look import second_look
 from skillopt.loop.session import Mode, Session, open_session, pins
 from skillopt.measure.finals import Finals, measure_finals
 from skillopt.models.base import ChatModel
@@ -304,7 +305,7 @@ class TrainingLoop:
         state = self.state
         state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
         apply_verdict(state, work.skill, work.credited, ctx)
-        remember(state, work, ctx)
+        remember(state, work, await second_look(work, ctx), ctx)
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
         self.skill = work.candidate.skill if work.verdict.accepted else work.skill
@@ -375,8 +376,7 @@ class TrainingLoop:
             self._counted(self.base)
             scores = {name: finals.score(f"test_{name}") for name in ("initial", "best")}
             append_jsonl(self.run.test_reads, [read | {"scores": scores}])
-            state.status = "finished"
-            state.stop_reason = self._over()
+            state.status, state.stop_reason = "finished", self._over()
             self._write_state(finals)
         summary = read_json(self.run.summary)
         self.base.emit("run_finished", summary=summary)

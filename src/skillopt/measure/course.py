@@ -101,7 +101,7 @@ def learn_more(settings: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
         epochs = 2 * int(settings.get("train.num_epochs", 1))
         return f"a longer training (train.num_epochs={epochs}), since the last step still improved the skill"
     if tuple(settings.get("gradient.analysts", ())) == ("exemplar",):
-        return "an optimizer model (gradient.analysts=[llm, exemplar] with --optimizer_model)"
+        return "an optimizer model (gradient.analysts=[llm] with --optimizer_model)"
     return "a stronger optimizer model"
 
 

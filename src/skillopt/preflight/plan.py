@@ -40,6 +40,8 @@ TURN_TOKENS = 60
 """What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
 """Seconds of one call, unless the user gives better figures."""
+SECOND_LOOK = 4
+"""Tasks that a rejected candidate does once more (loop/second_look.py)."""
 LETTER_SECONDS: Range = (30.0, 600.0)
 """What a reader takes for one letter."""
 DIFFERING, GATED, GROWN = 0.2, 0.7, 0.3
@@ -166,10 +168,12 @@ def _target_lines(
     before, after = _mean(growth[:-1] or growth), _mean(growth[1:] or growth)
     usual = round(GATED * (len(batches) + later) * sizes["val"] * (1 if known else 1 + 2 * DIFFERING * max_repeats))
     raced = _race_calls(config, parts, sizes["val"]) * len(batches)
+    looked = SECOND_LOOK * (len(batches) - 1) if any(analyst.needs_optimizer for analyst in parts.analysts) else 0
     for stage, calls, phases, length, likely in (
         ("evaluate", measured, 3, finals, measured[1]),
         ("baseline", (baseline, baseline), int(bool(baseline)), 0.0, baseline),
         ("rollout", (least, sum(batches)), len(batches), before, sum(batches)),
+        ("second_look", (0, looked), len(batches) if looked else 0, after, looked // 4),
         ("gate", (0, gates * _gate_calls(config, sizes["val"], known) + probes), gates + credited, after, usual),
         ("race", (0, raced), len(batches), after, raced // 2),
         ("slow_update", (0, later * compared), later, after, later * compared),

@@ -73,6 +73,8 @@ class Tried(BaseModel):
     """Task types whose validation score fell."""
     causes: tuple[str, ...] = ()
     """Why tasks of the batch failed before the step, as the analysts saw it."""
+    outputs: tuple[dict[str, str], ...] = ()
+    """Of a rejected step: what the target made of some of the batch's failed tasks with it."""
 
 
 class Counts(BaseModel):
