@@ -76,7 +76,7 @@ def test_every_choice_gives_a_config_that_opens(tmp_path: Path, options: dict[st
     close_env(env)
     assert (folder / "scorer.py").exists() == bool(options.get("scorer"))
     if "target" in options:
-        assert (config.gradient.analysts, config.evaluation.gate) == (("llm", "exemplar"), "paired")
+        assert (config.gradient.analysts, config.evaluation.gate) == (("llm",), "paired")
 
 
 def test_the_scorer_that_it_writes_gives_feedback(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from skillopt.run.events import FLEETING, Event
 from skillopt.run.files import read_jsonl
 from support import SIM, only_run, train_sim
 
-SMALL = ("train.num_epochs=2", "train.batch_size=6", "env.options={rules: 5, train: 12, val: 8, test: 6}")
+SMALL = ("train.num_epochs=2", "train.batch_size=6", "env.options={rules: 12, train: 12, val: 8, test: 6}")
 
 
 def drawn(view: View) -> str:
