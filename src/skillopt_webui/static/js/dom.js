@@ -114,6 +114,8 @@ export function segment(options, chosen, onpick, label) {
   return box;
 }
 
+export const LEFT = "left"; // what a dialog returns that was closed because its view was left
+
 export function dialog(kind, title, content, { foot, onclose } = {}) {
   const box = h("dialog", { class: kind, "aria-label": title });
   const close = () => box.close();

@@ -1,5 +1,5 @@
 // The frame: navigation, theme, keyboard, and which view is shown.
-import { h, svg, put, errorBox, dialog } from "./dom.js";
+import { h, svg, put, errorBox, dialog, LEFT } from "./dom.js";
 import { get } from "./api.js";
 import { runsView } from "./views/runs.js";
 import { runView } from "./views/run.js";
@@ -161,7 +161,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 window.addEventListener("hashchange", () => {
-  for (const open of document.querySelectorAll("dialog[open]")) open.close(); // it belonged to the view before
+  for (const open of document.querySelectorAll("dialog[open]")) open.close(LEFT); // it belonged to the view before
   show();
 });
 document.querySelector(".skip").addEventListener("click", (event) => {

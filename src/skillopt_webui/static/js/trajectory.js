@@ -1,5 +1,5 @@
 // One trajectory in a drawer: what was asked, what was said, how it was scored.
-import { h, put, longText, errorBox, dialog, tag } from "./dom.js";
+import { h, put, longText, errorBox, dialog, tag, LEFT } from "./dom.js";
 import { get, of, path } from "./api.js";
 import { commentBox } from "./comments.js";
 import { score, whole, money, span } from "./format.js";
@@ -13,7 +13,8 @@ export async function openTrajectory(run, query, around = []) {
       : `${run.api}/trajectory?${new URLSearchParams(wanted)}`;
   const inside = h("div", { class: "stack" }, h("p", { class: "wait" }, "Loading…"));
   const box = dialog("drawer", query.id ? `Trajectory ${query.id}` : `Item ${query.item}`, inside, {
-    onclose: () => location.hash === here && named(null), // another view has its own address
+    // Another view has its own address, which may be this one again by the time that a left dialog is told.
+    onclose: () => box.returnValue !== LEFT && location.hash === here && named(null),
   });
   const title = box.querySelector("h2");
   let here = "";
