@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from skillopt.envs.base import FileChange, Score, Trajectory
+from skillopt.envs.base import FileChange, Item, Score, Trajectory
 from skillopt.letters.blocks import fair_shares, shown_tokens, trajectory_lines, trim_middle
 from skillopt.letters.case import CaseFile, Job, Pair, Room
 from skillopt.letters.compose import (
@@ -88,7 +88,13 @@ TRIED = (
         broke=("north",),
     ),
 )
-CASE = CaseFile(job=JOB, room=ROOM, validation=0.5, tried=TRIED, notes="- Examples help this agent more than rules.")
+OTHERS = (
+    Item(id="i20", question="Ferry to Malmö", answers=("F1-S", "F1S"), type="south"),
+    Item(id="i21", context="Receipt 9: tram, Bergen", question="Which code?", answers=("T4-N",)),
+)
+CASE = CaseFile(
+    job=JOB, room=ROOM, validation=0.5, tried=TRIED, notes="- Examples help this agent more than rules.", others=OTHERS
+)
 
 
 def solved(number: int, kind: str, task: str, answer: str) -> Trajectory:
@@ -393,6 +399,13 @@ def test_the_schema_of_a_package_names_its_files_and_that_of_a_document_none(
     assert "file" not in json.dumps(plain.body)
 
 
+def test_tasks_of_other_batches_come_with_their_expected_answers() -> None:
+    assert rows_of("reflect", "other_tasks") == [
+        {"type": "south", "task": "Ferry to Malmö", "expected": "F1-S | F1S"},
+        {"task": "Receipt 9: tram, Bergen\n\nWhich code?", "expected": "T4-N"},
+    ]
+
+
 def test_a_deep_reflection_names_its_cause() -> None:
     assert '\nCause to look into: "the region is left out"\n' in golden("deep_reflect")
 
@@ -447,6 +460,7 @@ BLANK_CASES = {
     "case.validation": None,
     "case.tried": (),
     "case.notes": "",
+    "case.others": (),
 }
 BLANK_PACKAGE_CASES = {"room.file_tokens": 9, "room.total_tokens": 9, "room.train": ("body",)}
 FILLED_CASES = {"job.comments": ('{"about": "task: t1", "said": "the region is in the last line"}',)}

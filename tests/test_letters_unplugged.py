@@ -11,10 +11,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from skillopt.envs.base import Item
 from skillopt.letters.case import CaseFile, Job, Pair, Room
 from skillopt.letters.compose import meta_skill_letter, rank_letter, reflect_letter, slow_update_letter
 from skillopt.letters.schemas import rank_schema, reflect_schema, text_schema
@@ -259,6 +262,26 @@ def test_letters_show_the_rate_the_score_and_the_history_of_the_run(told: tuple[
                 assert shown["validation"] == f"{earlier['val_before']:.2f} → {earlier['val_after']:.2f}"
     fates = {edit["fate"].partition(":")[0] for row in rows(letters[-1][2]) for edit in row["edits"]}
     assert fates >= {"applied", "not tried"}
+
+
+def test_letters_show_the_answers_of_training_tasks_outside_their_batch(told: tuple[Spy, RunDirectory]) -> None:
+    spy, run = told
+    trajectories = map(json.loads, (run.step(1) / "trajectories.jsonl").read_text().splitlines())
+    batch = {row["input"] for row in trajectories}
+    others = {row["task"]: row["expected"] for row in rows(letters_of(spy, "reflect", "other_tasks")[0])}
+    assert len(others) + len(batch) == 48, "a small training split is shown whole"
+    assert not others.keys() & batch
+    assert all(others.values())
+
+
+def test_long_tasks_and_those_without_an_answer_are_not_shown_next_to_a_batch() -> None:
+    kept = [Item(id=f"i{n:03}", question=f"Task {n}", answers=("x",)) for n in range(100)]
+    unfit = [Item(id="long", question="word " * 200, answers=("x",)), Item(id="open", question="Write a poem.")]
+    ctx = SimpleNamespace(env=SimpleNamespace(items=lambda split: [*unfit, *kept]), rng=lambda stage: Random(7))
+    found = builder.other_tasks({"i000"}, cast(Any, ctx))
+    assert len(found) == builder.MOST_OTHERS
+    assert list(found) == sorted(found, key=lambda item: item.id)
+    assert not {"long", "open", "i000"} & {item.id for item in found}
 
 
 def test_history_names_the_task_types_that_a_step_helped_and_broke(told: tuple[Spy, RunDirectory]) -> None:

@@ -182,22 +182,20 @@ TASK = "A customer from Lyon writes that the blue kettle she ordered in May leak
 
 def test_an_edit_that_copies_a_training_task_is_flagged_with_the_copy() -> None:
     copied = edit("- When you read: a customer from Lyon writes that the BLUE kettle she ordered in May, say shipping.")
-    (leak,) = find_leaks([copied], [trajectory(1, TASK)], Skill(""))
+    (leak,) = find_leaks([copied], {"i1": TASK}, Skill(""))
     assert leak.item_id == "i1"
     assert leak.copied == "a customer from lyon writes that the blue kettle she ordered in may"
 
 
 def test_general_edits_and_text_that_stands_in_the_skill_are_no_leak() -> None:
     general = edit("- A ticket about a leaking kettle goes to shipping.")
-    assert find_leaks([general], [trajectory(1, TASK)], Skill("")) == ()
-    assert find_leaks([edit(TASK)], [trajectory(1, TASK)], Skill(TASK)) == ()
+    assert find_leaks([general], {"i1": TASK}, Skill("")) == ()
+    assert find_leaks([edit(TASK)], {"i1": TASK}, Skill(TASK)) == ()
 
 
-def test_long_gold_answers_and_scripts_without_spaces_leak_too() -> None:
-    answer = "the treaty of tordesillas of seven june fourteen ninety four"
-    assert find_leaks([edit(f"Say {answer}.")], [trajectory(1, answers=(answer,))], Skill(""))
+def test_scripts_without_spaces_leak_too() -> None:
     text = "東京都渋谷区の天気は明日晴れです"
-    assert find_leaks([edit(text)], [trajectory(1, text)], Skill(""))
+    assert find_leaks([edit(text)], {"i1": text}, Skill(""))
 
 
 class Copying(Spy):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from skillopt.skill import Edit, Limits, Skill, apply_edits
 from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER
+from skillopt.skill.edit import whole_section
 from skillopt.skill.tokens import count_tokens
 
 LINES = [
@@ -449,6 +450,42 @@ def test_an_addition_goes_to_the_end_of_its_section_and_before_guidance() -> Non
     )
     region = f"{OPEN_MARKER}\nKeep.\n{CLOSE_MARKER}\n"
     assert outcome.skill.text == f"# A\n\n- one\n- three\n\n# B\n\n- two\n- four\n\n{region}"
+
+
+SECTIONED = Skill("# Job\n\nSay little.\n\n## Codes\n\n- Train: T1\n- Taxi: T2\n\n## Form\n\nThe code alone.\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({"op": "modify", "text": "- Bus: B1"}, "## Codes\n\n- Bus: B1\n\n## Form"),
+        ({"op": "modify", "text": "## Codes\n- Bus: B1\n"}, "## Codes\n\n- Bus: B1\n\n## Form"),
+        ({"op": "delete"}, "Say little.\n\n## Form"),
+    ],
+    ids=["modified", "its heading repeated", "deleted"],
+)
+def test_a_section_without_an_anchor_is_changed_as_a_whole(change: dict[str, str], left: str) -> None:
+    edit = whole_section(Edit(id="e", section="codes", trajectory_ids=("t1",), **change), SECTIONED)
+    assert edit.anchor == "## Codes\n\n- Train: T1\n- Taxi: T2"
+    result = apply_edits(SECTIONED, [edit])
+    assert not result.skipped
+    assert left in result.skill.text
+    assert "Train" not in result.skill.text
+
+
+@pytest.mark.parametrize("section", ["", "Prices"])
+def test_an_edit_without_anchor_and_known_section_stays_unfit(section: str) -> None:
+    edit = Edit(id="e", op="modify", section=section, text="x", trajectory_ids=("t1",))
+    assert whole_section(edit, SECTIONED) == edit
+    assert [skip.kind for skip in apply_edits(SECTIONED, [edit]).skipped] == ["anchor_missing"]
+
+
+def test_a_whole_section_ends_before_guidance() -> None:
+    guided = SECTIONED.with_guidance("- Look twice.")
+    edit = whole_section(Edit(id="e", op="modify", section="Form", text="One word.", trajectory_ids=("t1",)), guided)
+    result = apply_edits(guided, [edit])
+    assert result.skill.guidance == "- Look twice."
+    assert "## Form\n\nOne word.\n" in result.skill.text
 
 
 @pytest.mark.parametrize(

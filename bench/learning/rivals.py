@@ -38,11 +38,10 @@ HERE = Path(__file__).resolve().parent
 async def gepa(job: Job) -> CellResult:
     config = job.config()
     run = RunDirectory(job.folder)
-    recorded = job.models("target", "optimizer") or {}
-    models = {"target": recorded["target"]} if recorded else None
+    models = job.models("target", "optimizer")
+    optimizer = models.pop("optimizer", None) or open_model("optimizer", config, run)
     async with measuring_session(config, job.folder / "measured", models=models) as session:
         ctx = session.ctx
-        optimizer = recorded.get("optimizer") or open_model("optimizer", config, run)
         served = Served(ctx, optimizer, plain_numbers=bool(job.recording and job.recording.head.get("first_form")))
         async with served.listening() as url:
             found = await _optimized(job, ctx, served, url)

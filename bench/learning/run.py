@@ -17,6 +17,7 @@ from skillopt.core.split import measure
 from skillopt.envs.base import SPLITS, Trajectory
 from skillopt.errors import SkillOptError, UserError
 from skillopt.measure.session import measuring_session
+from skillopt.models import open_model
 from skillopt.models.base import ChatModel
 from skillopt.report.console import open_console, watching
 from skillopt.run.directory import RunDirectory
@@ -27,6 +28,7 @@ from skillopt.skill import Skill
 
 from .cells import VARIANTS, Cell
 from .recording import Recording
+from .remembered import Remembered
 from .result import CellResult, Outcomes, tokens_of
 from .sets import load
 
@@ -54,9 +56,12 @@ class Job:
     def config(self) -> Config:
         return load(self.cell, self.folder, data=self.data, box=self.letters)
 
-    def models(self, *roles: str) -> dict[str, ChatModel] | None:
-        """The recorded ones, where the cell is replayed."""
-        return {role: self.recording.model(role) for role in roles} if self.recording else None
+    def models(self, *roles: str) -> dict[str, ChatModel]:
+        """The recorded ones, where the cell is replayed; else the target, whose replies all cells share."""
+        if self.recording:
+            return {role: self.recording.model(role) for role in roles}
+        target = open_model("target", self.config())
+        return {"target": Remembered(target, self.out / "replies.sqlite") if target.deterministic else target}
 
 
 def run_cell(job: Job) -> CellResult:

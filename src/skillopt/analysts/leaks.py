@@ -7,11 +7,10 @@ no analyst ever sees them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt.envs.base import Trajectory
 from skillopt.skill import Edit, Skill
 
 LONGEST_COPY = 8
@@ -31,11 +30,11 @@ class Leak(BaseModel):
     """The longest run of words that both share."""
 
 
-def find_leaks(edits: Iterable[Edit], trajectories: Sequence[Trajectory], skill: Skill) -> tuple[Leak, ...]:
-    """One for each edit that shares more than LONGEST_COPY words in a row with an item, and not with the skill."""
+def find_leaks(edits: Iterable[Edit], shown: Mapping[str, str], skill: Skill) -> tuple[Leak, ...]:
+    """One for each edit that shares more than LONGEST_COPY words in a row with an item, and not with the skill.
+    `shown` has the texts of the items, with their answers, by their ids."""
     known = _runs(_words(skill.text))
-    sources = {t.item_id: _words("\n".join((t.input, *t.answers))) for t in trajectories}
-    runs = {item_id: _runs(words) - known for item_id, words in sources.items()}
+    runs = {item_id: _runs(_words(text)) - known for item_id, text in shown.items()}
     leaks = []
     for edit in edits:
         words = _words(edit.text) if edit.op != "delete" else []

@@ -13,6 +13,7 @@ from skillopt.letters.schemas import reflect_schema
 from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.skill import Skill
+from skillopt.skill.edit import whole_section
 
 
 class LLMAnalyst:
@@ -46,5 +47,6 @@ class LLMAnalyst:
             return patch.model_copy(update={"lost": answer.lost, "unreachable": answer.unreachable})
         raw_patterns, raw_edits = answer.value
         edits, dropped = read_edits(raw_edits, ids, patch.source, most)
-        found = {"patterns": read_patterns(raw_patterns, ids), "edits": edits, "dropped": dropped}
+        whole = tuple(whole_section(edit, skill) for edit in edits)
+        found = {"patterns": read_patterns(raw_patterns, ids), "edits": whole, "dropped": dropped}
         return patch.model_copy(update=found)

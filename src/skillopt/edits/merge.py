@@ -24,6 +24,7 @@ from skillopt.letters.schemas import merge_schema, rank_schema
 from skillopt.models.call import gather_all
 from skillopt.models.structured import ask
 from skillopt.skill import Edit, Skill
+from skillopt.skill.edit import whole_section
 
 _Merged = tuple[list[Pooled], list[Conflict], list[Asked]]
 
@@ -138,8 +139,7 @@ def _merged(group: Sequence[Pooled], row: dict[str, Any], skill: Skill, ctx: Con
         edit = Edit.model_validate({**row, "id": ids[0], "trajectory_ids": cited, "source": group[0].edit.source})
     except ValidationError as error:
         return f"the edit merged from {', '.join(ids)} is malformed: {error.errors()[0]['msg']}"
-    if edit.op == "add":
-        edit = edit.model_copy(update={"anchor": ""})
+    edit = edit.model_copy(update={"anchor": ""}) if edit.op == "add" else whole_section(edit, skill)
     files = sorted({p.edit.file for p in group})
     if edit.file not in files:
         return f"the edit merged from {', '.join(ids)} is for another file than they are ({', '.join(files)})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from skillopt.envs.base import Trajectory
+from skillopt.envs.base import Item, Trajectory
 from skillopt.run.state import Rejected, Tried
 
 
@@ -56,6 +56,8 @@ class CaseFile:
     """Edits that gates rejected, each by itself; for analysts that must not repeat them."""
     notes: str = ""
     """The meta skill."""
+    others: Sequence[Item] = ()
+    """Training tasks of other batches, for their expected answers: facts that cost no rollout."""
 
 
 @dataclass(frozen=True, kw_only=True)

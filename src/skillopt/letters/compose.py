@@ -6,8 +6,17 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from skillopt.envs.base import Trajectory
-from skillopt.letters.blocks import block, data_line, fair_shares, shown_tokens, trajectory_lines, trim_middle
+from skillopt.envs.agents import task_text
+from skillopt.envs.base import Item, Trajectory
+from skillopt.letters.blocks import (
+    MOST_ANSWERS,
+    block,
+    data_line,
+    fair_shares,
+    shown_tokens,
+    trajectory_lines,
+    trim_middle,
+)
 from skillopt.letters.case import CaseFile, Job, Pair
 from skillopt.letters.files import file_blocks
 from skillopt.models.base import Message
@@ -43,6 +52,7 @@ def reflect_letter(
         f"Cause to look into: {data_line(cause)}" if cause else "",
         block("failures", trajectory_lines(failures, for_failures)),
         block("passes", trajectory_lines(passes, for_passes)),
+        block("other_tasks", "\n".join(map(_other_line, case.others))),
         _left_out(trajectories, [*failures, *passes]),
     )
 
@@ -190,6 +200,11 @@ def _tried_line(tried: Tried) -> str:
     seen = [{name: trim_middle(text, LONGEST_SEEN) for name, text in row.items()} for row in tried.outputs]
     lists: dict[str, Sequence[object]] = {**types, "causes": tried.causes, "training_tasks_with_it": seen}
     return data_line({**known, **{name: of for name, of in lists.items() if of}, "edits": rows})
+
+
+def _other_line(item: Item) -> str:
+    kind = {"type": item.type} if item.type else {}
+    return data_line({**kind, "task": task_text(item), "expected": " | ".join(item.answers[:MOST_ANSWERS])})
 
 
 def _edit_line(edit: Edit, support: int) -> str:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from skillopt.core.context import Context
 from skillopt.core.schedule import edits_for
 from skillopt.edits.candidates import EXAMPLES
-from skillopt.envs.base import Trajectory
+from skillopt.envs.agents import task_text
+from skillopt.envs.base import Item, Trajectory
 from skillopt.gates.base import changed_types
-from skillopt.letters.blocks import data_line
+from skillopt.letters.blocks import MOST_ANSWERS, data_line
 from skillopt.letters.case import CaseFile, Job, Room
 from skillopt.loop.record import StepWork
 from skillopt.run.comments import Comment, read_comments
 from skillopt.run.state import State, Tried, TriedEdit
 from skillopt.skill import FILE, Edit
+from skillopt.skill.tokens import count_tokens
 
 MOST_STEPS = 12
 """Steps that a run remembers for the optimizer."""
@@ -26,6 +28,10 @@ LONGEST = 2000
 """Characters of an edit that are remembered."""
 LONGEST_CAUSE = 200
 """Characters of a cause that are remembered."""
+MOST_OTHERS = 40
+"""Tasks of other batches that a letter shows with their answers."""
+LONGEST_OTHER = 150
+"""Tokens of such a task with its answer; a longer one is not shown, since a part of it explains nothing."""
 
 
 def job_of(ctx: Context) -> Job:
@@ -49,8 +55,9 @@ def _comment_line(comment: Comment) -> str:
     )
 
 
-def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
-    """The case file of a step. In step 1 the validation score is still being measured, so that no letter has it."""
+def case_file(state: State, rate: float, ctx: Context, batch: Sequence[Item] = ()) -> CaseFile:
+    """The case file of a step on this batch; an epoch's end has none. In step 1 the validation score is still being
+    measured, so that no letter has it."""
     optimizer, package = ctx.config.optimizer, ctx.config.package
     examples = "exemplar" in ctx.config.gradient.analysts
     edits = edits_for(rate)
@@ -72,7 +79,22 @@ def case_file(state: State, rate: float, ctx: Context) -> CaseFile:
         tried=tuple(state.tried),
         rejected=tuple(state.rejected),
         notes=state.memory,
+        others=other_tasks({*state.set_aside, *(item.id for item in batch)}, ctx) if batch else (),
     )
+
+
+def other_tasks(left_out: Collection[str], ctx: Context) -> tuple[Item, ...]:
+    """Short training tasks with an expected answer, in their order; of many, a draw of this step's."""
+    items = ctx.env.items("train")
+    drawn = ctx.rng("other_tasks").sample(range(len(items)), min(len(items), 4 * MOST_OTHERS))
+    found = [(place, items[place]) for place in drawn]
+    fitting = [(place, item) for place, item in found if item.answers and item.id not in left_out and _short(item)]
+    return tuple(item for _, item in sorted(fitting[:MOST_OTHERS], key=lambda pair: pair[0]))
+
+
+def _short(item: Item) -> bool:
+    text = "\n".join([task_text(item), *item.answers[:MOST_ANSWERS]])
+    return len(text) <= 20 * LONGEST_OTHER and count_tokens(text) <= LONGEST_OTHER
 
 
 def remember(state: State, work: StepWork, looked: Sequence[Trajectory], ctx: Context) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from skillopt.analysts.base import Analyst, Kind, Minibatch, Patch
 from skillopt.analysts.leaks import find_leaks
@@ -13,6 +13,7 @@ from skillopt.core.rollout import Rollouts, failed, mean_score, require_most, sc
 from skillopt.edits.causes import causes
 from skillopt.edits.similarity import normal_name, same_text
 from skillopt.edits.update import update
+from skillopt.envs.agents import task_text
 from skillopt.envs.base import RolloutError, Trajectory
 from skillopt.errors import Stopped
 from skillopt.letters.blocks import shown_tokens
@@ -45,7 +46,9 @@ async def reflect(skill: Skill, rollouts: Rollouts, case: CaseFile, ctx: Context
             raise Stopped(f"reflect: no reply from the optimizer; the last error was: {shallow[-1].lost}")
         deep = await _deep(analysts, skill, deep_minibatches(trajectories, shallow, ctx), case, ctx)
     patches = shallow + deep
-    usable = [_usable(patch, number, skill, trajectories, ctx) for number, patch in enumerate(patches)]
+    shown = {t.item_id: "\n".join((t.input, *t.answers)) for t in trajectories}
+    shown |= {item.id: "\n".join((task_text(item), *item.answers)) for item in case.others}
+    usable = [_usable(patch, number, skill, shown, ctx) for number, patch in enumerate(patches)]
     ctx.emit(
         "reflected",
         patches=len(usable),
@@ -152,7 +155,7 @@ def _answered(cause: str, ids: set[str], edits: Sequence[Edit]) -> bool:
     return any(normal_name(edit.pattern) == cause or ids <= set(edit.trajectory_ids) for edit in edits)
 
 
-def _usable(patch: Patch, number: int, skill: Skill, trajectories: list[Trajectory], ctx: Context) -> Patch:
+def _usable(patch: Patch, number: int, skill: Skill, shown: Mapping[str, str], ctx: Context) -> Patch:
     """Number the edits, and drop those that could never be applied, so that they take no other's place."""
     kept: list[Edit] = []
     dropped = list(patch.dropped)
@@ -166,7 +169,7 @@ def _usable(patch: Patch, number: int, skill: Skill, trajectories: list[Trajecto
             dropped.append(Dropped(kind="repeats", reason=reason, edit=named.model_dump(mode="json")))
         else:
             kept.append(named)
-    leaks = find_leaks(kept, trajectories, skill)
+    leaks = find_leaks(kept, shown, skill)
     return patch.model_copy(update={"edits": tuple(kept), "dropped": tuple(dropped), "leaks": leaks})
 
 

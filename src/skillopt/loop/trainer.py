@@ -90,7 +90,7 @@ class TrainingLoop:
                 for step in self._left(steps):
                     ctx, skill, rates = self.base.at(epoch, step.number), self.skill, self._rates(step)
                     rollouts = self._rollouts(step, skill, ctx)
-                    case = case_file(self.state, rates["used"], ctx)
+                    case = case_file(self.state, rates["used"], ctx, step.items)
                     patches = await reflect(skill, rollouts, case, ctx)
                     pool = await aggregate(patches, skill, case, ctx)
                     reviewed = self._reviewed(pool, ctx)

@@ -1,0 +1,43 @@
+"""A deterministic target that all cells share: what one cell asked, no other pays for again.
+
+Every seed and method begins with the same tasks under the same initial skill, where small models ramble up to their
+limit. Each cell still counts such a rollout as its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import asdict
+from pathlib import Path
+
+from skillopt.models.base import ChatModel, ChatReply, ChatRequest, Usage
+from skillopt.models.call import request_key
+
+
+class Remembered:
+    """A ChatModel in front of another; replies are in an SQLite file under the hash of their request."""
+
+    deterministic = True
+
+    def __init__(self, model: ChatModel, path: Path) -> None:
+        self._model = model
+        self.name, self.endpoint = model.name, model.endpoint
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(path, timeout=60, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        key = request_key(self._model, request, "")
+        found = self._db.execute("SELECT reply FROM replies WHERE key=?", (key,)).fetchone()
+        if found:
+            known = json.loads(found[0])
+            return ChatReply(**{**known, "usage": Usage(**known["usage"])})
+        reply = await self._model.chat(request)
+        self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, json.dumps(asdict(reply))))
+        return reply
+
+    async def close(self) -> None:
+        self._db.close()
+        await self._model.close()
