@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +87,30 @@ def test_a_handoff_cell_repeats_from_its_recording_without_models_and_gives_the_
     assert again.differences(result) == []
     assert again.curve == result.curve
     assert again.skill == result.skill
+
+
+def test_a_recording_has_the_reply_that_the_run_read_not_one_that_was_written_later(tmp_path: Path) -> None:
+    job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path, box=tmp_path / "box")
+    with Reader(tmp_path / "box"):
+        result = run_cell(job)
+    first = (tmp_path / "box" / "0001.reply.json").read_text(encoding="utf-8")
+    (tmp_path / "box" / "0001.reply.json").write_text('{"job": "", "patterns": [], "edits": []}', encoding="utf-8")
+    kept = keep(job, job.folder, measured=tmp_path / "measured", recordings=tmp_path / "recordings")
+    assert kept.why_not == ""
+    recording = Recording.read(tmp_path / "recordings" / f"{job.cell.name}.jsonl")
+    assert first in {reply.text for replies in recording.replies.values() for reply in replies}
+    assert replayed(replace(job, recording=recording), near=tmp_path).skill == result.skill
+
+
+def test_cells_share_the_targets_replies_and_each_counts_its_own_rollouts(tmp_path: Path) -> None:
+    first, second = (run_cell(Job(cell=replace(SIM, seed=seed), out=tmp_path)) for seed in (1, 2))
+    alone = run_cell(Job(cell=replace(SIM, seed=2), out=tmp_path / "alone"))
+    assert second.differences(alone) == []
+    assert (second.rollouts, second.tokens) == (alone.rollouts, alone.tokens)
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as db:
+        [asked] = db.execute("SELECT count(*) FROM replies").fetchone()
+    done = sum(cell.rollouts + 2 * cell.items["test"] for cell in (first, second))
+    assert asked <= done - 24, "the initial skill's validation and test tasks were asked once"
 
 
 def test_a_request_without_a_recorded_reply_says_which_version_recorded_the_cell(tmp_path: Path) -> None:

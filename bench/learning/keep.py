@@ -117,6 +117,7 @@ def _head(cell: Cell, folder: Path, config: Config) -> dict[str, Any]:
 
 def _rows(job: Job, folder: Path, config: Config) -> Iterator[Row]:
     """First the optimizer's replies, then the target's."""
+    journals = sorted(folder.rglob("journal.sqlite"))
     if (folder / "letters.jsonl").exists():
         yield from _first_form(job.cell, folder, config)
     elif job.letters:
@@ -125,8 +126,8 @@ def _rows(job: Job, folder: Path, config: Config) -> Iterator[Row]:
         letters = Box(box, runs[0] if runs else job.cell.name).letters()
         if not letters:
             raise UserError(f"{box}: no letters of this cell; name their folder with --box")
-        yield from letter_rows(letters, HandoffModel(None))
-    yield from target_rows(sorted(folder.rglob("journal.sqlite")))
+        yield from letter_rows(letters, HandoffModel(None), journals)
+    yield from target_rows(journals)
 
 
 def _box_of(folder: Path) -> Path:

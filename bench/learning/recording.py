@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,20 +100,29 @@ def row(role: str, key: str, reply: ChatReply) -> Row:
 def target_rows(journals: Iterable[Path]) -> Iterator[Row]:
     """The target's replies from journals, each once. The same request always has the same key: it is deterministic."""
     seen: set[str] = set()
+    for key, _, reply in _journalled(journals, "target"):
+        if key not in seen and "text" in reply:  # whole rollouts of agents are there as well
+            seen.add(key)
+            yield row("target", key, ChatReply(**{**reply, "usage": Usage(**reply["usage"])}))
+
+
+def _journalled(journals: Iterable[Path], role: str) -> Iterator[tuple[str, str, Row]]:
+    """Key, stage and reply of every call of a role."""
     for path in journals:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
-            found = db.execute("SELECT key, reply FROM replies WHERE role='target' ORDER BY key").fetchall()
-        for key, text in found:
-            reply = json.loads(text)
-            if key not in seen and "text" in reply:  # whole rollouts of agents are there as well
-                seen.add(key)
-                yield row("target", key, ChatReply(**{**reply, "usage": Usage(**reply["usage"])}))
+            found = db.execute("SELECT key, stage, reply FROM replies WHERE role=? ORDER BY key", [role]).fetchall()
+        yield from ((key, stage, json.loads(text)) for key, stage, text in found)
 
 
-def letter_rows(letters: Iterable[Letter], model: ChatModel) -> Iterator[Row]:
-    """A reader's replies, from their letters."""
-    for letter in letters:
-        text = letter.checked(letter.reply.read_bytes())
+def letter_rows(letters: Sequence[Letter], model: ChatModel, journals: Iterable[Path]) -> Iterator[Row]:
+    """A reader's replies, from their letters. A reader may write a reply anew after the run has read it; the run's
+    journal then has a reply of that stage that no letter has, which is the one that counts."""
+    replies = [letter.checked(letter.reply.read_bytes()) for letter in letters]
+    read = [(stage, reply["text"]) for _, stage, reply in _journalled(journals, "optimizer")]
+    for letter, reply in zip(letters, replies, strict=True):
+        own = [text for stage, text in read if stage == letter.stage]
+        lost = [text for text in own if text not in replies]
+        text = lost[0] if len(lost) == 1 and reply not in own else reply
         yield from reader_rows(model, letter.messages, letter.schema, letter.max_tokens, text)
 
 
