@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 
 from skillopt.envs.base import Item
-from skillopt.letters.case import CaseFile, Job, Pair, Room
+from skillopt.letters.case import MOST_OTHERS, CaseFile, Job, Pair, Room
 from skillopt.letters.compose import meta_skill_letter, rank_letter, reflect_letter, slow_update_letter
 from skillopt.letters.schemas import rank_schema, reflect_schema, text_schema
 from skillopt.loop import case_file as builder
@@ -277,11 +277,19 @@ def test_letters_show_the_answers_of_training_tasks_outside_their_batch(told: tu
 def test_long_tasks_and_those_without_an_answer_are_not_shown_next_to_a_batch() -> None:
     kept = [Item(id=f"i{n:03}", question=f"Task {n}", answers=("x",)) for n in range(100)]
     unfit = [Item(id="long", question="word " * 200, answers=("x",)), Item(id="open", question="Write a poem.")]
-    ctx = SimpleNamespace(env=SimpleNamespace(items=lambda split: [*unfit, *kept]), rng=lambda stage: Random(7))
-    found = builder.other_tasks({"i000"}, cast(Any, ctx))
-    assert len(found) == builder.MOST_OTHERS
+
+    def others(room: int) -> tuple[Item, ...]:
+        config = SimpleNamespace(gradient=SimpleNamespace(prompt_tokens=room))
+        env = SimpleNamespace(items=lambda split: [*unfit, *kept])
+        return builder.other_tasks(
+            {"i000"}, cast(Any, SimpleNamespace(env=env, config=config, rng=lambda _: Random(7)))
+        )
+
+    found = others(24_000)
+    assert len(found) == MOST_OTHERS
     assert list(found) == sorted(found, key=lambda item: item.id)
     assert not {"long", "open", "i000"} & {item.id for item in found}
+    assert 0 < len(others(200)) < MOST_OTHERS, "a small optimizer's letters keep their room for trajectories"
 
 
 def test_history_names_the_task_types_that_a_step_helped_and_broke(told: tuple[Spy, RunDirectory]) -> None:

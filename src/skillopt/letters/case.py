@@ -8,6 +8,16 @@ from dataclasses import dataclass, field
 from skillopt.envs.base import Item, Trajectory
 from skillopt.run.state import Rejected, Tried
 
+MOST_OTHERS = 40
+"""Tasks of other batches that a letter shows with their answers."""
+LONGEST_OTHER = 150
+"""Tokens of such a task with its answer; a longer one is not shown, since a part of it explains nothing."""
+
+
+def room_for_others(prompt_tokens: int) -> int:
+    """Tokens of a letter that may go to tasks of other batches."""
+    return prompt_tokens // 4
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:

@@ -12,7 +12,7 @@ from skillopt.envs.agents import task_text
 from skillopt.envs.base import Item, Trajectory
 from skillopt.gates.base import changed_types
 from skillopt.letters.blocks import MOST_ANSWERS, data_line
-from skillopt.letters.case import CaseFile, Job, Room
+from skillopt.letters.case import LONGEST_OTHER, MOST_OTHERS, CaseFile, Job, Room, room_for_others
 from skillopt.loop.record import StepWork
 from skillopt.run.comments import Comment, read_comments
 from skillopt.run.state import State, Tried, TriedEdit
@@ -28,10 +28,6 @@ LONGEST = 2000
 """Characters of an edit that are remembered."""
 LONGEST_CAUSE = 200
 """Characters of a cause that are remembered."""
-MOST_OTHERS = 40
-"""Tasks of other batches that a letter shows with their answers."""
-LONGEST_OTHER = 150
-"""Tokens of such a task with its answer; a longer one is not shown, since a part of it explains nothing."""
 
 
 def job_of(ctx: Context) -> Job:
@@ -87,14 +83,19 @@ def other_tasks(left_out: Collection[str], ctx: Context) -> tuple[Item, ...]:
     """Short training tasks with an expected answer, in their order; of many, a draw of this step's."""
     items = ctx.env.items("train")
     drawn = ctx.rng("other_tasks").sample(range(len(items)), min(len(items), 4 * MOST_OTHERS))
-    found = [(place, items[place]) for place in drawn]
-    fitting = [(place, item) for place, item in found if item.answers and item.id not in left_out and _short(item)]
-    return tuple(item for _, item in sorted(fitting[:MOST_OTHERS], key=lambda pair: pair[0]))
+    chosen: dict[int, Item] = {}
+    left = room_for_others(ctx.config.gradient.prompt_tokens)
+    for place, item in ((place, items[place]) for place in drawn):
+        size = _size(item)
+        if item.answers and item.id not in left_out and size <= min(LONGEST_OTHER, left) and len(chosen) < MOST_OTHERS:
+            chosen[place] = item
+            left -= size
+    return tuple(chosen[place] for place in sorted(chosen))
 
 
-def _short(item: Item) -> bool:
+def _size(item: Item) -> int:
     text = "\n".join([task_text(item), *item.answers[:MOST_ANSWERS]])
-    return len(text) <= 20 * LONGEST_OTHER and count_tokens(text) <= LONGEST_OTHER
+    return count_tokens(text) if len(text) <= 20 * LONGEST_OTHER else LONGEST_OTHER + 1
 
 
 def remember(state: State, work: StepWork, looked: Sequence[Trajectory], ctx: Context) -> None:

@@ -20,6 +20,7 @@ from skillopt.core.initial import needs_baseline
 from skillopt.core.schedule import scheduled_rate
 from skillopt.envs.base import SPLITS, Env, Item, closed_set
 from skillopt.gates import credit, heats
+from skillopt.letters.case import LONGEST_OTHER, MOST_OTHERS, room_for_others
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.models.simulated import SimulatedModel
@@ -226,7 +227,8 @@ def _optimizer_lines(
     lists = [count + causes for count in letters]  # a deep reflection is a list of proposals, too
     merges = sum(_merges(count, gradient.merge_fan_in) for count in lists) if gradient.merge == "llm" else 0
     shown = (gradient.minibatch_size or max(batches, default=0)) * each
-    read = (task + skill[0], min(shown, gradient.prompt_tokens) + skill[1] + 4000)
+    others = min(MOST_OTHERS * min(task, LONGEST_OTHER), room_for_others(gradient.prompt_tokens))
+    read = (task + skill[0], min(shown, gradient.prompt_tokens) + others + skill[1] + 4000)
     later = epochs - 1 if optimizer.use_slow_update else 0
     notes = epochs - 1 if optimizer.use_meta_skill else 0
     several = sum(_merges(count, gradient.merge_fan_in) for count in letters) if gradient.merge == "llm" else 0
