@@ -113,6 +113,17 @@ def decide(target: TableTarget, current: Mapping[str, Fraction], metric: str, ru
     return asyncio.run(work())
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_no_more_calls_are_begun_than_there_are_places(workers: int) -> None:
+    """What only waits for a place saves no time, and costs where the gate is decided before its turn."""
+    names = [f"i{n:02}" for n in range(16)]
+    outcomes = {name: (int(name != "i02"), 0) for name in names}
+    target = TableTarget(outcomes, delays=dict.fromkeys(names, 3))
+    verdict = decide(target, {name: Fraction(name != "i00") for name in names}, "hard", "strict", workers)
+    assert (verdict.decision, verdict.measured) == ("reject", 3)
+    assert len(target.asked) <= 3 + workers - 1
+
+
 def value(outcome: Outcome, metric: str) -> Fraction:
     assert isinstance(outcome, tuple)
     hard, soft = Fraction(outcome[0]), Fraction(outcome[1], PARTS)

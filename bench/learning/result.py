@@ -56,12 +56,10 @@ class CellResult:
         return mean(self.test[which]) if self.test.get(which) else None
 
     def differences(self, other: CellResult) -> list[str]:
-        """What two runs of one cell do not have in common; circumstances (minutes, version) do not count. A gate that
-        stops early may leave one rollout under way, which is paid or not by chance: a step may differ by one."""
-        kept = ("test", "val_initial", "val_best", "val", "requests", "skill")
+        """What two runs of one cell do not have in common; circumstances (minutes, version) do not count."""
+        kept = ("test", "val_initial", "val_best", "val", "requests", "rollouts", "skill")
         own, its = asdict(self), asdict(other)
-        counted = ["rollouts"] if abs(self.rollouts - other.rollouts) > len(self.val) else []
-        return [name for name in kept if own[name] != its[name]] + counted
+        return [name for name in kept if own[name] != its[name]]
 
 
 def mean(outcomes: Mapping[str, float]) -> float:

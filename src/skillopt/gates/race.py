@@ -83,7 +83,7 @@ class Race:
         """Is another call worth its price now? Yes where those in flight will not settle it, at the losses seen so far;
         and where it takes a place that is free, if leaving that free would mean one more round of calls in the end."""
         slack = self.slack(self.order)
-        if slack <= 0:
+        if slack <= 0 or len(running) >= workers:  # a call that has to wait for a place saves no time
             return False
         solved = sum(self.current[i] >= 0.5 for i in running)
         if solved * self._likely_loss(solved=True) + (len(running) - solved) * self._likely_loss(solved=False) < slack:
