@@ -61,9 +61,7 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
         if not again.error and not result.curve:
             known = {"target": None, "optimizer": again.tokens["optimizer"]}
             result = replace(result, curve=again.curve, items=again.items, tokens=known)
-        if differs == [
-            "rollouts"
-        ]:  # the rule by which a gate stops early has changed since: what can be repeated counts
+        if differs == ["rollouts"]:  # a gate now stops earlier than it did then: what can be repeated counts
             result = replace(result, rollouts=again.rollouts, curve=again.curve, tokens=again.tokens)
         elif differs:
             why_not, replies = f"the replayed run differs: {', '.join(differs)}", 0
