@@ -275,7 +275,7 @@ def test_letters_show_the_answers_of_training_tasks_outside_their_batch(told: tu
 
 
 def test_long_tasks_and_those_without_an_answer_are_not_shown_next_to_a_batch() -> None:
-    kept = [Item(id=f"i{n:03}", question=f"Task {n}", answers=("x",)) for n in range(100)]
+    kept = [Item(id=f"i{n:03}", question=f"Task {n}", answers=("rare" if n == 50 else "x",)) for n in range(100)]
     unfit = [Item(id="long", question="word " * 200, answers=("x",)), Item(id="open", question="Write a poem.")]
 
     def others(room: int) -> tuple[Item, ...]:
@@ -289,7 +289,9 @@ def test_long_tasks_and_those_without_an_answer_are_not_shown_next_to_a_batch() 
     assert len(found) == MOST_OTHERS
     assert list(found) == sorted(found, key=lambda item: item.id)
     assert not {"long", "open", "i000"} & {item.id for item in found}
-    assert 0 < len(others(200)) < MOST_OTHERS, "a small optimizer's letters keep their room for trajectories"
+    few = others(200)
+    assert 0 < len(few) < MOST_OTHERS, "a small optimizer's letters keep their room for trajectories"
+    assert "rare" in {item.answer for item in few}, "as many different answers as possible"
 
 
 def test_history_names_the_task_types_that_a_step_helped_and_broke(told: tuple[Spy, RunDirectory]) -> None:

@@ -58,7 +58,7 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
         replies = write(recording, _head(job.cell, folder, config), _rows(job, folder, config))
         again = replayed(replace(job, recording=Recording.read(recording)), near=folder.parent)
         differs = again.differences(result) if not again.error else [again.error]
-        if not again.error and not result.curve:
+        if again.curve and not result.curve:
             known = {"target": None, "optimizer": again.tokens["optimizer"]}
             result = replace(result, curve=again.curve, items=again.items, tokens=known)
         if differs == ["rollouts"]:  # a gate now stops earlier than it did then: what can be repeated counts

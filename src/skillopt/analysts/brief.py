@@ -15,7 +15,8 @@ from typing import Any
 from skillopt import prompts
 from skillopt.analysts.base import Kind, Minibatch, Patch
 from skillopt.config import Config
-from skillopt.envs.base import Trajectory
+from skillopt.envs.agents import task_text
+from skillopt.envs.base import Item, Trajectory
 from skillopt.letters.blocks import fair_shares, trim_middle
 from skillopt.letters.case import CaseFile
 from skillopt.letters.replies import Dropped, Pattern
@@ -42,7 +43,7 @@ class BriefAnalyst:
         self, skill: Skill, minibatch: Minibatch, case: CaseFile, optimizer: Caller, config: Config
     ) -> Patch:
         prompt = prompts.load("brief", config.gradient.prompts_dir)
-        messages = brief_messages(prompt, skill, minibatch.trajectories, config.gradient.prompt_tokens)
+        messages = brief_messages(prompt, skill, minibatch.trajectories, case.others, config.gradient.prompt_tokens)
         ids = tuple(trajectory.id for trajectory in minibatch.trajectories)
         label = f"{config.train.seed}/brief/{minibatch.id}"
         answer = await ask(optimizer, messages, brief_schema(), _fields, label=label)
@@ -75,7 +76,9 @@ class BriefAnalyst:
         return patch.model_copy(update=found)
 
 
-def brief_messages(prompt: str, skill: Skill, trajectories: Sequence[Trajectory], budget: int) -> list[Message]:
+def brief_messages(
+    prompt: str, skill: Skill, trajectories: Sequence[Trajectory], others: Sequence[Item], budget: int
+) -> list[Message]:
     """The prompt's worked example is an earlier turn: small models follow that better than a description."""
     system, turns = prompt, []
     if parts := _PARTS.match(prompt):
@@ -87,7 +90,24 @@ def brief_messages(prompt: str, skill: Skill, trajectories: Sequence[Trajectory]
         for number, (trajectory, share) in enumerate(zip(trajectories, shares, strict=True), 1)
     )
     user = f"The agent's instructions now:\n{skill.text.strip()}\n\nTasks that it failed:\n{tasks}"
+    if more := "\n".join(_other(item) for item in unseen_answers(trajectories, others)):
+        user += f"\n\nOther tasks:\n{more}"
     return [{"role": "system", "content": system.strip()}, *turns, {"role": "user", "content": user}]
+
+
+def unseen_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -> list[Item]:
+    """Of the tasks of other batches, one for each answer that none of the trajectories has."""
+    shown = {answer for trajectory in trajectories for answer in trajectory.answers[:1]}
+    found: dict[str, Item] = {}
+    for item in others:
+        if item.answer not in shown:
+            found.setdefault(item.answer, item)
+    return list(found.values())
+
+
+def _other(item: Item) -> str:
+    kind = f" ({item.type})" if item.type else ""
+    return f"- Task{kind}: {_quoted(task_text(item))}\n  Right answer: {_quoted(item.answer)}"
 
 
 def _task(number: int, trajectory: Trajectory, share: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from skillopt.core.context import Context
@@ -80,14 +81,21 @@ def case_file(state: State, rate: float, ctx: Context, batch: Sequence[Item] = (
 
 
 def other_tasks(left_out: Collection[str], ctx: Context) -> tuple[Item, ...]:
-    """Short training tasks with an expected answer, in their order; of many, a draw of this step's."""
+    """Short training tasks with an expected answer, in their order; of many, a draw of this step's, with as many
+    different answers as possible."""
     items = ctx.env.items("train")
-    drawn = ctx.rng("other_tasks").sample(range(len(items)), min(len(items), 4 * MOST_OTHERS))
+    places = ctx.rng("other_tasks").sample(range(len(items)), min(len(items), 4 * MOST_OTHERS))
+    drawn = [(place, item) for place in places if (item := items[place]).answers and item.id not in left_out]
+    seen: Counter[str] = Counter()
+    turns = []
+    for place, item in drawn:
+        seen[item.answer] += 1
+        turns.append((seen[item.answer], place, item))
     chosen: dict[int, Item] = {}
     left = room_for_others(ctx.config.gradient.prompt_tokens)
-    for place, item in ((place, items[place]) for place in drawn):
+    for _, place, item in sorted(turns, key=lambda turn: turn[0]):
         size = _size(item)
-        if item.answers and item.id not in left_out and size <= min(LONGEST_OTHER, left) and len(chosen) < MOST_OTHERS:
+        if size <= min(LONGEST_OTHER, left) and len(chosen) < MOST_OTHERS:
             chosen[place] = item
             left -= size
     return tuple(chosen[place] for place in sorted(chosen))
