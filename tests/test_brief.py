@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 from skillopt import prompts
 from skillopt.analysts.base import Minibatch, Patch
 from skillopt.analysts.brief import LONGEST_TEXT, BriefAnalyst, brief_messages, echo
+from skillopt.analysts.few_answers import few_answers
 from skillopt.config import Config
 from skillopt.core.callers import make_callers
 from skillopt.envs.base import Item, Score, Trajectory
 from skillopt.errors import SkillOptError, UserError
-from skillopt.letters.case import CaseFile
+from skillopt.letters.case import CaseFile, Job
 from skillopt.models import weights
 from skillopt.models.base import ChatReply, ChatRequest, Usage
 from skillopt.models.local import LocalModel
@@ -25,7 +27,7 @@ from skillopt.preflight.plan import is_deterministic
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
 from skillopt.run.journal import Journal
-from skillopt.skill import Skill
+from skillopt.skill import Skill, apply_edits
 from support import SIM, Spy, train_sim
 
 PROMPT = prompts.load("brief")
@@ -63,14 +65,20 @@ class Scripted:
         return None
 
 
-def propose(model: Any, tmp_path: Path, *trajectories: Trajectory) -> Patch:
+PLAIN = CaseFile()
+TAGS = CaseFile(job=Job(scoring="Only the last <answer> tag counts."))
+
+
+def propose(
+    model: Any, tmp_path: Path, *trajectories: Trajectory, skill: str = "Sort.", case: CaseFile = PLAIN
+) -> Patch:
     config = Config.parse({"models": {"optimizer_temperature": 0.7, "optimizer_max_tokens": 300}})
     minibatch = Minibatch(id="0001-failure-00", kind="failure", trajectories=trajectories)
 
     async def work() -> Patch:
         with Journal(tmp_path / "journal.sqlite") as journal:
             callers, _, _ = make_callers(config, journal, {"optimizer": model})
-            return await BriefAnalyst().propose(Skill("Sort."), minibatch, CaseFile(), callers["optimizer"], config)
+            return await BriefAnalyst().propose(Skill(skill), minibatch, case, callers["optimizer"], config)
 
     return asyncio.run(work())
 
@@ -122,6 +130,50 @@ def test_the_example_stands_as_an_earlier_turn_and_no_task_can_leave_its_line() 
     lines = str(messages[3]["content"]).splitlines()
     assert [line.split(":")[0].strip() for line in lines if line.startswith(("1", "2"))] == ["1. Task (login)"]
     assert lines[-1] == '   Right answer: "red"'
+
+
+FEW = (failure(1, "I cannot log in."), failure(2, "It leaks.", "blue", "defect"), failure(3, "No code.", "red"))
+TOPICS = json.dumps({"answers": {"blue": "defect: leaks, cracks.", "red": "login: password,\ncode"}})
+
+
+def test_where_a_few_answers_are_right_the_question_is_what_each_is_for(tmp_path: Path) -> None:
+    model = Scripted(TOPICS)
+    others = (Item(id="i9", question="Drop my plan.", answers=("white",), type="end"),)
+    patch = propose(model, tmp_path, *FEW, case=replace(TAGS, others=others))
+    schema = model.requests[0].schema
+    assert schema is not None
+    assert list(schema.body["properties"]["answers"]["properties"]) == ["blue", "red", "white"]
+    asked = str(model.requests[0].messages[-1]["content"])
+    assert '- Task (end): "Drop my plan."\n  Right answer: "white"' in asked
+    (edit,) = patch.edits
+    assert (edit.op, edit.section, edit.trajectory_ids) == ("add", "Answers", ("t1", "t2", "t3"))
+    assert edit.text.splitlines() == [
+        "First say what the task is about, then give the answer in answer tags, and write nothing else.",
+        "",
+        "- defect: leaks, cracks. Reply: This is about defect, so <answer>blue</answer>.",
+        "- login: password, code. Reply: This is about login, so <answer>red</answer>.",
+    ]
+
+
+def test_the_section_of_answers_is_replaced_by_a_later_one(tmp_path: Path) -> None:
+    skill = "Sort.\n\n## Answers\n\n- old: reply red\n"
+    (edit,) = propose(Scripted(TOPICS), tmp_path, *FEW, skill=skill).edits
+    result = apply_edits(Skill(skill), [edit])
+    assert not result.skipped
+    assert "old" not in result.skill.text
+    assert "Reply with one of these and nothing else: blue, red." in result.skill.text, "this scorer reads no tag"
+
+
+@pytest.mark.parametrize(
+    "answers", [("red", "red"), ("red", "blue"), ("1", "2", "2"), ("red", "", "red"), ("x" * 60, "x" * 60, "y")]
+)
+def test_other_answers_are_no_choice_among_a_few(answers: tuple[str, ...]) -> None:
+    assert few_answers([failure(n, f"Task {n}", answer) for n, answer in enumerate(answers)], ()) == {}
+
+
+def test_a_reply_without_a_text_for_an_answer_is_asked_for_again(tmp_path: Path) -> None:
+    patch = propose(Scripted('{"answers": {"blue": "", "red": "login"}}', TOPICS), tmp_path, *FEW)
+    assert len(patch.edits) == len(patch.unusable) == 1
 
 
 def test_of_other_batches_one_task_is_shown_for_each_answer_that_is_missing() -> None:

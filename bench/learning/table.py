@@ -82,11 +82,15 @@ def _compared(groups: dict[Group, list[CellResult]]) -> str:
         p = min(1.0, 2 * min(better, worse))
         rows.append(
             f"| {name} | {target} | {optimizer} | {method} | {', '.join(map(str, seeds))} | {fmean(a.values()):.2f} "
-            f"| {fmean(b.values()):.2f} | {fmean(gap):+.2f} {_range(gain_interval(gap), sign=True)} | {p:.3f} |"
+            f"| {fmean(b.values()):.2f} | {fmean(gap):+.2f} {_range(gain_interval(gap), sign=True)} | {_p(p)} |"
         )
     if not rows:
         return "No two methods have been measured on the same cells yet."
     return "\n".join([_table(AGAINST, rows), "", *(_over_sets(key, pairs) for key, pairs in gaps.items())])
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
 
 
 def _over_sets(key: tuple[str, str, str], pairs: Sequence[tuple[float, float]]) -> str:

@@ -1,5 +1,7 @@
 """The analyst for small optimizers: one short question after a worked example, and one edit in the reply.
 
+Where tasks have a few right answers, the question is what each of them is for (few_answers.py); else what is missing.
+
 A model of a billion parameters loses itself in the full reflection: it summarises, cites and copies until the reply is
 cut off. Shown how one such question was answered, and asked for nothing but a cause and a text, it writes rules that
 help. Its replies vary much, so ask for several (`gradient.samples`) and let the gate choose.
@@ -14,11 +16,12 @@ from typing import Any
 
 from skillopt import prompts
 from skillopt.analysts.base import Kind, Minibatch, Patch
+from skillopt.analysts.few_answers import Task, answers_schema, edit_for, few_answers, topics
 from skillopt.config import Config
 from skillopt.envs.agents import task_text
 from skillopt.envs.base import Item, Trajectory
 from skillopt.letters.blocks import fair_shares, trim_middle
-from skillopt.letters.case import CaseFile
+from skillopt.letters.case import LONGEST_OTHER, CaseFile
 from skillopt.letters.replies import Dropped, Pattern
 from skillopt.models.base import Message, Schema
 from skillopt.models.call import Caller
@@ -30,6 +33,7 @@ SECTION = "Rules"
 LONGEST_CAUSE, LONGEST_TEXT = 160, 600
 """Characters. A small model that has begun to repeat itself does not stop by itself."""
 _PARTS = re.compile(r"\A(.*?)<example>\n(.*?)\n</example>\s*<reply>\n(.*?)\n</reply>\s*\Z", re.DOTALL)
+NOT_KNOWN = Pattern(name="answers not known", cause="The instructions do not say which answer belongs to which tasks.")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _RIGHT_ANSWER = re.compile(r'Right answer: "([^"]+)"')
 
@@ -42,6 +46,8 @@ class BriefAnalyst:
     async def propose(
         self, skill: Skill, minibatch: Minibatch, case: CaseFile, optimizer: Caller, config: Config
     ) -> Patch:
+        if tasks := few_answers(minibatch.trajectories, case.others):
+            return await _answers(skill, minibatch, tasks, case, optimizer, config)
         prompt = prompts.load("brief", config.gradient.prompts_dir)
         messages = brief_messages(prompt, skill, minibatch.trajectories, case.others, config.gradient.prompt_tokens)
         ids = tuple(trajectory.id for trajectory in minibatch.trajectories)
@@ -76,22 +82,47 @@ class BriefAnalyst:
         return patch.model_copy(update=found)
 
 
+async def _answers(
+    skill: Skill, minibatch: Minibatch, tasks: dict[str, list[Task]], case: CaseFile, optimizer: Caller, config: Config
+) -> Patch:
+    """What each of a few answers is for, as one edit."""
+    shown = "\n".join(_line(task.kind, task.text, task.answer) for own in tasks.values() for task in own)
+    prompt = prompts.load("brief_answers", config.gradient.prompts_dir)
+    messages = _asked(prompt, f"The agent's instructions now:\n{skill.text.strip()}\n\nTasks:\n{shown}")
+    label = f"{config.train.seed}/brief_answers/{minibatch.id}"
+    answer = await ask(optimizer, messages, answers_schema(list(tasks)), topics, label=label)
+    ids = tuple(trajectory.id for trajectory in minibatch.trajectories)
+    patch = Patch(id=minibatch.id, source="brief/failure", trajectory_ids=ids, unusable=answer.unusable)
+    if answer.value is None:
+        return patch.model_copy(update={"lost": answer.lost, "unreachable": answer.unreachable})
+    edit = edit_for(answer.value, skill, tags="<answer>" in case.job.scoring)
+    own = {"trajectory_ids": ids, "pattern": NOT_KNOWN.name, "rationale": NOT_KNOWN.cause, "source": patch.source}
+    pattern = NOT_KNOWN.model_copy(update={"trajectory_ids": ids})
+    return patch.model_copy(update={"patterns": (pattern,), "edits": (edit.model_copy(update=own),)})
+
+
 def brief_messages(
     prompt: str, skill: Skill, trajectories: Sequence[Trajectory], others: Sequence[Item], budget: int
 ) -> list[Message]:
-    """The prompt's worked example is an earlier turn: small models follow that better than a description."""
-    system, turns = prompt, []
-    if parts := _PARTS.match(prompt):
-        system = parts[1]
-        turns = [{"role": "user", "content": parts[2]}, {"role": "assistant", "content": parts[3]}]
+    """The skill and the tasks that failed."""
     shares = fair_shares([count_tokens(t.input) for t in trajectories], budget)
     tasks = "\n".join(
         _task(number, trajectory, share)
         for number, (trajectory, share) in enumerate(zip(trajectories, shares, strict=True), 1)
     )
     user = f"The agent's instructions now:\n{skill.text.strip()}\n\nTasks that it failed:\n{tasks}"
-    if more := "\n".join(_other(item) for item in unseen_answers(trajectories, others)):
+    unseen = unseen_answers(trajectories, others)
+    if more := "\n".join(_line(item.type, task_text(item), item.answer) for item in unseen):
         user += f"\n\nOther tasks:\n{more}"
+    return _asked(prompt, user)
+
+
+def _asked(prompt: str, user: str) -> list[Message]:
+    """The prompt's worked example is an earlier turn: small models follow that better than a description."""
+    system, turns = prompt, []
+    if parts := _PARTS.match(prompt):
+        system = parts[1]
+        turns = [{"role": "user", "content": parts[2]}, {"role": "assistant", "content": parts[3]}]
     return [{"role": "system", "content": system.strip()}, *turns, {"role": "user", "content": user}]
 
 
@@ -105,9 +136,9 @@ def unseen_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -
     return list(found.values())
 
 
-def _other(item: Item) -> str:
-    kind = f" ({item.type})" if item.type else ""
-    return f"- Task{kind}: {_quoted(task_text(item))}\n  Right answer: {_quoted(item.answer)}"
+def _line(kind: str, text: str, answer: str) -> str:
+    named = f" ({kind})" if kind else ""
+    return f"- Task{named}: {_quoted(trim_middle(text, LONGEST_OTHER))}\n  Right answer: {_quoted(answer)}"
 
 
 def _task(number: int, trajectory: Trajectory, share: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from skillopt.errors import UserError
 
-STAGES = ("reflect", "brief", "deep_reflect", "merge", "rank", "slow_update", "meta_skill")
+STAGES = ("reflect", "brief", "brief_answers", "deep_reflect", "merge", "rank", "slow_update", "meta_skill")
 
 
 def load(stage: str, folder: str = "") -> str:
