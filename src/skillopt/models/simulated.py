@@ -28,7 +28,7 @@ from skillopt.models.simulated_optimizer import (
     optimizer_reply,
     rules_in,
     spelled_out_schema,
-    without_target,
+    what_it_reads,
 )
 from skillopt.skill.tokens import count_tokens
 
@@ -192,11 +192,11 @@ class SimulatedModel:
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Any]:
-        """What chance is drawn from. An optimizer's luck depends on the data that it is shown, and neither on its
+        """What chance is drawn from. An optimizer's luck depends on the data that it reads, and neither on its
         instructions nor on the name under which the target is served."""
         if request.schema is None:
             return list(request.messages)
-        return [{**m, "content": without_target(str(m["content"]))} for m in request.messages if m["role"] != "system"]
+        return [{**m, "content": what_it_reads(str(m["content"]))} for m in request.messages if m["role"] != "system"]
 
     async def _weather(self, draw: Draw, latency: float) -> None:
         options = self.options

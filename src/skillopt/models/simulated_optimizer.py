@@ -29,6 +29,7 @@ _WORDINGS = ("{}", "{} Always.", "{} This holds for every ticket.")
 """Three ways to put one rule, where the optimizer repeats itself."""
 _FILE = re.compile(r'<file name=("[^"\n]*")>\n(.*?)\n</file>', re.DOTALL)
 _TARGET = re.compile(r"The agent's model is \S+")
+_OTHERS = re.compile(r"\n\n<other_tasks>\n.*?\n</other_tasks>", re.DOTALL)
 _LIMIT = re.compile(r"at most (\d+) edits")
 _CAUSE = f'Cause to look into: "{_SEALED_PATTERN}"'
 _LESSON = "State the code in every rule; general advice was of no use."
@@ -197,8 +198,9 @@ def spelled_out_schema(request: ChatRequest) -> Schema | None:
     return Schema(name=match[1], body=json.loads(match[2]), form="text") if match else None
 
 
-def without_target(letter: str) -> str:
-    return _TARGET.sub("", letter)
+def what_it_reads(letter: str) -> str:
+    """A letter without the target's name and without tasks of other batches, from which it learns nothing."""
+    return _OTHERS.sub("", _TARGET.sub("", letter))
 
 
 def _edit(topic: str, code: str, rules: dict[str, str], files: dict[str, str], home: str) -> dict[str, Any]:
