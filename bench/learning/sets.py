@@ -25,8 +25,9 @@ TASKS = HERE / "tasks"
 SIZES = {"train": 24, "val": 16, "test": 32}
 MINIBATCH = 8
 """Of gepa."""
-PATIENCE = ("hardware.call_timeout=1800", "hardware.max_retry_seconds=7200")
-"""On a busy machine a rollout that is given up for its length would make another run of the cell."""
+REPEATABLE = ("hardware.workers=1", "hardware.call_timeout=1800", "hardware.max_retry_seconds=7200")
+"""One rollout at a time: a gate that stops early has then always paid for the same ones. On a busy machine a rollout
+that is given up for its length would make another run of the cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def load(cell: Cell, folder: Path, *, data: Path | None = None, box: Path | None
     own = SETS[cell.set]
     overrides = [*own.overrides, f"train.seed={cell.seed}", f"env.output_root={folder / 'runs'}"]
     overrides += [f"models.target_model={TARGETS[cell.target]}", *OPTIMIZERS[cell.optimizer]]
-    overrides += [*VARIANTS.get(cell.method, ()), *PATIENCE]
+    overrides += [*VARIANTS.get(cell.method, ()), *REPEATABLE]
     if box is not None:
         overrides.append(f"models.optimizer_model=handoff:{box}")
     if own.published or own.family:
