@@ -1,7 +1,7 @@
 """What a small optimizer is asked where tasks have a few right answers: which tasks does each answer belong to?
 
 A free text speaks of the answers that it was shown last, and a small target does not follow prose. Here every answer
-gets a line of its own, in a form that a small target can imitate.
+gets one line, in a form that a small target can imitate.
 """
 
 from __future__ import annotations
