@@ -156,11 +156,13 @@ def test_where_a_few_answers_are_right_the_question_is_what_each_is_for(tmp_path
 
 
 def test_the_section_of_answers_is_replaced_by_a_later_one(tmp_path: Path) -> None:
-    skill = "Sort.\n\n## Answers\n\n- old: reply red\n"
+    white = "- end: stop. Reply: This is about end, so <answer>white</answer>."
+    skill = f"Sort.\n\n## Answers\n\n- old: word. Reply: red\n{white}\n"
     (edit,) = propose(Scripted(TOPICS), tmp_path, *FEW, skill=skill).edits
     result = apply_edits(Skill(skill), [edit])
     assert not result.skipped
     assert "old" not in result.skill.text
+    assert white in result.skill.text, "no task with this answer was shown now"
     assert "Reply with one of these and nothing else: blue, red." in result.skill.text, "this scorer reads no tag"
 
 

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import pytest
 
 from skillopt import prompts
-from skillopt.analysts.base import Patch
+from skillopt.analysts.base import Minibatch, Patch
 from skillopt.analysts.leaks import find_leaks
+from skillopt.analysts.llm import LLMAnalyst
 from skillopt.config import Config
 from skillopt.edits.aggregate import Pool, Pooled
 from skillopt.edits.candidates import candidates
@@ -21,6 +22,7 @@ from skillopt.edits.select import select
 from skillopt.envs.base import Score
 from skillopt.envs.sim import SimEnv
 from skillopt.errors import Stopped, UserError
+from skillopt.letters.case import CaseFile
 from skillopt.letters.replies import Pattern
 from skillopt.loop import case_file, reflect, trainer
 from skillopt.loop.reflect import deep_minibatches, repeated
@@ -31,7 +33,7 @@ from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.run.state import Rejected
 from skillopt.skill import Edit, Skill
-from support import SIM, Spy, context, only_run, train_sim, trajectory
+from support import SIM, Scripted, Spy, context, only_run, train_sim, trajectory
 
 
 def edit(text: str, **fields: Any) -> Edit:
@@ -199,16 +201,21 @@ def test_scripts_without_spaces_leak_too() -> None:
 
 
 class Copying(Spy):
-    """An optimizer that pastes a task into the skill."""
+    """An optimizer that pastes a task of one block of its letters into the skill."""
+
+    block = "failures"
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         reply = await super().chat(request)
         if request.schema and request.schema.name == "reflect":
             value = json.loads(reply.text)
-            failures = str(request.messages[-1]["content"]).partition("<failures>")[2]
-            tasks = [json.loads(row)["task"] for row in failures.splitlines() if row[:1] == "{"]
+            shown = (
+                str(request.messages[-1]["content"]).partition(f"<{self.block}>")[2].partition(f"</{self.block}>")[0]
+            )
+            rows = [json.loads(row) for row in shown.splitlines() if row[:1] == "{"]
+            copied = max((f"{row['task']} {row['expected']}" for row in rows), key=len)
             for proposed in value["edits"][:1]:
-                proposed["text"] += f" (as in: {max(tasks, key=len)} Which one, exactly, please?)"
+                proposed["text"] += f" (as in: {copied} Which one, exactly, please?)"
             return ChatReply(text=json.dumps(value))
         return reply
 
@@ -221,6 +228,25 @@ def test_leaks_are_counted_in_the_record_and_named_in_selected_json(tmp_path: Pa
     assert record["edits"]["leaks"] == sum(bool(row["leak"]) for row in ranked) > 0
     assert any("give the codes for" in row["leak"] for row in ranked)
     assert all("Val ticket" not in row["leak"] for row in ranked)
+
+
+class CopyingOthers(Copying):
+    block = "other_tasks"
+
+
+def test_a_copy_of_a_task_outside_the_batch_is_a_leak_too(tmp_path: Path) -> None:
+    run = RunDirectory(train_sim(tmp_path, "train.num_epochs=1", models={"optimizer": CopyingOthers()}).path)
+    leaks = [row["leak"] for row in read_json(run.step(1) / "selected.json")["ranked"]]
+    assert any("give the codes for" in leak for leak in leaks)
+
+
+def test_an_edit_of_a_reply_may_name_a_whole_section() -> None:
+    skill = Skill("# Job\n\n## Codes\n\n- Train: T1\n\n## Form\n\nThe code.\n")
+    row = {"op": "modify", "section": "Codes", "anchor": "", "text": "- Bus: B1", "trajectory_ids": ["t1"]}
+    ctx = context(optimizer=Scripted(reflect=[{"job": "", "patterns": [], "edits": [row]}]))
+    minibatch = Minibatch(id="0001-mixed-00", kind="mixed", trajectories=[trajectory(1)])
+    patch = asyncio.run(LLMAnalyst().propose(skill, minibatch, CaseFile(), ctx.optimizer, ctx.config))
+    assert [(edit.anchor, edit.text) for edit in patch.edits] == [("## Codes\n\n- Train: T1", "## Codes\n\n- Bus: B1")]
 
 
 # Edits, not summaries

@@ -68,21 +68,29 @@ def topics(value: Any) -> dict[str, str]:
 
 
 def edit_for(found: dict[str, str], skill: Skill, *, tags: bool) -> Edit:
-    """A section with a line for each answer; one that is there is replaced. `tags`: the scorer reads an answer tag, so
-    that the target may name the topic before the answer, which a small one needs."""
+    """A section with a line for each answer; one that is there is replaced, but for answers that only it has. `tags`:
+    the scorer reads an answer tag, so that the target may name the topic before the answer, which a small one needs."""
     if tags:
         head = "First say what the task is about, then give the answer in answer tags, and write nothing else."
         lines = [f"- {text}. Reply: This is about {_topic(text)}, so {_tagged(a)}." for a, text in found.items()]
     else:
         head = f"Reply with one of these and nothing else: {', '.join(found)}."
         lines = [f"- {text}. Reply: {answer}" for answer, text in found.items()]
-    text = "\n".join([head, "", *lines])
+    there = "".join(skill.text[s.span.start : s.span.end] for s in skill.find_sections(SECTION)).splitlines()
+    kept = [line for line in there if line.startswith("- ") and _reply(line) not in found]
+    text = "\n".join([head, "", *lines, *kept])
     edit = Edit(op="modify" if skill.find_sections(SECTION) else "add", section=SECTION, text=text)
     return whole_section(edit, skill)
 
 
 def _topic(text: str) -> str:
     return text.partition(":")[0].strip() or text
+
+
+def _reply(line: str) -> str:
+    """The answer of a line that `edit_for` wrote."""
+    reply = line.rpartition("Reply: ")[2]
+    return reply.partition("<answer>")[2].partition("</answer>")[0] or reply
 
 
 def _tagged(answer: str) -> str:
