@@ -13,31 +13,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
-from unittest import mock
 
+from learning.mechanisms import MECHANISMS, Off
 from learning.table import fill
 
 from skillopt.config import Config
-from skillopt.core.context import Context
-from skillopt.edits.aggregate import Pool
 from skillopt.envs import open_env
 from skillopt.envs.base import Env
-from skillopt.gates.base import Rule, Verdict
 from skillopt.loop.trainer import TrainingLoop
 from skillopt.models.simulated_optimizer import ASKED, SEALED, SEALED_RULE, rules_in
-from skillopt.preflight.components import resolve
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import write_atomic
-from skillopt.skill import Applied, Skill
 from skillopt.statistics import seeds_interval
 
 REPO = Path(__file__).resolve().parent.parent
@@ -78,78 +71,22 @@ WORLDS = {
 }
 
 
-async def accept_all(
-    skill: Skill,
-    candidate: Applied,
-    current: Mapping[str, float],
-    ctx: Context,
-    *,
-    tag: str = "",
-    rule: Rule = "strict",
-) -> Verdict:
-    """No gate: nothing is measured, everything is taken."""
-    score = math.fsum(current.values()) / len(current)
-    return Verdict(
-        decision="accept",
-        rule=rule,
-        metric=ctx.config.evaluation.metric,
-        before=score,
-        after=score,
-        at_most=1.0,
-        items=len(current),
-        measured=0,
-        standing=dict(current),
-    )
-
-
-async def as_proposed(pool: Pool, *rest: object) -> tuple[list[str], list[Any]]:
-    return [pooled.edit.id for pooled in pool.edits], []
-
-
-def _without(name: str) -> Callable[[Config], Config]:
-    """A setting that a config file may not have."""
-    return lambda config: config.model_copy(update={"optimizer": config.optimizer.model_copy(update={name: False})})
-
-
-OFF: dict[str, str | Callable[[Config], Config] | tuple[str, Any]] = {
-    "nothing off": "",
-    "gate (all is accepted)": "gate",
-    "paired gate (strict)": "evaluation.gate=strict",
-    "credit: rejected steps taken apart": "evaluation.credit_gates=0",
-    "slow update": _without("use_slow_update"),
-    "meta skill": "optimizer.use_meta_skill=false",
-    "merge by the optimizer": "gradient.merge=local",
-    "selection by coverage (as proposed)": ("skillopt.loop.trainer.rank", as_proposed),
-    "deep reflection": "gradient.deep_reflect_threshold=1.0",
-    "passes in the letters": ("skillopt.letters.compose.contrast", lambda passes: []),
-    "history in the letters": ("skillopt.loop.trainer.remember", lambda *rest: None),
-    "memory of rejected edits": "optimizer.rejected_buffer=0",
-    "schedule (constant)": "optimizer.lr_scheduler=constant",
-    "decay after a rejection": "optimizer.reject_decay=1",
-    "race of candidates (one)": "gradient.candidates=1",
-}
-ONLY_NOISY = ("paired gate (strict)", "race of candidates (one)")
-"""With a target that always answers the same, the two gates are one; and with one analyst there is never a race."""
+NOTHING = Off(said="nothing off")
+OFF = {off.said: off for off in (NOTHING, *MECHANISMS.values())}
 Row = dict[str, Any]
 
 
 def train(world: str, name: str, seed: int) -> Row:
-    off = OFF[name]
-    here = WORLDS[world]
+    off, here = OFF[name], WORLDS[world]
     target = f"{here.target}&seed={seed}" if "?" in here.target else here.target
     models = [f"models.target_model={target}", f"models.optimizer_model={here.optimizer}&seed={seed}"]
-    own = [off] if isinstance(off, str) and "=" in off else []
-    with tempfile.TemporaryDirectory() as out, ExitStack() as stack:
-        overrides = [f"env.output_root={out}", f"train.seed={seed}", *models, *SETTINGS, *here.settings, *own]
-        config = Config.load(REPO / "configs" / "sim" / "default.yaml", overrides)
-        config = off(config) if callable(off) else config
-        if isinstance(off, tuple):
-            stack.enter_context(mock.patch(*off))
-        parts = resolve(config, gate=accept_all) if off == "gate" else None
-        result = asyncio.run(TrainingLoop(config, parts=parts).fit())
+    with tempfile.TemporaryDirectory() as out:
+        overrides = [f"env.output_root={out}", f"train.seed={seed}", *models, *SETTINGS, *here.settings, *off.settings]
+        with off.applied(Config.load(REPO / "configs" / "sim" / "default.yaml", overrides)) as config:
+            result = asyncio.run(TrainingLoop(config, parts=off.parts(config)).fit())
         env, run = open_env(config), RunDirectory(result.path)
         history = result.history
-        last = run.read_skill(history[-1]["version"]).text if off == "gate" else result.best_skill.text
+        last = run.read_skill(history[-1]["version"]).text if off.gate else result.best_skill.text
         scores = {row["version"]: true_score(env, run.read_skill(row["version"]).text) for row in history}
         reached = [_paid(row) for row in history if scores[row["version"]] >= ENOUGH]
     total = _paid(history[-1])
@@ -185,8 +122,8 @@ def true_score(env: Env, skill: str) -> float:
 def all_runs(worlds: list[str], seeds: range) -> Iterator[tuple[str, str, int]]:
     for seed in seeds:
         for world in worlds:
-            for name in OFF:
-                if "noise" in WORLDS[world].target or name not in ONLY_NOISY:
+            for name, off in OFF.items():
+                if "noise" in WORLDS[world].target or not off.noisy_only:
                     yield world, name, seed
 
 

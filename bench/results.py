@@ -19,9 +19,9 @@ import sys
 from pathlib import Path
 
 from learning.cells import METHODS, OPTIMIZERS, TARGETS, Cell
-from learning.keep import MEASURED, RECORDINGS, keep, replayed
+from learning.keep import MEASURED, keep, replayed
 from learning.plots import write_plots
-from learning.recording import Recording
+from learning.recording import RECORDINGS, Recording
 from learning.result import CellResult
 from learning.run import Job, run_cell
 from learning.sets import SETS

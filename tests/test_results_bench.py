@@ -25,9 +25,9 @@ REPO = Path(__file__).parents[1]
 sys.path.insert(0, str(REPO / "bench"))
 
 from learning.cells import METHODS, Cell, baseline_of  # noqa: E402
-from learning.keep import MEASURED, RECORDINGS, keep, replayed  # noqa: E402
+from learning.keep import MEASURED, keep, replayed  # noqa: E402
 from learning.plots import averaged, write_plots  # noqa: E402
-from learning.recording import Recording  # noqa: E402
+from learning.recording import RECORDINGS, Recording  # noqa: E402
 from learning.result import CellResult  # noqa: E402
 from learning.run import Job, run_cell  # noqa: E402
 from learning.sets import SETS, load, most_rollouts  # noqa: E402
@@ -140,6 +140,42 @@ def test_a_finished_cell_is_not_run_again_and_a_failed_one_is(tmp_path: Path) ->
     assert found.rollouts <= ours.rollouts
     assert found.val_best is not None
     assert found.val_best >= (found.val_initial or 0)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """Our whole training with a reader, kept."""
+    monkeypatch.setattr("learning.recording.RECORDINGS", tmp_path / "recordings")
+    job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path, box=tmp_path / "box")
+    with Reader(tmp_path / "box"):
+        run_cell(job)
+    keep(job, job.folder, measured=tmp_path / "measured", recordings=tmp_path / "recordings")
+    return job
+
+
+@pytest.mark.parametrize("method", ["no-gate", "no-notes", "no-history"])
+def test_without_a_mechanism_a_reader_is_only_asked_what_the_whole_training_did_not_ask(
+    recorded: Job, method: str, tmp_path: Path
+) -> None:
+    job = replace(recorded, cell=replace(recorded.cell, method=method), box=tmp_path / "second")
+    with Reader(tmp_path / "second") as reader:
+        result = run_cell(job)
+    assert result.error == ""
+    assert reader.answered < result.requests, "the first letter of both is the same"
+    assert (result.val_best is None) == (method == "no-gate")
+    places = {"measured": tmp_path / "measured", "recordings": tmp_path / "recordings"}
+    assert keep(job, job.folder, **places).why_not == ""
+    recording = Recording.read(tmp_path / "recordings" / f"{job.cell.name}.jsonl")
+    assert replayed(replace(job, recording=recording), near=tmp_path / "elsewhere").differences(result) == []
+
+
+def test_random_search_repeats_where_only_recordings_are(recorded: Job, tmp_path: Path) -> None:
+    job = replace(recorded, cell=replace(recorded.cell, method="random"))
+    result = run_cell(job)
+    places = {"measured": tmp_path / "measured", "recordings": tmp_path / "recordings"}
+    assert keep(job, job.folder, **places).why_not == ""
+    recording = Recording.read(tmp_path / "recordings" / f"{job.cell.name}.jsonl")
+    assert replayed(replace(job, recording=recording), near=tmp_path / "elsewhere").differences(result) == []
 
 
 def test_a_baseline_measures_no_skill_and_the_initial_one(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 
 from skillopt.errors import UserError
 
+from .mechanisms import MECHANISMS, Off
+
 TARGETS = {"0.5b": "local:qwen2.5-coder-0.5b", "1.5b": "local:qwen2.5-coder-1.5b", "sim": "sim:world"}
 OPTIMIZERS = {
     "none": ("gradient.analysts=[exemplar]", "optimizer.use_meta_skill=false", "train.num_epochs=1"),
@@ -23,15 +25,11 @@ OPTIMIZERS = {
 """none: examples read off the data, no LLM; one epoch, since guidance is written by an LLM. brief: the local
 1.5B. handoff: whoever answers the letters."""
 VARIANTS = {
-    "ours": (),
-    "examples": ("gradient.analysts=[llm,exemplar]",),
-    "no-credit": ("evaluation.credit_gates=0",),
-    "no-notes": ("optimizer.use_meta_skill=false",),
-    "no-merge": ("gradient.merge=local",),
-    "no-deep": ("gradient.deep_reflect_threshold=1.0",),
-    "constant": ("optimizer.lr_scheduler=constant",),
+    "ours": Off(said="nothing off"),
+    "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
+    **MECHANISMS,
 }
-"""Our training at its defaults, and with one mechanism off."""
+"""Our training at its defaults, with examples read off the data beside the optimizer, and with one mechanism off."""
 METHODS = (*VARIANTS, "gepa", "random", "baseline")
 """random: random sets of the edits that `ours` was offered, the best on validation. baseline: nothing is learned."""
 

@@ -27,13 +27,24 @@ from skillopt.skill import Skill
 from skillopt.version import METHOD, __version__
 
 from .cells import METHODS, Cell
-from .recording import Recording, Row, letter_rows, reader_rows, row, target_rows, write
+from .mechanisms import MECHANISMS
+from .recording import (
+    RECORDINGS,
+    Recording,
+    Row,
+    known_rows,
+    letter_rows,
+    reader_rows,
+    recording_of,
+    row,
+    target_rows,
+    write,
+)
 from .result import CellResult
 from .run import Job, of_run, run_cell
 from .sets import HERE, load
 
 MEASURED = HERE / "measured"
-RECORDINGS = HERE / "recordings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +82,16 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
 
 
 def replayed(job: Job, near: Path) -> CellResult:
-    """The cell once more, from its recording, in a folder of its own. Random search finds our run `near` it."""
+    """The cell once more, from its recording, in a folder of its own. What random search drew from is `near` it, or is
+    replayed first."""
     with tempfile.TemporaryDirectory() as made:
         out = Path(made)
-        for name in ("data", replace(job.cell, method="ours").name):
+        whole = replace(job.cell, method="ours")
+        for name in ("data", whole.name):
             if (near / name).exists() and name != job.cell.name:
                 (out / name).symlink_to((near / name).resolve())
+        if job.cell.method == "random" and not (out / whole.name).exists() and recording_of(whole).exists():
+            run_cell(replace(job, cell=whole, out=out, box=None, recording=Recording.read(recording_of(whole))))
         return run_cell(replace(job, out=out, box=None))
 
 
@@ -124,11 +139,13 @@ def _rows(job: Job, folder: Path, config: Config) -> Iterator[Row]:
         yield from _first_form(job.cell, folder, config)
     elif job.letters:
         box = job.box or _box_of(folder)
-        runs = [path.parent.name for path in folder.glob("runs/*/*/summary.json")]
-        letters = Box(box, runs[0] if runs else job.cell.name).letters()
-        if not letters:
+        own = {job.cell.name, *(path.parent.name for path in folder.glob("runs/*/*/summary.json"))}
+        letters = [letter for letter in Box(box, "").letters() if letter.run in own]
+        if not letters and job.cell.method not in MECHANISMS:
             raise UserError(f"{box}: no letters of this cell; name their folder with --box")
         yield from letter_rows(letters, HandoffModel(None), journals)
+        if job.cell.method in MECHANISMS:
+            yield from known_rows(recording_of(replace(job.cell, method="ours")), journals)
     yield from target_rows(journals)
 
 

@@ -18,10 +18,13 @@ from typing import Any
 from skillopt.errors import UserError
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest, FatalError, Schema, Usage
 from skillopt.models.call import request_key
-from skillopt.models.handoff import Letter
+from skillopt.models.handoff import HandoffModel, Letter
 from skillopt.run.files import write_atomic
 from skillopt.skill.tokens import count_tokens
 
+from .cells import Cell
+
+RECORDINGS = Path(__file__).resolve().parent / "recordings"
 KEY = 32
 """Characters of the hash that are stored."""
 Row = dict[str, Any]
@@ -82,6 +85,24 @@ class Replayed:
         return
 
 
+@dataclass
+class Known(HandoffModel):
+    """A reader who is not asked again for what a recording has a reply to."""
+
+    recorded: Replayed = field(kw_only=True)
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        try:
+            return await self.recorded.chat(request)
+        except FatalError:
+            return await super().chat(request)
+
+
+def recording_of(cell: Cell) -> Path:
+    """Where the committed recording of a cell is, if there is one."""
+    return RECORDINGS / f"{cell.name}.jsonl"
+
+
 def write(path: Path, head: dict[str, Any], rows: Iterable[Row]) -> int:
     """Returns how many replies there are."""
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
@@ -104,6 +125,14 @@ def target_rows(journals: Iterable[Path]) -> Iterator[Row]:
         if key not in seen and "text" in reply:  # whole rollouts of agents are there as well
             seen.add(key)
             yield row("target", key, ChatReply(**{**reply, "usage": Usage(**reply["usage"])}))
+
+
+def known_rows(recording: Path, journals: Iterable[Path]) -> Iterator[Row]:
+    """The optimizer's replies that a run took from the recording of another."""
+    read = {reply["text"] for _, _, reply in _journalled(journals, "optimizer")}
+    lines = recording.read_text(encoding="utf-8").splitlines()[1:] if recording.exists() else []
+    rows = (json.loads(line) for line in lines)
+    yield from (row for row in rows if row["role"] == "optimizer" and row["text"] in read)
 
 
 def _journalled(journals: Iterable[Path], role: str) -> Iterator[tuple[str, str, Row]]:

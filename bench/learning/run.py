@@ -19,6 +19,7 @@ from skillopt.errors import SkillOptError, UserError
 from skillopt.measure.session import measuring_session
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel
+from skillopt.models.handoff import Box
 from skillopt.report.console import open_console, watching
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
@@ -27,7 +28,8 @@ from skillopt.run.summary import rollouts_paid
 from skillopt.skill import Skill
 
 from .cells import VARIANTS, Cell
-from .recording import Recording
+from .mechanisms import MECHANISMS
+from .recording import Known, Recording, recording_of
 from .remembered import Remembered
 from .result import CellResult, Outcomes, tokens_of
 from .sets import load
@@ -51,17 +53,26 @@ class Job:
 
     @property
     def letters(self) -> Path | None:
-        return (self.box or self.folder / "letters") if self.cell.optimizer == "handoff" else None
+        asks = self.cell.optimizer == "handoff" and self.cell.method not in {"random", "baseline"}
+        return (self.box or self.folder / "letters") if asks else None
 
     def config(self) -> Config:
         return load(self.cell, self.folder, data=self.data, box=self.letters)
 
     def models(self, *roles: str) -> dict[str, ChatModel]:
-        """The recorded ones, where the cell is replayed; else the target, whose replies all cells share."""
+        """The recorded ones, where the cell is replayed. Else the target, whose replies all cells share; and where a
+        mechanism is off a reader who is only asked what our whole training of that seed was not asked."""
         if self.recording:
             return {role: self.recording.model(role) for role in roles}
         target = open_model("target", self.config())
-        return {"target": Remembered(target, self.out / "replies.sqlite") if target.deterministic else target}
+        found: dict[str, ChatModel] = {
+            "target": Remembered(target, self.out / "replies.sqlite") if target.deterministic else target
+        }
+        whole = recording_of(replace(self.cell, method="ours"))
+        if self.letters and self.cell.method in MECHANISMS and whole.exists():
+            recorded = Recording.read(whole).model("optimizer")
+            found["optimizer"] = Known(Box(self.letters, self.cell.name), recorded=recorded)
+        return found
 
 
 def run_cell(job: Job) -> CellResult:
@@ -91,11 +102,21 @@ def method_of(name: str) -> Callable[[Job], Coroutine[Any, Any, CellResult]]:
 
 
 async def ours(job: Job) -> CellResult:
-    config = job.config()
+    off = VARIANTS[job.cell.method]
     roles = ("target",) if job.cell.optimizer == "none" else ("target", "optimizer")
-    with watching(open_console()) as listener:
-        found = await train_config(config, listeners=[listener], models=job.models(*roles))
-    return of_run(job.cell, found.path)
+    with off.applied(job.config()) as config, watching(open_console()) as listener:
+        models = job.models(*roles)
+        found = await train_config(config, listeners=[listener], models=models, parts=off.parts(config))
+    result = of_run(job.cell, found.path)
+    return await _without_gate(job, result, found.path) if off.gate else result
+
+
+async def _without_gate(job: Job, result: CellResult, path: Path) -> CellResult:
+    """Nothing was measured on the way: what counts is the last skill, and no validation score is known."""
+    last = Skill(max((path / "skills").glob("skill_v*.md")).read_text(encoding="utf-8"))
+    async with measuring_session(job.config(), job.folder / "measured", models=job.models("target")) as session:
+        test = {**result.test, "best": await tested(last, "test", session.ctx)}
+    return replace(result, test=test, skill=last.text, val=[], val_best=None, curve=[])
 
 
 def of_run(cell: Cell, path: Path) -> CellResult:

@@ -76,7 +76,7 @@ def load(cell: Cell, folder: Path, *, data: Path | None = None, box: Path | None
     own = SETS[cell.set]
     overrides = [*own.overrides, f"train.seed={cell.seed}", f"env.output_root={folder / 'runs'}"]
     overrides += [f"models.target_model={TARGETS[cell.target]}", *OPTIMIZERS[cell.optimizer]]
-    overrides += [*VARIANTS.get(cell.method, ()), *REPEATABLE]
+    overrides += [*(VARIANTS[cell.method].settings if cell.method in VARIANTS else ()), *REPEATABLE]
     if box is not None:
         overrides.append(f"models.optimizer_model=handoff:{box}")
     if own.published or own.family:

@@ -1,0 +1,94 @@
+"""The mechanisms of the training that can be switched off, one at a time: in the simulated world (ablations.py) and in
+cells with real models (the methods `no-…` of results.py)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from skillopt.config import Config
+from skillopt.core.context import Context
+from skillopt.edits.aggregate import Pool
+from skillopt.gates.base import Rule, Verdict
+from skillopt.preflight.components import Parts, resolve
+from skillopt.skill import Applied, Skill
+
+
+@dataclass(frozen=True, kw_only=True)
+class Off:
+    """What makes a training one without the mechanism; only one of the four is given."""
+
+    said: str
+    """Which mechanism, in tables."""
+    settings: tuple[str, ...] = ()
+    change: Callable[[Config], Config] | None = None
+    """For settings that a config file may not have."""
+    patch: tuple[str, Any] | None = None
+    """For what no setting switches off: a name in the package, and what stands for it."""
+    gate: Any = None
+    noisy_only: bool = False
+    """With a target that always answers the same, and one analyst, it makes no difference."""
+
+    def parts(self, config: Config) -> Parts | None:
+        return resolve(config, gate=self.gate) if self.gate else None
+
+    @contextmanager
+    def applied(self, config: Config) -> Iterator[Config]:
+        with ExitStack() as stack:
+            if self.patch:
+                stack.enter_context(mock.patch(*self.patch))
+            yield self.change(config) if self.change else config
+
+
+async def accept_all(
+    skill: Skill,
+    candidate: Applied,
+    current: Mapping[str, float],
+    ctx: Context,
+    *,
+    tag: str = "",
+    rule: Rule = "strict",
+) -> Verdict:
+    """No gate: nothing is measured, everything is taken."""
+    score = math.fsum(current.values()) / len(current)
+    return Verdict(
+        decision="accept",
+        rule=rule,
+        metric=ctx.config.evaluation.metric,
+        before=score,
+        after=score,
+        at_most=1.0,
+        items=len(current),
+        measured=0,
+        standing=dict(current),
+    )
+
+
+async def as_proposed(pool: Pool, *rest: object) -> tuple[list[str], list[Any]]:
+    return [pooled.edit.id for pooled in pool.edits], []
+
+
+def _no_slow_update(config: Config) -> Config:
+    return config.model_copy(update={"optimizer": config.optimizer.model_copy(update={"use_slow_update": False})})
+
+
+MECHANISMS = {
+    "no-gate": Off(said="gate (all is accepted)", gate=accept_all),
+    "strict": Off(said="paired gate (strict)", settings=("evaluation.gate=strict",), noisy_only=True),
+    "no-credit": Off(said="credit: rejected steps taken apart", settings=("evaluation.credit_gates=0",)),
+    "no-slow": Off(said="slow update", change=_no_slow_update),
+    "no-notes": Off(said="meta skill", settings=("optimizer.use_meta_skill=false",)),
+    "no-merge": Off(said="merge by the optimizer", settings=("gradient.merge=local",)),
+    "no-coverage": Off(said="selection by coverage (as proposed)", patch=("skillopt.loop.trainer.rank", as_proposed)),
+    "no-deep": Off(said="deep reflection", settings=("gradient.deep_reflect_threshold=1.0",)),
+    "no-passes": Off(said="passes in the letters", patch=("skillopt.letters.compose.contrast", lambda passes: [])),
+    "no-history": Off(said="history in the letters", patch=("skillopt.loop.trainer.remember", lambda *rest: None)),
+    "no-memory": Off(said="memory of rejected edits", settings=("optimizer.rejected_buffer=0",)),
+    "constant": Off(said="schedule (constant)", settings=("optimizer.lr_scheduler=constant",)),
+    "no-decay": Off(said="decay after a rejection", settings=("optimizer.reject_decay=1",)),
+    "no-race": Off(said="race of candidates (one)", settings=("gradient.candidates=1",), noisy_only=True),
+}
