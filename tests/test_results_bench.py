@@ -201,8 +201,28 @@ def test_the_table_has_means_over_seeds_gains_comparisons_and_failed_cells() -> 
     assert "| 110 | 4.0 | 2 + – | 3 |" in blocks["measured"]
     assert "| cards | 1.5b | handoff | gepa | 1 | 1.00 | 0.00 | +1.00 [" in blocks["compared"]
     assert "| 0.500 |" in blocks["compared"]  # two items won, none lost: one in four by chance, on either side
-    assert "Mean over 1 set (1.5b, handoff): ours 1.00, gepa 0.00, difference +1.00." in blocks["compared"]
+    assert "Mean over" not in blocks["compared"], "one set is no mean"
     assert "`cards-1.5b-handoff-ours-3` failed: no letters / came" in blocks["failed"]
+
+
+def test_means_are_over_sets_and_over_both_targets() -> None:
+    none, one, both = {"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 0.0}, {"a": 1.0, "b": 1.0}
+    ours = Cell(set="cards", target="0.5b", optimizer="handoff", method="ours", seed=1)
+    found = []
+    for name, target, best in (
+        ("cards", "0.5b", one),
+        ("tickets", "0.5b", both),
+        ("cards", "1.5b", both),
+        ("tickets", "1.5b", both),
+    ):
+        cell = replace(ours, set=name, target=target)
+        found.append(made(cell, {"initial": none, "best": best}))
+        found.append(made(replace(cell, method="gepa"), {"initial": none, "best": one}, rollouts=160))
+    text = tables(found)["compared"]
+    assert (
+        "- Mean over 2 sets, 0.5b (handoff): ours 0.75 after 100 rollouts and 4.0 requests, gepa 0.50 after 160" in text
+    )
+    assert "- Mean over 2 sets, 0.5b and 1.5b (handoff): ours 0.88 after" in text
 
 
 def test_the_page_keeps_what_is_around_the_markers(tmp_path: Path) -> None:

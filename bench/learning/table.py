@@ -7,7 +7,8 @@ the seeds that both methods have.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -65,8 +66,20 @@ def _row(group: Group, own: list[CellResult], none: dict[Cell, CellResult]) -> s
     return f"| {' | '.join([*group, *figures])} |"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Ours and another method on one set and target, over the seeds that both have."""
+
+    set: str
+    target: str
+    scores: tuple[float, float]
+    rollouts: tuple[float, float]
+    requests: tuple[float, float]
+
+
 def _compared(groups: dict[Group, list[CellResult]]) -> str:
-    rows, gaps = [], defaultdict(list)
+    rows: list[str] = []
+    pairs: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for (name, target, optimizer, method), theirs in groups.items():
         ours = {r.cell.seed: r for r in groups.get((name, target, optimizer, "ours"), [])}
         seeds = sorted(ours.keys() & {r.cell.seed for r in theirs})
@@ -78,7 +91,14 @@ def _compared(groups: dict[Group, list[CellResult]]) -> str:
         samples = [([r.test["best"][i] for r in other], [r.test["best"][i] for r in own]) for i in shared]
         better, worse = permutation_p(samples), permutation_p([(y, x) for x, y in samples])
         gap = [a[i] - b[i] for i in shared]
-        gaps[target, optimizer, method].append((fmean(a.values()), fmean(b.values())))
+        pair = Pair(
+            set=name,
+            target=target,
+            scores=(fmean(a.values()), fmean(b.values())),
+            rollouts=(fmean(r.rollouts for r in own), fmean(r.rollouts for r in other)),
+            requests=(fmean(r.requests for r in own), fmean(r.requests for r in other)),
+        )
+        pairs[optimizer, method].append(pair)
         p = min(1.0, 2 * min(better, worse))
         rows.append(
             f"| {name} | {target} | {optimizer} | {method} | {', '.join(map(str, seeds))} | {fmean(a.values()):.2f} "
@@ -86,23 +106,38 @@ def _compared(groups: dict[Group, list[CellResult]]) -> str:
         )
     if not rows:
         return "No two methods have been measured on the same cells yet."
-    return "\n".join([_table(AGAINST, rows), "", *(_over_sets(key, pairs) for key, pairs in gaps.items())])
+    means = [line for (optimizer, method), own in pairs.items() for line in _means(optimizer, method, own)]
+    return "\n".join([_table(AGAINST, rows), "", *means])
 
 
 def _p(value: float) -> str:
     return f"{value:.3f}" if value >= 0.001 else "< 0.001"
 
 
-def _over_sets(key: tuple[str, str, str], pairs: Sequence[tuple[float, float]]) -> str:
-    target, optimizer, method = key
-    gap = [a - b for a, b in pairs]
+def _means(optimizer: str, method: str, pairs: Sequence[Pair]) -> Iterator[str]:
+    """Over all sets of a target, where there are several; and over both targets on the sets that both have."""
+    targets = {
+        target: [pair for pair in pairs if pair.target == target] for target in dict.fromkeys(p.target for p in pairs)
+    }
+    for target, own in targets.items():
+        if len(own) > 1:
+            yield _mean_line(f"{len(own)} sets, {target}", optimizer, method, own)
+    shared = set.intersection(*({pair.set for pair in own} for own in targets.values()))
+    if len(targets) > 1 and len(shared) > 1:
+        over = [pair for pair in pairs if pair.set in shared]
+        yield _mean_line(f"{len(shared)} sets, {' and '.join(targets)}", optimizer, method, over)
+
+
+def _mean_line(over: str, optimizer: str, method: str, pairs: Sequence[Pair]) -> str:
+    gap = [ours - theirs for ours, theirs in (pair.scores for pair in pairs)]
     wide = seeds_interval(gap) if len(gap) > 2 else None
-    ours, theirs = fmean(a for a, _ in pairs), fmean(b for _, b in pairs)
-    over = f"{len(pairs)} set" + "s" * (len(pairs) > 1)
-    said = f"- Mean over {over} ({target}, {optimizer}): ours {ours:.2f}, {method} {theirs:.2f}, "
-    return f"{said}difference {fmean(gap):+.2f}" + (
-        f" {_range(wide, sign=True)} (interval over sets)." if wide else "."
-    )
+    said = [
+        f"{who} {fmean(p.scores[i] for p in pairs):.2f} after {fmean(p.rollouts[i] for p in pairs):.0f} rollouts and "
+        f"{fmean(p.requests[i] for p in pairs):.1f} requests"
+        for i, who in enumerate(("ours", method))
+    ]
+    end = f" {_range(wide, sign=True)} (interval over sets)" if wide else ""
+    return f"- Mean over {over} ({optimizer}): {said[0]}, {said[1]}; difference {fmean(gap):+.2f}{end}."
 
 
 def _items(own: Sequence[CellResult], which: str) -> Outcomes:
