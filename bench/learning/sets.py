@@ -49,7 +49,8 @@ FAMILIES = {"family": "family_relationships", "reversal": "word_sequence_reversa
 """Kinds of reasoning-gym on which the 1.5B is right now and then without a skill: 2 of 10, and 1 of 6."""
 SETS: dict[str, TaskSet] = {
     **{name: TaskSet(config=TASKS / name / "config.yaml") for name in ("expenses", "cards", "procedure", "tickets")},
-    **{name: TaskSet(config=CONFIGS / name / "mini.yaml") for name in ("searchqa", "docvqa", "alfworld", "textworld")},
+    **{name: TaskSet(config=CONFIGS / name / "mini.yaml") for name in ("searchqa", "docvqa", "textworld")},
+    "alfworld": TaskSet(config=CONFIGS / "alfworld" / "mini.yaml", overrides=("env.options={steps: 10, history: 4}",)),
     "bbh_boolean": _bbh("boolean_expressions"),
     "bbh_date": _bbh("date_understanding"),
     "bbh_navigate": _bbh("navigate"),
