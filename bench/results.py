@@ -77,8 +77,8 @@ def replay(options: argparse.Namespace) -> int:
 
 def table(options: argparse.Namespace) -> int:
     """The page, from the committed cells and from those of this machine; a committed one counts first."""
-    found = {path.stem: CellResult.read(path) for path in sorted(options.out.glob("*/result.json"), key=str)}
-    found = {result.cell.name: result for result in found.values() if result.cell.target != "sim"}
+    here = [CellResult.read(path) for path in sorted(options.out.glob("*/result.json"), key=str)]
+    found = {result.cell.name: result for result in here if result.cell.target != "sim"}
     found |= {path.stem: CellResult.read(path) for path in sorted(MEASURED.glob("*.json"))}
     blocks = tables(found.values())
     fill(PAGE, blocks)
