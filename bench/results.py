@@ -14,6 +14,7 @@ of every combination. Exit code 1: a cell failed, or a replay differs.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import sys
 from pathlib import Path
@@ -63,8 +64,12 @@ def replay(options: argparse.Namespace) -> int:
     for path in sorted(RECORDINGS.glob("*.jsonl")):
         cell = Cell.of(path.stem)
         job = Job(cell=cell, out=options.out, data=options.data, recording=Recording.read(path))
-        if SETS[cell.set].published and not options.data and not (options.out / "data" / cell.set).exists():
+        own = SETS[cell.set]
+        if own.published and not options.data and not (options.out / "data" / cell.set).exists():
             print(f"{cell.name}: left out; its items come from --data FOLDER", flush=True)
+            continue
+        if own.extra and importlib.util.find_spec(own.extra) is None:
+            print(f"{cell.name}: left out; pip install '.[{own.extra}]' first", flush=True)
             continue
         again = replayed(job, near=options.out)
         differs = again.differences(CellResult.read(MEASURED / f"{cell.name}.json")) if not again.error else []

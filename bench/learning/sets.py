@@ -38,6 +38,8 @@ class TaskSet:
     """Where its items are in the folder that --data names; empty for sets of the repository."""
     family: str = ""
     """Of reasoning-gym, which makes its items."""
+    extra: str = ""
+    """Without this extra of the package its tasks cannot be done, nor replayed."""
 
 
 def _bbh(kind: str, *overrides: str) -> TaskSet:
@@ -50,7 +52,9 @@ FAMILIES = {"family": "family_relationships", "reversal": "word_sequence_reversa
 SETS: dict[str, TaskSet] = {
     **{name: TaskSet(config=TASKS / name / "config.yaml") for name in ("expenses", "cards", "procedure", "tickets")},
     **{name: TaskSet(config=CONFIGS / name / "mini.yaml") for name in ("searchqa", "docvqa", "textworld")},
-    "alfworld": TaskSet(config=CONFIGS / "alfworld" / "mini.yaml", overrides=("env.options={steps: 10, history: 4}",)),
+    "alfworld": TaskSet(
+        config=CONFIGS / "alfworld" / "mini.yaml", overrides=("env.options={steps: 10, history: 4}",), extra="alfworld"
+    ),
     "bbh_boolean": _bbh("boolean_expressions"),
     "bbh_date": _bbh("date_understanding"),
     "bbh_navigate": _bbh("navigate"),
