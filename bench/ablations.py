@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from learning.mechanisms import MECHANISMS, Off
+from learning.mechanisms import MECHANISMS, NOTHING
 from learning.table import fill
 
 from skillopt.config import Config
@@ -71,7 +71,6 @@ WORLDS = {
 }
 
 
-NOTHING = Off(said="nothing off")
 OFF = {off.said: off for off in (NOTHING, *MECHANISMS.values())}
 Row = dict[str, Any]
 

@@ -234,6 +234,35 @@ def test_the_page_keeps_what_is_around_the_markers(tmp_path: Path) -> None:
         fill(page, {"measured": "new"})
 
 
+def test_the_command_shows_all_cells_of_the_machine_and_leaves_out_what_cannot_be_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import results
+
+    page = tmp_path / "page.md"
+    markers = (f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in ("measured", "compared", "failed"))
+    page.write_text("".join(markers), encoding="utf-8")
+    for name, place in {
+        "PAGE": page,
+        "IMAGES": tmp_path,
+        "MEASURED": tmp_path,
+        "RECORDINGS": tmp_path / "kept",
+    }.items():
+        monkeypatch.setattr(results, name, place)
+    none = {"initial": {"a": 0.0}, "best": {"a": 1.0}}
+    for name in ("cards", "tickets"):
+        cell = Cell(set=name, target="0.5b", optimizer="handoff", method="ours", seed=1)
+        made(cell, none).write(tmp_path / "out" / cell.name / "result.json")
+    games = tmp_path / "kept" / "alfworld-0.5b-none-ours-1.jsonl"
+    games.parent.mkdir()
+    games.write_text('{"cell": "alfworld-0.5b-none-ours-1"}\n', encoding="utf-8")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert results.main(["--out", str(tmp_path / "out")]) == 0
+    assert "left out; pip install '.[alfworld]' first" in capsys.readouterr().out
+    assert "| cards | 0.5b |" in page.read_text(encoding="utf-8")
+    assert "| tickets | 0.5b |" in page.read_text(encoding="utf-8")
+
+
 def test_a_plot_has_a_line_for_each_method(tmp_path: Path) -> None:
     cell = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", seed=1)
     results = [made(replace(cell, method=m), {}, curve=[(16, 0.0), (60, 0.5)]) for m in ("ours", "gepa")]

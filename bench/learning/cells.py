@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from skillopt.errors import UserError
 
-from .mechanisms import MECHANISMS, Off
+from .mechanisms import MECHANISMS, NOTHING, Off
 
 TARGETS = {"0.5b": "local:qwen2.5-coder-0.5b", "1.5b": "local:qwen2.5-coder-1.5b", "sim": "sim:world"}
 OPTIMIZERS = {
@@ -25,7 +25,7 @@ OPTIMIZERS = {
 """none: examples read off the data, no LLM; one epoch, since guidance is written by an LLM. brief: the local
 1.5B. handoff: whoever answers the letters."""
 VARIANTS = {
-    "ours": Off(said="nothing off"),
+    "ours": NOTHING,
     "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
     **MECHANISMS,
 }

@@ -76,6 +76,7 @@ def _no_slow_update(config: Config) -> Config:
     return config.model_copy(update={"optimizer": config.optimizer.model_copy(update={"use_slow_update": False})})
 
 
+NOTHING = Off(said="nothing off")
 MECHANISMS = {
     "no-gate": Off(said="gate (all is accepted)", gate=accept_all),
     "strict": Off(said="paired gate (strict)", settings=("evaluation.gate=strict",), noisy_only=True),
