@@ -113,6 +113,23 @@ def test_cells_share_the_targets_replies_and_each_counts_its_own_rollouts(tmp_pa
     assert asked <= done - 24, "the initial skill's validation and test tasks were asked once"
 
 
+def test_what_a_recording_has_is_not_asked_of_the_target_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another machine the target would answer differently, and a cell with a mechanism off with it."""
+    job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path)
+    with Reader(job.folder / "letters"):
+        run_cell(job)
+    keep(job, job.folder, measured=tmp_path / "measured", recordings=tmp_path / "recordings")
+    monkeypatch.setattr("learning.remembered.RECORDINGS", tmp_path / "recordings")
+
+    async def never(self: SimulatedModel, request: ChatRequest) -> None:
+        raise AssertionError("the target was asked")
+
+    monkeypatch.setattr(SimulatedModel, "chat", never)
+    again = run_cell(Job(cell=baseline_of(job.cell), out=tmp_path / "elsewhere"))
+    assert again.test["initial"]
+    assert not again.error
+
+
 def test_a_request_without_a_recorded_reply_says_which_version_recorded_the_cell(tmp_path: Path) -> None:
     job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path)
     with Reader(job.folder / "letters"):

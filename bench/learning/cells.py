@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from skillopt.errors import UserError
 
 from .mechanisms import MECHANISMS, NOTHING, Off
 
+LETTERS = Path(__file__).resolve().parent / "letters"
 TARGETS = {"0.5b": "local:qwen2.5-coder-0.5b", "1.5b": "local:qwen2.5-coder-1.5b", "sim": "sim:world"}
 OPTIMIZERS = {
     "none": ("gradient.analysts=[exemplar]", "optimizer.use_meta_skill=false", "train.num_epochs=1"),
@@ -27,9 +29,11 @@ OPTIMIZERS = {
 VARIANTS = {
     "ours": NOTHING,
     "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
+    "direct": Off(said="other letters", settings=(f"gradient.prompts_dir={LETTERS / 'direct'}",)),
     **MECHANISMS,
 }
-"""Our training at its defaults, with examples read off the data beside the optimizer, and with one mechanism off."""
+"""Our training at its defaults, with examples read off the data beside the optimizer, with letters that ask to write a
+value behind its name before it is used, and with one mechanism off."""
 METHODS = (*VARIANTS, "gepa", "random", "baseline")
 """random: random sets of the edits that `ours` was offered, the best on validation. baseline: nothing is learned."""
 

@@ -1,27 +1,33 @@
 """A deterministic target that all cells share: what one cell asked, no other pays for again.
 
 Every seed and method begins with the same tasks under the same initial skill, where small models ramble up to their
-limit. Each cell still counts such a rollout as its own.
+limit. Each cell still counts such a rollout as its own. Committed recordings count as well: another machine rounds
+differently, and a cell with a mechanism off would differ from ours by its machine, too.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest, Usage
 from skillopt.models.call import request_key
 
+from .cells import Cell
+from .recording import KEY, RECORDINGS, Recording
+
 
 class Remembered:
-    """A ChatModel in front of another; replies are in an SQLite file under the hash of their request."""
+    """A ChatModel in front of another; replies are in an SQLite file under the hash of their request, or recorded."""
 
     deterministic = True
 
-    def __init__(self, model: ChatModel, path: Path) -> None:
+    def __init__(self, model: ChatModel, path: Path, recorded: Mapping[str, ChatReply]) -> None:
         self._model = model
+        self._recorded = recorded
         self.name, self.endpoint = model.name, model.endpoint
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path, timeout=60, isolation_level=None)
@@ -34,10 +40,16 @@ class Remembered:
         if found:
             known = json.loads(found[0])
             return ChatReply(**{**known, "usage": Usage(**known["usage"])})
-        reply = await self._model.chat(request)
+        reply = self._recorded.get(key[:KEY]) or await self._model.chat(request)
         self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, json.dumps(asdict(reply))))
         return reply
 
     async def close(self) -> None:
         self._db.close()
         await self._model.close()
+
+
+def recorded_replies(cell: Cell) -> dict[str, ChatReply]:
+    """What committed cells of the same set and target asked of it."""
+    found = (Recording.read(path) for path in sorted(RECORDINGS.glob(f"{cell.set}-{cell.target}-*.jsonl")))
+    return {key: replies[0] for recording in found for key, replies in recording.replies.items()}

@@ -30,7 +30,7 @@ from skillopt.skill import Skill
 from .cells import VARIANTS, Cell
 from .mechanisms import MECHANISMS
 from .recording import Known, Recording, recording_of
-from .remembered import Remembered
+from .remembered import Remembered, recorded_replies
 from .result import CellResult, Outcomes, tokens_of
 from .sets import load
 
@@ -65,9 +65,9 @@ class Job:
         if self.recording:
             return {role: self.recording.model(role) for role in roles}
         target = open_model("target", self.config())
-        found: dict[str, ChatModel] = {
-            "target": Remembered(target, self.out / "replies.sqlite") if target.deterministic else target
-        }
+        if target.deterministic:
+            target = Remembered(target, self.out / "replies.sqlite", recorded_replies(self.cell))
+        found: dict[str, ChatModel] = {"target": target}
         whole = recording_of(replace(self.cell, method="ours"))
         if self.letters and self.cell.method in MECHANISMS and whole.exists():
             recorded = Recording.read(whole).model("optimizer")

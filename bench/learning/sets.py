@@ -47,11 +47,14 @@ def _bbh(kind: str, *overrides: str) -> TaskSet:
     return TaskSet(config=TASKS / "bbh.yaml", overrides=(own, *overrides), published=f"bbh/{kind}.json")
 
 
-FAMILIES = {"family": "family_relationships", "reversal": "word_sequence_reversal"}
-"""Kinds of reasoning-gym on which the 1.5B is right now and then without a skill: 2 of 10, and 1 of 6."""
+FAMILIES = {"family": "family_relationships", "reversal": "word_sequence_reversal", "letters": "letter_counting"}
+"""Kinds of reasoning-gym on which the 1.5B is right now and then without a skill."""
 SETS: dict[str, TaskSet] = {
     **{name: TaskSet(config=TASKS / name / "config.yaml") for name in ("expenses", "cards", "procedure", "tickets")},
-    **{name: TaskSet(config=CONFIGS / name / "mini.yaml") for name in ("searchqa", "docvqa", "textworld")},
+    **{name: TaskSet(config=CONFIGS / name / "mini.yaml") for name in ("searchqa", "docvqa")},
+    "textworld": TaskSet(
+        config=CONFIGS / "textworld" / "mini.yaml", overrides=("models.target_max_tokens=24",), extra="textworld"
+    ),
     "alfworld": TaskSet(
         config=CONFIGS / "alfworld" / "mini.yaml", overrides=("env.options={steps: 10, history: 4}",), extra="alfworld"
     ),
@@ -63,7 +66,9 @@ SETS: dict[str, TaskSet] = {
     "bbh_sorting": _bbh("word_sorting"),
     "formula": TaskSet(config=TASKS / "formula.yaml", published="formula"),
     **{
-        f"rg_{name}": TaskSet(config=TASKS / "rg.yaml", overrides=(f"env.benchmark=rg_{name}",), family=family)
+        f"rg_{name}": TaskSet(
+            config=TASKS / "rg.yaml", overrides=(f"env.benchmark=rg_{name}",), family=family, extra="reasoning_gym"
+        )
         for name, family in FAMILIES.items()
     },
     "rulebook": TaskSet(
