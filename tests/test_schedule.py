@@ -39,7 +39,7 @@ def test_linear_by_hand() -> None:
 def test_without_a_minimum_the_rate_falls_to_its_half_so_that_short_runs_keep_their_pace(
     rate: float, lowest: float
 ) -> None:
-    config = OptimizerConfig(learning_rate=rate)
+    config = OptimizerConfig(learning_rate=rate, lr_scheduler="cosine")
     assert scheduled_rate(4, 4, config) == lowest == decayed_rate(rate, 0.01, config)
     assert scheduled_rate(1, 4, config) > lowest or rate == 1
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from skillopt import plugins
 
-SCHEDULERS = ("cosine", "linear", "constant")
+SCHEDULERS = ("constant", "cosine", "linear")
 GATES = ("paired", "strict")
 TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
@@ -77,9 +77,9 @@ class OptimizerConfig(Section):
     """At most this many edits a step."""
     min_learning_rate: float | None = Field(default=None, ge=1, le=64)
     """The rate never falls below this; null: half of learning_rate, so that short runs keep their pace."""
-    lr_scheduler: str = "cosine"
-    """How the rate falls from learning_rate to min_learning_rate over the run: cosine, linear, constant, or the name of
-    an entry point of the group skillopt.schedules."""
+    lr_scheduler: str = "constant"
+    """How the rate falls from learning_rate to min_learning_rate over the run: constant (only rejected steps lower it),
+    cosine, linear, or the name of an entry point of the group skillopt.schedules."""
     reject_decay: float = Field(default=0.8, gt=0, le=1)
     """A rejected step multiplies the rate by this; an accepted one takes one such step back."""
     use_slow_update: bool = True
