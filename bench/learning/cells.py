@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from skillopt.errors import UserError
@@ -26,14 +26,21 @@ OPTIMIZERS = {
 }
 """none: examples read off the data, no LLM; one epoch, since guidance is written by an LLM. brief: the local
 1.5B. handoff: whoever answers the letters."""
+EARLIER = f"gradient.prompts_dir={LETTERS / 'earlier'}"
+"""The letters of the cells that were recorded before a looked-up value had to be written down before it is used."""
 VARIANTS = {
-    "ours": NOTHING,
-    "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
-    "direct": Off(said="other letters", settings=(f"gradient.prompts_dir={LETTERS / 'direct'}",)),
-    **MECHANISMS,
+    "direct": Off(said="the present letters"),
+    **{
+        name: replace(off, settings=(EARLIER, *off.settings))
+        for name, off in {
+            "ours": NOTHING,
+            "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
+            **MECHANISMS,
+        }.items()
+    },
 }
-"""Our training at its defaults, with examples read off the data beside the optimizer, with letters that ask to write a
-value behind its name before it is used, and with one mechanism off."""
+"""Our training with the present letters, and with the earlier ones: at its defaults, with examples read off the data
+beside the optimizer, and with one mechanism off."""
 METHODS = (*VARIANTS, "gepa", "random", "baseline")
 """random: random sets of the edits that `ours` was offered, the best on validation. baseline: nothing is learned."""
 

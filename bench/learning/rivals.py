@@ -69,7 +69,8 @@ async def _optimized(job: Job, ctx: Context, served: Served, url: str) -> dict[s
     path = job.folder / "gepa" / "job.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(work, indent=1), encoding="utf-8")
-    code = await finished([str(gepa_python()), str(HERE / "gepa_cell.py"), str(path)], dict(os.environ))
+    command = [str(gepa_python()), str(HERE / "gepa_cell.py"), str(path)]
+    code = await finished(command, dict(os.environ), quiet=bool(job.recording))
     if code:
         raise SkillOptError(served.trouble or f"gepa ended with exit code {code}")
     found: dict[str, Any] = read_json(path.with_name("found.json"))

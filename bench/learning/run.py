@@ -106,7 +106,8 @@ async def ours(job: Job) -> CellResult:
     roles = ("target",) if job.cell.optimizer == "none" else ("target", "optimizer")
     with off.applied(job.config()) as config, watching(open_console()) as listener:
         models = job.models(*roles)
-        found = await train_config(config, listeners=[listener], models=models, parts=off.parts(config))
+        listeners = [] if job.recording else [listener]  # of a replay only the result is of interest
+        found = await train_config(config, listeners=listeners, models=models, parts=off.parts(config))
     result = of_run(job.cell, found.path)
     return await _without_gate(job, result, found.path) if off.gate else result
 

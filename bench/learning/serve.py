@@ -80,9 +80,10 @@ class Served:
             await runner.cleanup()
 
 
-async def finished(command: list[str], env: dict[str, str]) -> int:
+async def finished(command: list[str], env: dict[str, str], *, quiet: bool) -> int:
     """The exit code of a process; it is ended where this is cancelled."""
-    process = await asyncio.create_subprocess_exec(*command, env=env)
+    shown = asyncio.subprocess.DEVNULL if quiet else None
+    process = await asyncio.create_subprocess_exec(*command, env=env, stdout=shown, stderr=shown)
     try:
         return await process.wait()
     finally:

@@ -47,7 +47,7 @@ def _bbh(kind: str, *overrides: str) -> TaskSet:
     return TaskSet(config=TASKS / "bbh.yaml", overrides=(own, *overrides), published=f"bbh/{kind}.json")
 
 
-FAMILIES = {"family": "family_relationships", "reversal": "word_sequence_reversal", "letters": "letter_counting"}
+FAMILIES = {"family": "family_relationships", "reversal": "word_sequence_reversal", "gcd": "gcd"}
 """Kinds of reasoning-gym on which the 1.5B is right now and then without a skill."""
 SETS: dict[str, TaskSet] = {
     **{name: TaskSet(config=TASKS / name / "config.yaml") for name in ("expenses", "cards", "procedure", "tickets")},
