@@ -328,6 +328,18 @@ def test_recorded_cells_keep_their_letters_and_the_present_ones_have_a_method_of
     assert shown("ours") == shown("no-gate") != shown("direct")
 
 
+def test_nothing_of_a_published_set_is_kept_but_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path)
+    with Reader(job.folder / "letters"):
+        result = run_cell(job)
+    monkeypatch.setitem(SETS, SIM.set, replace(SETS[SIM.set], published="elsewhere"))
+    kept = keep(job, job.folder, measured=tmp_path / "measured", recordings=tmp_path / "recordings")
+    assert result.skill
+    assert (kept.result.skill, kept.replies) == ("", 0)
+    assert not (tmp_path / "recordings").exists()
+    assert CellResult.read(tmp_path / "measured" / f"{job.cell.name}.json").score() == result.score()
+
+
 def test_the_rivals_get_as_many_rollouts_as_our_training_can_take() -> None:
     cell = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", seed=1)
     config = load(cell, Path("nowhere") / cell.name)

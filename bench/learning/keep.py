@@ -42,7 +42,7 @@ from .recording import (
 )
 from .result import CellResult
 from .run import Job, of_run, run_cell
-from .sets import HERE, load
+from .sets import HERE, SETS, load
 
 MEASURED = HERE / "measured"
 
@@ -61,7 +61,10 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
     result = found_in(job.cell, folder)
     recording = recordings / f"{job.cell.name}.jsonl"
     replies, why_not = 0, ""
-    if job.cell.method not in METHODS or job.cell.optimizer == "brief":
+    if SETS[job.cell.set].published:
+        why_not = "replies and skills quote tasks of a published set, which stays out of the repository"
+        result = replace(result, skill="")
+    elif job.cell.method not in METHODS or job.cell.optimizer == "brief":
         why_not = "of such cells no recording is kept"
     else:
         config = load(job.cell, folder, data=job.data, box=job.letters)
