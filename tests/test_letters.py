@@ -32,7 +32,7 @@ from skillopt.letters.schemas import merge_schema, rank_schema, reflect_schema, 
 from skillopt.models.base import Message
 from skillopt.models.handoff.schema import example, problems
 from skillopt.run.state import Tried, TriedEdit
-from skillopt.skill import Edit, Skill
+from skillopt.skill import Edit, Limits, Skill
 from skillopt.skill.document import count_tokens
 from support import trajectory
 
@@ -58,7 +58,8 @@ JOB = Job(
     reply_tokens=256,
     known_patterns={"wrong region": "the code is that of another region"},
 )
-ROOM = Room(edits=3, edit_tokens=800, skill_tokens=4000, examples=True)
+LIMITS = Limits(max_edit_tokens=800, max_skill_tokens=4000, train=("body", "references"))
+ROOM = Room(edits=3, limits=LIMITS, examples=True)
 TRIED = (
     Tried(
         step=1,
@@ -79,6 +80,9 @@ TRIED = (
         verdict="reject",
         before=0.5,
         at_most=0.48,
+        measured=9,
+        gained=2,
+        lost=3,
         edits=(
             TriedEdit(op="modify", section="Codes", anchor="- Train: T1", text="- Train: T9", fate="applied"),
             TriedEdit(op="add", text="- Never a code.", fate="in conflict: they ask for opposite things"),
@@ -93,7 +97,13 @@ OTHERS = (
     Item(id="i21", context="Receipt 9: tram, Bergen", question="Which code?", answers=("T4-N",)),
 )
 CASE = CaseFile(
-    job=JOB, room=ROOM, validation=0.5, tried=TRIED, notes="- Examples help this agent more than rules.", others=OTHERS
+    job=JOB,
+    room=ROOM,
+    validation=0.5,
+    validation_tasks=16,
+    tried=TRIED,
+    notes="- Examples help this agent more than rules.",
+    others=OTHERS,
 )
 
 
@@ -298,12 +308,14 @@ def test_failures_have_output_expected_answer_feedback_and_an_agents_transcript(
     assert free["feedback"] == "the reason must name a place"
 
 
-def test_a_few_passes_of_every_type_are_shown_and_the_rest_is_counted() -> None:
+def test_a_few_passes_of_every_type_are_shown_and_the_rest_in_a_line_each() -> None:
     shown = rows_of("reflect", "passes")
     assert len(shown) == MOST_PASSES
     assert [row["type"] for row in shown] == ["n", "n", "n", "s", "s", "e"]
     assert all(row["score"] == 1 for row in shown)
-    assert golden("reflect").endswith("(2 more passing tasks of this batch are not shown.)")
+    rest = [row for row in rows_of("reflect", "other_tasks") if row.get("solved")]
+    assert [row["task"] for row in rest] == ["Taxi number 13", "Taxi number 14"]
+    assert [row["expected"] for row in rest] == ["T2-13", "T2-14"]
     assert contrast(PASSES[:3]) == PASSES[:3]
 
 
@@ -314,6 +326,9 @@ def test_history_has_each_edit_with_its_fate_and_the_types_that_it_changed() -> 
         assert first["task_types_helped"] == ["north", "south"]
         assert [edit["fate"] for edit in first["edits"]] == ["applied", "not tried: rank 4, clipped at 3"]
         assert (second["verdict"], second["validation"]) == ("reject", "0.50 → at most 0.48, not better")
+        assert second["of_the_validation_tasks"] == (
+            "9 tried, until enough was known: 2 solved that failed before, 3 failed that were solved before"
+        )
         assert first["causes"] == ["the region is left out: no rule says that it belongs to the code"]
         assert (second["task_types_helped"], second["task_types_broken"]) == (["south"], ["north"])
         assert second["edits"][0]["anchor"] == "- Train: T1"
@@ -400,7 +415,7 @@ def test_the_schema_of_a_package_names_its_files_and_that_of_a_document_none(
 
 
 def test_tasks_of_other_batches_come_with_their_expected_answers() -> None:
-    assert rows_of("reflect", "other_tasks") == [
+    assert rows_of("reflect", "other_tasks")[: len(OTHERS)] == [
         {"type": "south", "task": "Ferry to Malmö", "expected": "F1-S | F1S"},
         {"task": "Receipt 9: tram, Bergen\n\nWhich code?", "expected": "T4-N"},
     ]
@@ -454,15 +469,20 @@ def without(part: str, value: Any) -> CaseFile:
 BLANK_CASES = {
     **{f"job.{field.name}": getattr(Job(), field.name) for field in fields(Job) if field.name != "comments"},
     "room.edits": 9,
-    "room.edit_tokens": 9,
-    "room.skill_tokens": 9,
+    "room.limits": Limits(max_edit_tokens=9),
     "room.examples": False,
     "case.validation": None,
+    "case.validation_tasks": 9,
     "case.tried": (),
     "case.notes": "",
     "case.others": (),
 }
-BLANK_PACKAGE_CASES = {"room.file_tokens": 9, "room.total_tokens": 9, "room.train": ("body",)}
+BLANK_PACKAGE_CASES: dict[str, dict[str, Any]] = {
+    "files": {"max_file_tokens": 9},
+    "total": {"max_total_tokens": 9},
+    "train": {"train": ("body",)},
+}
+"""Limits that only a package has."""
 FILLED_CASES = {"job.comments": ('{"about": "task: t1", "said": "the region is in the last line"}',)}
 """What only a run has that was given people's comments."""
 NOT_IN_LETTERS = {"case.rejected"}
@@ -472,7 +492,7 @@ NOT_IN_LETTERS = {"case.rejected"}
 def test_no_part_of_the_case_file_is_forgotten_here() -> None:
     parts = {f"{owner}.{field.name}" for owner, kind in (("job", Job), ("room", Room)) for field in fields(kind)}
     parts |= {f"case.{field.name}" for field in fields(CaseFile)} - {"case.job", "case.room"}
-    assert parts == set(BLANK_CASES) | set(BLANK_PACKAGE_CASES) | set(FILLED_CASES) | NOT_IN_LETTERS
+    assert parts == set(BLANK_CASES) | set(FILLED_CASES) | NOT_IN_LETTERS
 
 
 @pytest.mark.parametrize("part", BLANK_CASES)
@@ -487,7 +507,7 @@ def test_a_case_file_with_one_more_part_gives_another_letter(part: str) -> None:
 
 @pytest.mark.parametrize("part", BLANK_PACKAGE_CASES)
 def test_a_case_file_without_one_part_gives_another_letter_of_a_package(part: str) -> None:
-    case = without(part, BLANK_PACKAGE_CASES[part])
+    case = without("room.limits", replace(CASE.room.limits, **BLANK_PACKAGE_CASES[part]))
     assert text_of(reflect(case, PACKAGE, OPENED)) != golden("reflect_package")
     assert text_of(reflect(case)) == golden("reflect"), "one document has no such part"
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from skillopt import prompts
 from skillopt.envs import open_env
 from skillopt.envs.base import Item
 from skillopt.models.base import ChatRequest, Schema
@@ -210,7 +209,6 @@ def test_the_table_has_means_over_seeds_gains_comparisons_and_failed_cells() -> 
             made(cell, {"initial": none, "best": {"a": 1.0, "b": 1.0}}),
             made(replace(cell, seed=2), {"initial": none, "best": some}, rollouts=120),
             made(replace(cell, method="gepa"), {"initial": none, "best": none}),
-            made(replace(cell, method="direct"), {"initial": none, "best": some}),
             made(baseline_of(cell), {"initial": none, "no_skill": none}),
             CellResult(cell=replace(cell, seed=3), error="no letters | came"),
         ]
@@ -218,10 +216,7 @@ def test_the_table_has_means_over_seeds_gains_comparisons_and_failed_cells() -> 
     assert "| cards | 1.5b | handoff | ours | 1.00, 0.50 | **0.75 [" in blocks["measured"]
     assert "| +0.75 [" in blocks["measured"]
     assert "| 110 | 4.0 | 2 + – | 3 |" in blocks["measured"]
-    assert "| cards | 1.5b | handoff | ours | gepa | 1 | 1.00 | 0.00 | +1.00 [" in blocks["compared"]
-    assert "| cards | 1.5b | handoff | direct | gepa | 1 | 0.50 | 0.00 | +0.50 [" in blocks["compared"]
-    assert "| cards | 1.5b | handoff | direct | ours | 1 | 0.50 | 1.00 | -0.50 [" in blocks["compared"]
-    assert "| ours | direct |" not in blocks["compared"], "each pair once"
+    assert "| cards | 1.5b | handoff | gepa | 1 | 1.00 | 0.00 | +1.00 [" in blocks["compared"]
     assert "| 0.500 |" in blocks["compared"]  # two items won, none lost: one in four by chance, on either side
     assert "Mean over" not in blocks["compared"], "one set is no mean"
     assert "`cards-1.5b-handoff-ours-3` failed: no letters / came" in blocks["failed"]
@@ -317,15 +312,6 @@ def test_published_sets_are_drawn_from_the_users_folder_and_never_twice(tmp_path
     assert len(items) == len({item["question"] for item in items}) == 72
     assert (folder / "canary.txt").read_text() == "canary GUID"
     assert load(cell, tmp_path / "out" / cell.name).env.split_dir == str(folder)  # once drawn, it is there
-
-
-def test_recorded_cells_keep_their_letters_and_the_present_ones_have_a_method_of_their_own(tmp_path: Path) -> None:
-    def shown(method: str) -> str:
-        cell = replace(SIM, set="cards", target="1.5b", optimizer="handoff", method=method)
-        return prompts.load("reflect", load(cell, tmp_path).gradient.prompts_dir)
-
-    assert shown("direct") == prompts.load("reflect")
-    assert shown("ours") == shown("no-gate") != shown("direct")
 
 
 def test_nothing_of_a_published_set_is_kept_but_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

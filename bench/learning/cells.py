@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 from skillopt.errors import UserError
 
 from .mechanisms import MECHANISMS, NOTHING, Off
 
-LETTERS = Path(__file__).resolve().parent / "letters"
 TARGETS = {"0.5b": "local:qwen2.5-coder-0.5b", "1.5b": "local:qwen2.5-coder-1.5b", "sim": "sim:world"}
 OPTIMIZERS = {
     "none": ("gradient.analysts=[exemplar]", "optimizer.use_meta_skill=false", "train.num_epochs=1"),
@@ -26,21 +24,12 @@ OPTIMIZERS = {
 }
 """none: examples read off the data, no LLM; one epoch, since guidance is written by an LLM. brief: the local
 1.5B. handoff: whoever answers the letters."""
-EARLIER = f"gradient.prompts_dir={LETTERS / 'earlier'}"
-"""The letters of the cells that were recorded before a looked-up value had to be written down before it is used."""
 VARIANTS = {
-    "direct": Off(said="the present letters"),
-    **{
-        name: replace(off, settings=(EARLIER, *off.settings))
-        for name, off in {
-            "ours": NOTHING,
-            "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
-            **MECHANISMS,
-        }.items()
-    },
+    "ours": NOTHING,
+    "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
+    **MECHANISMS,
 }
-"""Our training with the present letters, and with the earlier ones: at its defaults, with examples read off the data
-beside the optimizer, and with one mechanism off."""
+"""Our training: at its defaults, with examples read off the data beside the optimizer, and with one mechanism off."""
 METHODS = (*VARIANTS, "gepa", "random", "baseline")
 """random: random sets of the edits that `ours` was offered, the best on validation. baseline: nothing is learned."""
 

@@ -26,9 +26,7 @@ HEADING = (
     "| set | target | optimizer | method | test, each seed | test | over initial | over no skill | rollouts "
     "| requests | tokens, k | minutes |"
 )
-AGAINST = "| set | target | optimizer | method | against | seeds | its score | the other's | difference | p |"
-RIVALS = {"direct": {"ours", "gepa"}}
-"""What a method is compared with; `ours` with all but the methods that name it here."""
+AGAINST = "| set | target | optimizer | against | seeds | ours | the other | difference | p |"
 
 
 def tables(results: Iterable[CellResult]) -> dict[str, str]:
@@ -81,20 +79,19 @@ class Pair:
 
 def _compared(groups: dict[Group, list[CellResult]]) -> str:
     rows: list[str] = []
-    pairs: dict[tuple[str, str, str], list[Pair]] = defaultdict(list)
+    pairs: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for (name, target, optimizer, method), theirs in groups.items():
-        for mine in ("ours", *RIVALS):
-            ours = {r.cell.seed: r for r in groups.get((name, target, optimizer, mine), [])}
-            seeds = sorted(ours.keys() & {r.cell.seed for r in theirs})
-            if not seeds or method not in RIVALS.get(mine, {method} - {mine, *RIVALS}):
-                continue
-            own, other = [ours[seed] for seed in seeds], [r for r in theirs if r.cell.seed in seeds]
-            row, pair = _paired(own, other)
-            rows.append(f"| {name} | {target} | {optimizer} | {mine} | {method} | {', '.join(map(str, seeds))} {row}")
-            pairs[optimizer, mine, method].append(pair)
+        ours = {r.cell.seed: r for r in groups.get((name, target, optimizer, "ours"), [])}
+        seeds = sorted(ours.keys() & {r.cell.seed for r in theirs})
+        if not seeds or method == "ours":
+            continue
+        own, other = [ours[seed] for seed in seeds], [r for r in theirs if r.cell.seed in seeds]
+        row, pair = _paired(own, other)
+        rows.append(f"| {name} | {target} | {optimizer} | {method} | {', '.join(map(str, seeds))} {row}")
+        pairs[optimizer, method].append(pair)
     if not rows:
         return "No two methods have been measured on the same cells yet."
-    means = [line for (optimizer, *two), own in pairs.items() for line in _means(optimizer, two, own)]
+    means = [line for (optimizer, rival), own in pairs.items() for line in _means(optimizer, rival, own)]
     return "\n".join([_table(AGAINST, rows), "", *means])
 
 
@@ -121,27 +118,27 @@ def _p(value: float) -> str:
     return f"{value:.3f}" if value >= 0.001 else "< 0.001"
 
 
-def _means(optimizer: str, two: Sequence[str], pairs: Sequence[Pair]) -> Iterator[str]:
+def _means(optimizer: str, rival: str, pairs: Sequence[Pair]) -> Iterator[str]:
     """Over all sets of a target, where there are several; and over both targets on the sets that both have."""
     targets = {
         target: [pair for pair in pairs if pair.target == target] for target in dict.fromkeys(p.target for p in pairs)
     }
     for target, own in targets.items():
         if len(own) > 1:
-            yield _mean_line(f"{len(own)} sets, {target}", optimizer, two, own)
+            yield _mean_line(f"{len(own)} sets, {target}", optimizer, rival, own)
     shared = set.intersection(*({pair.set for pair in own} for own in targets.values()))
     if len(targets) > 1 and len(shared) > 1:
         over = [pair for pair in pairs if pair.set in shared]
-        yield _mean_line(f"{len(shared)} sets, {' and '.join(targets)}", optimizer, two, over)
+        yield _mean_line(f"{len(shared)} sets, {' and '.join(targets)}", optimizer, rival, over)
 
 
-def _mean_line(over: str, optimizer: str, two: Sequence[str], pairs: Sequence[Pair]) -> str:
+def _mean_line(over: str, optimizer: str, rival: str, pairs: Sequence[Pair]) -> str:
     gap = [ours - theirs for ours, theirs in (pair.scores for pair in pairs)]
     wide = seeds_interval(gap) if len(gap) > 2 else None
     said = [
         f"{who} {fmean(p.scores[i] for p in pairs):.2f} after {fmean(p.rollouts[i] for p in pairs):.0f} rollouts and "
         f"{fmean(p.requests[i] for p in pairs):.1f} requests"
-        for i, who in enumerate(two)
+        for i, who in enumerate(("ours", rival))
     ]
     end = f" {_range(wide, sign=True)} (interval over sets)" if wide else ""
     return f"- Mean over {over} ({optimizer}): {said[0]}, {said[1]}; difference {fmean(gap):+.2f}{end}."

@@ -8,12 +8,11 @@ from skillopt.config import Config
 from skillopt.letters.case import CaseFile
 from skillopt.letters.compose import in_letter, reflect_letter
 from skillopt.letters.files import file_schema
-from skillopt.letters.replies import read_edits, read_patterns, reflection
+from skillopt.letters.replies import reflection
 from skillopt.letters.schemas import reflect_schema
 from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.skill import Skill
-from skillopt.skill.edit import whole_section
 
 
 class LLMAnalyst:
@@ -38,15 +37,11 @@ class LLMAnalyst:
             gradient.prompt_tokens,
             minibatch.pattern,
         )
-        schema = reflect_schema(stage, ids, most, file_schema(skill, case.room.train))
-        answer = await ask(optimizer, letter, schema, reflection, label=f"{config.train.seed}/{stage}/{minibatch.id}")
-        patch = Patch(
-            id=minibatch.id, source=f"llm/{minibatch.kind}", trajectory_ids=tuple(ids), unusable=answer.unusable
-        )
-        if answer.value is None:
+        schema = reflect_schema(stage, ids, most, file_schema(skill, case.room.limits.train))
+        source = f"llm/{minibatch.kind}"
+        read = reflection(skill, case.room.limits, ids, source, most)
+        answer = await ask(optimizer, letter, schema, read, label=f"{config.train.seed}/{stage}/{minibatch.id}")
+        patch = Patch(id=minibatch.id, source=source, trajectory_ids=tuple(ids), unusable=answer.unusable)
+        if (found := answer.value) is None:
             return patch.model_copy(update={"lost": answer.lost, "unreachable": answer.unreachable})
-        raw_patterns, raw_edits = answer.value
-        edits, dropped = read_edits(raw_edits, ids, patch.source, most)
-        whole = tuple(whole_section(edit, skill) for edit in edits)
-        found = {"patterns": read_patterns(raw_patterns, ids), "edits": whole, "dropped": dropped}
-        return patch.model_copy(update=found)
+        return patch.model_copy(update={"patterns": found.patterns, "edits": found.edits, "dropped": found.dropped})

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from skillopt.config import Config
 from skillopt.core.context import Context
 from skillopt.skill import Applied, Edit, Limits, Skill, apply_edits
 
 
 def update(skill: Skill, edits: Iterable[Edit], ctx: Context) -> Applied:
-    """The new skill, what was applied, and what was skipped and why. Edits and files have a greatest length."""
-    config, package = ctx.config.optimizer, ctx.config.package
-    limits = Limits(
-        max_edit_tokens=config.max_edit_tokens,
-        max_skill_tokens=config.max_skill_tokens,
-        max_file_tokens=package.max_file_tokens,
-        max_total_tokens=package.max_total_tokens,
-        train=package.train,
+    """The new skill, what was applied, and what was skipped and why."""
+    return apply_edits(skill, edits, limits_of(ctx.config))
+
+
+def limits_of(config: Config) -> Limits:
+    """What an edit and each file of a skill may grow to."""
+    return Limits(
+        max_edit_tokens=config.optimizer.max_edit_tokens,
+        max_skill_tokens=config.optimizer.max_skill_tokens,
+        max_file_tokens=config.package.max_file_tokens,
+        max_total_tokens=config.package.max_total_tokens,
+        train=config.package.train,
     )
-    return apply_edits(skill, edits, limits)

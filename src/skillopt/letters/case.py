@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from skillopt.envs.base import Item, Trajectory
 from skillopt.run.state import Rejected, Tried
+from skillopt.skill import Limits
 
 MOST_OTHERS = 40
 """Tasks of other batches that a letter shows with their answers."""
@@ -42,12 +43,8 @@ class Room:
     """How much a step may change."""
 
     edits: int = 4
-    edit_tokens: int = 2000
-    skill_tokens: int = 8000
-    file_tokens: int = 8000
-    total_tokens: int = 40_000
-    train: tuple[str, ...] = ("body", "references")
-    """The parts of a package that edits may touch."""
+    limits: Limits = field(default_factory=Limits)
+    """What an edit and each file may grow to."""
     examples: bool = False
     """Another analyst adds worked examples from the batch."""
 
@@ -60,6 +57,8 @@ class CaseFile:
     room: Room = Room()
     validation: float | None = None
     """The current skill's score on the selection split."""
+    validation_tasks: int = 0
+    """How many tasks that score is the mean of."""
     tried: Sequence[Tried] = ()
     """Earlier steps: their edits and what became of them."""
     rejected: Sequence[Rejected] = ()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from skillopt.envs.agents import task_text
-from skillopt.envs.base import Item, Trajectory
+from skillopt.envs.base import Trajectory
 from skillopt.letters.blocks import (
     MOST_ANSWERS,
     block,
@@ -17,7 +17,7 @@ from skillopt.letters.blocks import (
     trajectory_lines,
     trim_middle,
 )
-from skillopt.letters.case import CaseFile, Job, Pair
+from skillopt.letters.case import LONGEST_OTHER, MOST_OTHERS, CaseFile, Job, Pair
 from skillopt.letters.files import file_blocks
 from skillopt.models.base import Message
 from skillopt.run.state import Tried
@@ -46,20 +46,19 @@ def reflect_letter(
         *_job(case.job),
         block("limits", _limits(skill, case)),
         *_skill(skill, case, trajectories),
-        block("scores", _scores(trajectories, case.validation)),
+        block("scores", _scores(trajectories, case)),
         block("history", "\n".join(_tried_line(tried) for tried in case.tried[-MOST_STEPS:])),
         block("notes", case.notes),
         f"Cause to look into: {data_line(cause)}" if cause else "",
         block("failures", trajectory_lines(failures, for_failures)),
         block("passes", trajectory_lines(passes, for_passes)),
-        block("other_tasks", "\n".join(map(_other_line, case.others))),
-        _left_out(trajectories, [*failures, *passes]),
+        block("other_tasks", _other_lines(case, trajectories, [*failures, *passes])),
     )
 
 
 def merge_letter(prompt: str, skill: Skill, case: CaseFile, edits: Sequence[tuple[Edit, int]]) -> list[Message]:
     """The proposed edits, each with the number of trajectories that support it."""
-    most, tokens = case.room.edits, case.room.edit_tokens
+    most, tokens = case.room.edits, case.room.limits.max_edit_tokens
     room = f"This step takes at most {most} edits. The text of an edit may have at most {tokens} tokens."
     return _letter(
         prompt,
@@ -142,19 +141,19 @@ def _skill(skill: Skill, case: CaseFile, trajectories: Sequence[Trajectory] = ()
     yield block("skill", skill.text)
     if skill.protected:
         yield f"The text from `{OPEN_MARKER}` to its closing marker is protected: no edit may touch it."
-    yield from file_blocks(skill, case.room.train, trajectories)
+    yield from file_blocks(skill, case.room.limits.train, trajectories)
 
 
 def _limits(skill: Skill, case: CaseFile) -> str:
     room = case.room
-    left = max(0, room.skill_tokens - skill.tokens)
+    left = max(0, room.limits.max_skill_tokens - skill.tokens)
     others = (
         " Besides, the section Examples may get failed tasks of this batch as they are (Task: …, then Reply: and the "
         "expected answer), if the agent does better with them. Write other examples than those."
     )
     return (
         f"This step takes at most {room.edits} edits; they are applied together. The text of an edit may have at "
-        f"most {room.edit_tokens} tokens. The skill has {skill.tokens} tokens and may grow by {left}."
+        f"most {room.limits.max_edit_tokens} tokens. The skill has {skill.tokens} tokens and may grow by {left}."
         f"{_package_limits(skill, case)}{others if room.examples else ''}"
     )
 
@@ -162,21 +161,22 @@ def _limits(skill: Skill, case: CaseFile) -> str:
 def _package_limits(skill: Skill, case: CaseFile) -> str:
     if not skill.is_package:
         return ""
-    total = total_tokens(skill)
+    total, limits = total_tokens(skill), case.room.limits
     return (
-        f" That is SKILL.md. Another file may have at most {case.room.file_tokens} tokens. All text files together "
-        f"have {total} tokens and may grow by {max(0, case.room.total_tokens - total)}."
+        f" That is SKILL.md. Another file may have at most {limits.max_file_tokens} tokens. All text files together "
+        f"have {total} tokens and may grow by {max(0, limits.max_total_tokens - total)}."
     )
 
 
-def _scores(trajectories: Sequence[Trajectory], validation: float | None) -> str:
+def _scores(trajectories: Sequence[Trajectory], case: CaseFile) -> str:
     lines = [f"This batch: {_solved(trajectories)}."]
     types = sorted({t.type for t in trajectories if t.type})
     if len(types) > 1:
         by_type = (f"{data_line(name)} {_solved([t for t in trajectories if t.type == name])}" for name in types)
         lines.append(f"By type: {'; '.join(by_type)}.")
-    if validation is not None:
-        lines.append(f"The current skill's score on the validation tasks, which you never see: {validation:.2f}.")
+    if case.validation is not None:
+        which = f"{case.validation_tasks} validation tasks, which you never see"
+        lines.append(f"The current skill's score on the {which}: {case.validation:.2f}.")
     return "\n".join(lines)
 
 
@@ -196,15 +196,31 @@ def _tried_line(tried: Tried) -> str:
         known["validation"] = f"{tried.before:.2f} → {tried.after:.2f}"
     elif tried.verdict == "reject":
         known["validation"] = f"{tried.before:.2f} → at most {tried.at_most:.2f}, not better"
+    if tried.verdict != "accept" and tried.measured:
+        counts = f"{tried.gained} solved that failed before, {tried.lost} failed that were solved before"
+        known["of_the_validation_tasks"] = f"{tried.measured} tried, until enough was known: {counts}"
     types = {"task_types_helped": list(tried.helped), "task_types_broken": list(tried.broke)}
     seen = [{name: trim_middle(text, LONGEST_SEEN) for name, text in row.items()} for row in tried.outputs]
     lists: dict[str, Sequence[object]] = {**types, "causes": tried.causes, "training_tasks_with_it": seen}
     return data_line({**known, **{name: of for name, of in lists.items() if of}, "edits": rows})
 
 
-def _other_line(item: Item) -> str:
-    kind = {"type": item.type} if item.type else {}
-    return data_line({**kind, "task": task_text(item), "expected": " | ".join(item.answers[:MOST_ANSWERS])})
+def _other_lines(case: CaseFile, trajectories: Sequence[Trajectory], shown: Sequence[Trajectory]) -> str:
+    """Tasks outside the batch, then passes of the batch that are not shown whole; a line each."""
+    seen = {trajectory.id for trajectory in shown}
+    rest = [t for t in trajectories if t.id not in seen]
+    lines = [_other_line(item.type, task_text(item), item.answers) for item in case.others]
+    for t in rest[:MOST_OTHERS]:
+        lines.append(_other_line(t.type, trim_middle(t.input, LONGEST_OTHER), t.answers or (t.output,), solved=True))
+    if len(rest) > MOST_OTHERS:
+        lines.append(f"({len(rest) - MOST_OTHERS} more solved tasks of this batch are not shown.)")
+    return "\n".join(lines)
+
+
+def _other_line(kind: str, task: str, answers: Sequence[str], *, solved: bool = False) -> str:
+    expected = " | ".join(trim_middle(answer, LONGEST_OTHER) for answer in answers[:MOST_ANSWERS])
+    row = {"type": kind} if kind else {}
+    return data_line({**row, "task": task, "expected": expected} | ({"solved": "yes"} if solved else {}))
 
 
 def _edit_line(edit: Edit, support: int) -> str:
@@ -237,8 +253,3 @@ def _difference(before: Skill, after: Skill) -> str:
 
 def _size(trajectories: Sequence[Trajectory]) -> int:
     return sum(shown_tokens(trajectory) for trajectory in trajectories)
-
-
-def _left_out(trajectories: Sequence[Trajectory], shown: Sequence[Trajectory]) -> str:
-    missing = len(trajectories) - len(shown)
-    return f"({missing} more passing tasks of this batch are not shown.)" if missing else ""

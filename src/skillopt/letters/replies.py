@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from skillopt.skill import Edit
-from skillopt.skill.edit import unsafe
+from skillopt.models.structured import FlawedReplyError
+from skillopt.skill import Edit, Limits, Skill, apply_edits
+from skillopt.skill.edit import unsafe, whole_section
 from skillopt.skill.tokens import count_tokens
 
 
@@ -32,12 +34,42 @@ class Dropped(BaseModel):
     edit: dict[str, object]
 
 
-def reflection(value: Any) -> tuple[list[Any], list[Any]]:
-    """The raw patterns and edits of a reflection."""
-    if not isinstance(value, dict) or not isinstance(value.get("edits"), list):
-        raise ValueError("it is not an object with patterns and edits")
-    patterns = value.get("patterns")
-    return patterns if isinstance(patterns, list) else [], value["edits"]
+@dataclass(frozen=True, kw_only=True)
+class Reflection:
+    """What an analyst proposes. Edits that cannot be applied are among `edits`: the update skips them and says why."""
+
+    patterns: tuple[Pattern, ...]
+    edits: tuple[Edit, ...]
+    dropped: tuple[Dropped, ...]
+
+
+def reflection(skill: Skill, limits: Limits, ids: Sequence[str], source: str, most: int) -> Callable[[Any], Reflection]:
+    """Reads a reflection on `skill`. Where an edit could not be applied, the reply is flawed and asked for again: the
+    edits of a step are one remedy, and a part of it may do harm."""
+
+    def read(value: Any) -> Reflection:
+        if not isinstance(value, dict) or not isinstance(value.get("edits"), list):
+            raise ValueError("it is not an object with patterns and edits")
+        patterns = value.get("patterns")
+        edits, dropped = read_edits(value["edits"], ids, source, most)
+        whole = tuple(whole_section(edit, skill) for edit in edits)
+        known = read_patterns(patterns if isinstance(patterns, list) else [], ids)
+        found = Reflection(patterns=known, edits=whole, dropped=dropped)
+        if problems := [*(each.reason for each in dropped), *_unfit(skill, whole, limits)]:
+            raise FlawedReplyError(f"of its edits, {len(problems)} cannot be applied: {'; '.join(problems)}", found)
+        return found
+
+    return read
+
+
+def _unfit(skill: Skill, edits: Sequence[Edit], limits: Limits) -> Iterator[str]:
+    """Why edits cannot be applied, each named as its writer knows it."""
+    named = {str(place): edit for place, edit in enumerate(edits)}
+    tried = apply_edits(skill, [edit.model_copy(update={"id": name}) for name, edit in named.items()], limits)
+    for skip in tried.skipped:
+        edit = named[skip.edit_id]
+        place = " ".join((edit.section or edit.anchor).split())[:60]
+        yield f"`{edit.op}` at '{place}' {skip.reason}"
 
 
 def read_edits(

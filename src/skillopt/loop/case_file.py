@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from skillopt.core.context import Context
 from skillopt.core.schedule import edits_for
 from skillopt.edits.candidates import EXAMPLES
+from skillopt.edits.update import limits_of
 from skillopt.envs.agents import task_text
 from skillopt.envs.base import Item, Trajectory
 from skillopt.gates.base import changed_types
@@ -55,7 +56,6 @@ def _comment_line(comment: Comment) -> str:
 def case_file(state: State, rate: float, ctx: Context, batch: Sequence[Item] = ()) -> CaseFile:
     """The case file of a step on this batch; an epoch's end has none. In step 1 the validation score is still being
     measured, so that no letter has it."""
-    optimizer, package = ctx.config.optimizer, ctx.config.package
     examples = "exemplar" in ctx.config.gradient.analysts
     edits = edits_for(rate)
     if edits > 2 and examples:
@@ -63,16 +63,9 @@ def case_file(state: State, rate: float, ctx: Context, batch: Sequence[Item] = (
     known = ctx.step > 1 and state.val
     return CaseFile(
         job=job_of(ctx),
-        room=Room(
-            edits=edits,
-            edit_tokens=optimizer.max_edit_tokens,
-            skill_tokens=optimizer.max_skill_tokens,
-            file_tokens=package.max_file_tokens,
-            total_tokens=package.max_total_tokens,
-            train=package.train,
-            examples=examples,
-        ),
+        room=Room(edits=edits, limits=limits_of(ctx.config), examples=examples),
         validation=math.fsum(state.val.values()) / len(state.val) if known else None,
+        validation_tasks=len(state.val),
         tried=tuple(state.tried),
         rejected=tuple(state.rejected),
         notes=state.memory,
@@ -122,6 +115,9 @@ def remember(state: State, work: StepWork, looked: Sequence[Trajectory], ctx: Co
         before=verdict.before,
         after=verdict.after,
         at_most=verdict.at_most,
+        measured=len(verdict.evidence),
+        gained=sum(row.after > row.before for row in verdict.evidence),
+        lost=sum(row.after < row.before for row in verdict.evidence),
         edits=edits,
         helped=helped,
         broke=broke,

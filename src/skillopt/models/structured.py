@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from skillopt.models.base import ChatReply, Form, FormRefusedError, Message, RefusedError, Schema, TransientError
 from skillopt.models.call import Caller
@@ -20,6 +20,8 @@ from skillopt.models.call import Caller
 T = TypeVar("T")
 LONGEST_BAD_REPLY = 4000
 """Characters of a reply that could not be used which are shown when it is asked for again."""
+LONGEST_PROBLEM = 1500
+"""Characters of what is wrong with a reply of which a part can be used."""
 QUOTED = 160
 """Characters of such a reply that people are shown."""
 NEXT_FORM: dict[Form, Form] = {"schema": "json", "json": "text"}
@@ -28,6 +30,14 @@ _THOUGHT_OPEN = re.compile(r"\A\s*<(think|thinking|reasoning)>", re.IGNORECASE)
 _BEGINS_WITH_OBJECT = re.compile(r"\s*(?:```\w*\s*)?\{")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+
+class FlawedReplyError(ValueError):
+    """A part of the reply can be used. It is asked for once more, and used as it is where nothing better comes."""
+
+    def __init__(self, problem: str, value: object) -> None:
+        super().__init__(problem)
+        self.value = value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +59,7 @@ async def ask(
     problems: list[str] = []
     quoted: list[str] = []
     said = ""
+    flawed: T | None = None
     for attempt in (1, 2):
         sent = messages
         if problems:
@@ -57,14 +68,22 @@ async def ask(
         try:
             reply = await _call(optimizer, sent, schema, label=label, attempt=attempt)
         except (TransientError, RefusedError) as error:
+            if flawed is not None:
+                break
             unreachable = isinstance(error, TransientError)
             return CheckedReply(lost=str(error), unreachable=unreachable, unusable=tuple(quoted))
         try:
             return CheckedReply(value=check(parse(reply)), unusable=tuple(quoted))
+        except FlawedReplyError as error:
+            flawed = cast(T, error.value)
+            problems.append(str(error)[:LONGEST_PROBLEM])
+            said = reply.text  # whole: all of it is to be written again
         except (ValueError, RecursionError) as error:
             problems.append(str(error)[:200] or type(error).__name__)
             quoted.append(_with_reply(problems[-1], reply.text))
             said = _shortened(reply.text)
+    if flawed is not None:
+        return CheckedReply(value=flawed, unusable=tuple(quoted))
     return CheckedReply(lost=quoted[-1], unusable=tuple(quoted))
 
 

@@ -66,6 +66,12 @@ class Tried(BaseModel):
     before: float
     after: float | None = None
     at_most: float = 1.0
+    measured: int = 0
+    """Validation tasks that the candidate did before the gate had decided."""
+    gained: int = 0
+    """Of those, tasks that it solved and the skill before it did not."""
+    lost: int = 0
+    """Of those, tasks that it failed and the skill before it solved."""
     edits: tuple[TriedEdit, ...] = ()
     helped: tuple[str, ...] = ()
     """Task types whose validation score rose."""
