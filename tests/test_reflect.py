@@ -22,7 +22,7 @@ from skillopt.edits.select import select
 from skillopt.envs.base import Score
 from skillopt.envs.sim import SimEnv
 from skillopt.errors import Stopped, UserError
-from skillopt.letters.case import CaseFile
+from skillopt.letters.case import CaseFile, Room
 from skillopt.letters.replies import Pattern
 from skillopt.loop import case_file, reflect, trainer
 from skillopt.loop.reflect import deep_minibatches, repeated
@@ -32,7 +32,7 @@ from skillopt.models.simulated_optimizer import SEALED_RULE
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.run.state import Rejected
-from skillopt.skill import Edit, Skill
+from skillopt.skill import Edit, Limits, Skill
 from support import SIM, Scripted, Spy, context, only_run, train_sim, trajectory
 
 
@@ -247,6 +247,51 @@ def test_an_edit_of_a_reply_may_name_a_whole_section() -> None:
     minibatch = Minibatch(id="0001-mixed-00", kind="mixed", trajectories=[trajectory(1)])
     patch = asyncio.run(LLMAnalyst().propose(skill, minibatch, CaseFile(), ctx.optimizer, ctx.config))
     assert [(edit.anchor, edit.text) for edit in patch.edits] == [("## Codes\n\n- Train: T1", "## Codes\n\n- Bus: B1")]
+
+
+def proposed(*replies: list[dict[str, Any]], **limits: int) -> tuple[Patch, Scripted]:
+    """What an analyst makes of a reader's replies, each a list of edits; and the reader."""
+    skill = Skill("# Job\n\n## Codes\n\n- Train: T1\n")
+    optimizer = Scripted(reflect=[{"job": "", "patterns": [], "edits": edits} for edits in replies])
+    ctx = context("gradient.edits_per_minibatch=2", optimizer=optimizer)
+    case = CaseFile(room=Room(edits=2, limits=Limits(**limits)))
+    minibatch = Minibatch(id="0001-mixed-00", kind="mixed", trajectories=[trajectory(1)])
+    return asyncio.run(LLMAnalyst().propose(skill, minibatch, case, ctx.optimizer, ctx.config)), optimizer
+
+
+def row(text: str, **fields: Any) -> dict[str, Any]:
+    return {"op": "add", "section": "Codes", "anchor": "", "text": text, "trajectory_ids": ["t1"], **fields}
+
+
+GOOD = row("- Bus: B1")
+UNFIT = {
+    "too long": (row("- Tram " * 99), "`add` at 'Codes' is longer than 100 tokens"),
+    "anchor": (row("x", op="modify", section="", anchor="- Boat: B9"), "`modify` at '- Boat: B9' "),
+    "no trajectory": (row("x", trajectory_ids=["t7"]), "cites no trajectory that was shown"),
+    "one too many": (row("- Ferry: F1"), "more than 2 edits in one reply"),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT)
+def test_a_reply_with_an_edit_that_cannot_be_applied_is_asked_for_again_with_the_reason(kind: str) -> None:
+    unfit, reason = UNFIT[kind]
+    first = [GOOD, row("- Taxi: X1"), unfit] if kind == "one too many" else [GOOD, unfit]
+    patch, optimizer = proposed(first, [GOOD], max_edit_tokens=100)
+    assert [edit.text for edit in patch.edits] == ["- Bus: B1"]
+    assert reason in str(optimizer.requests[1].messages[-1]["content"])
+
+
+def test_what_fits_of_a_second_reply_is_taken_and_the_rest_is_dropped_and_counted() -> None:
+    strange = row("x", trajectory_ids=["t7"])
+    patch, optimizer = proposed([strange], [GOOD, strange])
+    assert [edit.text for edit in patch.edits] == ["- Bus: B1"]
+    assert [dropped.kind for dropped in patch.dropped] == ["no_trajectory"]
+    assert len(optimizer.requests) == 2
+
+
+def test_a_reply_whose_edits_fit_is_asked_for_once() -> None:
+    patch, optimizer = proposed([GOOD, row("- Train: T2", op="modify", anchor="- Train: T1")])
+    assert (len(patch.edits), len(optimizer.requests)) == (2, 1)
 
 
 # Edits, not summaries

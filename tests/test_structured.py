@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from skillopt.models.base import ChatReply
+from skillopt.models.base import ChatReply, Schema, TransientError
+from skillopt.models.call import Caller
 from skillopt.models.simulated import SimOptions
-from skillopt.models.structured import parse, without_thinking
+from skillopt.models.structured import CheckedReply, FlawedReplyError, ask, parse, without_thinking
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json
+from skillopt.sync import run_sync
 from support import Spy, differing, essence, over_http, sim_server, train_sim
 
 VALUE = {"patterns": [], "edits": [{"op": "add", "text": 'Say "{x}" and\nthink, then }.'}]}
@@ -64,6 +67,52 @@ def test_a_reply_that_ended_at_the_token_limit_is_not_used_even_if_it_can_be_rea
 
 def test_thoughts_are_no_reply() -> None:
     assert without_thinking("<think>a</think>b<thinking>c</thinking>d") == "bd"
+
+
+def asked(*replies: str | Exception) -> tuple[CheckedReply[int], list[list[dict[str, Any]]]]:
+    """What comes of replies, given in their order to a question for an even number; and what was sent."""
+    sent: list[list[dict[str, Any]]] = []
+    left = list(replies)
+
+    class Optimizer:
+        form = "schema"
+
+        async def __call__(self, messages: list[dict[str, Any]], **named: Any) -> ChatReply:
+            sent.append(messages)
+            reply = left.pop(0)
+            if isinstance(reply, Exception):
+                raise reply
+            return ChatReply(text=reply)
+
+    def even(value: Any) -> int:
+        if value["number"] % 2:
+            raise FlawedReplyError(f"{value['number']} is odd", value["number"])
+        return int(value["number"])
+
+    question = [{"role": "user", "content": "An even number?"}]
+    found = run_sync(ask(cast("Caller", Optimizer()), question, Schema(name="number", body={}), even, label="x"))
+    return found, sent
+
+
+def test_a_flawed_reply_is_asked_for_again_with_all_of_it_and_what_is_wrong() -> None:
+    long = json.dumps({"number": 3, "reason": "because " * 2000})
+    found, sent = asked(long, '{"number": 4}')
+    assert found == CheckedReply(value=4)
+    assert sent[1][1] == {"role": "assistant", "content": long}
+    assert "3 is odd" in sent[1][2]["content"]
+
+
+@pytest.mark.parametrize(
+    ("second", "value"), [('{"number": 5}', 5), ("no", 3), (TransientError("down"), 3)], ids=["flawed", "bad", "none"]
+)
+def test_a_flawed_reply_counts_where_nothing_better_comes(second: str | Exception, value: int) -> None:
+    found, _ = asked('{"number": 3}', second)
+    assert (found.value, found.lost) == (value, "")
+
+
+def test_a_flawed_second_reply_counts_where_the_first_could_not_be_read() -> None:
+    found, _ = asked("no", '{"number": 3}')
+    assert (found.value, found.lost, len(found.unusable)) == (3, "", 1)
 
 
 @pytest.fixture(scope="module")

@@ -210,17 +210,17 @@ def _other_lines(case: CaseFile, trajectories: Sequence[Trajectory], shown: Sequ
     seen = {trajectory.id for trajectory in shown}
     rest = [t for t in trajectories if t.id not in seen]
     lines = [_other_line(item.type, task_text(item), item.answers) for item in case.others]
-    for t in rest[:MOST_OTHERS]:
-        lines.append(_other_line(t.type, trim_middle(t.input, LONGEST_OTHER), t.answers or (t.output,), solved=True))
+    lines += [_other_line(t.type, t.input, t.answers, output=t.output) for t in rest[:MOST_OTHERS]]
     if len(rest) > MOST_OTHERS:
         lines.append(f"({len(rest) - MOST_OTHERS} more solved tasks of this batch are not shown.)")
     return "\n".join(lines)
 
 
-def _other_line(kind: str, task: str, answers: Sequence[str], *, solved: bool = False) -> str:
-    expected = " | ".join(trim_middle(answer, LONGEST_OTHER) for answer in answers[:MOST_ANSWERS])
-    row = {"type": kind} if kind else {}
-    return data_line({**row, "task": task, "expected": expected} | ({"solved": "yes"} if solved else {}))
+def _other_line(kind: str, task: str, answers: Sequence[str], *, output: str | None = None) -> str:
+    """`output` is that of a solved task; it is shown where there is no expected answer."""
+    shown = {"expected": " | ".join(answers[:MOST_ANSWERS])} if answers else {"output": output or ""}
+    row = {"type": kind, "task": task, **shown, "solved": "" if output is None else "yes"}
+    return data_line({name: trim_middle(text, LONGEST_OTHER) for name, text in row.items() if text})
 
 
 def _edit_line(edit: Edit, support: int) -> str:
