@@ -89,7 +89,7 @@ MECHANISMS = {
     "no-passes": Off(said="passes in the letters", patch=("skillopt.letters.compose.contrast", lambda passes: [])),
     "no-history": Off(said="history in the letters", patch=("skillopt.loop.trainer.remember", lambda *rest: None)),
     "no-memory": Off(said="memory of rejected edits", settings=("optimizer.rejected_buffer=0",)),
-    "cosine": Off(said="constant schedule (cosine)", settings=("optimizer.lr_scheduler=cosine",)),
+    "constant": Off(said="schedule (constant)", settings=("optimizer.lr_scheduler=constant",)),
     "no-decay": Off(said="decay after a rejection", settings=("optimizer.reject_decay=1",)),
     "no-race": Off(said="race of candidates (one)", settings=("gradient.candidates=1",), noisy_only=True),
 }
