@@ -28,7 +28,8 @@ def test_the_skill_learns_the_hidden_rules(finished: RunDirectory) -> None:
     assert summary["status"] == "finished"
 
 
-def test_every_file_of_the_run_tree_is_left(finished: RunDirectory) -> None:
+def test_every_file_of_the_run_tree_is_left(tmp_path: Path) -> None:
+    finished = RunDirectory(train_sim(tmp_path, "train.num_epochs=3", "optimizer.learning_rate=2").path)
     files = """config.yaml config.json history.json runtime_state.json summary.json best_skill.md skills/skill_v0000.md
     skills/skill_v0001.md skills/best_skill.md patch_log.jsonl events.jsonl journal.sqlite review/conflicts.jsonl
     steps/step_0001/trajectories.jsonl steps/step_0001/trajectory_digest.json steps/step_0001/patches.json

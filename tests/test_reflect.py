@@ -265,8 +265,11 @@ def row(text: str, **fields: Any) -> dict[str, Any]:
 
 GOOD = row("- Bus: B1")
 UNFIT = {
-    "too long": (row("- Tram " * 99), "`add` at 'Codes' is longer than 100 tokens"),
-    "anchor": (row("x", op="modify", section="", anchor="- Boat: B9"), "`modify` at '- Boat: B9' "),
+    "too long": (row("- Tram " * 99), "`add` at 'Codes': is longer than 100 tokens"),
+    "anchor": (
+        row("x", op="modify", section="", anchor="- Boat: B9"),
+        "`modify` at '- Boat: B9': its anchor is not in the document",
+    ),
     "no trajectory": (row("x", trajectory_ids=["t7"]), "cites no trajectory that was shown"),
     "one too many": (row("- Ferry: F1"), "more than 2 edits in one reply"),
 }
@@ -289,7 +292,9 @@ def test_what_fits_of_a_second_reply_is_taken_and_the_rest_is_dropped_and_counte
     assert len(optimizer.requests) == 2
 
 
-def test_a_reply_whose_edits_fit_is_asked_for_once() -> None:
+def test_a_reply_whose_edits_fit_or_say_what_is_there_already_is_asked_for_once() -> None:
+    patch, optimizer = proposed([GOOD, row("- Train: T1")])
+    assert len(optimizer.requests) == 1
     patch, optimizer = proposed([GOOD, row("- Train: T2", op="modify", anchor="- Train: T1")])
     assert (len(patch.edits), len(optimizer.requests)) == (2, 1)
 

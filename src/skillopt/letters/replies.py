@@ -13,6 +13,9 @@ from skillopt.skill import Edit, Limits, Skill, apply_edits
 from skillopt.skill.edit import unsafe, whole_section
 from skillopt.skill.tokens import count_tokens
 
+SUPERFLUOUS = {"duplicate", "no_change"}
+"""Kinds of edits that cannot be applied and are not missed."""
+
 
 class Pattern(BaseModel):
     """A cause of failure, and the trajectories that show it."""
@@ -69,7 +72,8 @@ def _unfit(skill: Skill, edits: Sequence[Edit], limits: Limits) -> Iterator[str]
     for skip in tried.skipped:
         edit = named[skip.edit_id]
         place = " ".join((edit.section or edit.anchor).split())[:60]
-        yield f"`{edit.op}` at '{place}' {skip.reason}"
+        if skip.kind not in SUPERFLUOUS:
+            yield f"`{edit.op}` at '{place}': {skip.reason}"
 
 
 def read_edits(
