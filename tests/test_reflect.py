@@ -32,7 +32,8 @@ from skillopt.models.simulated_optimizer import SEALED_RULE
 from skillopt.run.directory import RunDirectory
 from skillopt.run.files import read_json, read_jsonl
 from skillopt.run.state import Rejected
-from skillopt.skill import Edit, Limits, Skill
+from skillopt.skill import Edit, Limits, Skill, apply_edits
+from skillopt.skill.edit import whole_section
 from support import SIM, Scripted, Spy, context, only_run, train_sim, trajectory
 
 
@@ -247,6 +248,17 @@ def test_an_edit_of_a_reply_may_name_a_whole_section() -> None:
     minibatch = Minibatch(id="0001-mixed-00", kind="mixed", trajectories=[trajectory(1)])
     patch = asyncio.run(LLMAnalyst().propose(skill, minibatch, CaseFile(), ctx.optimizer, ctx.config))
     assert [(edit.anchor, edit.text) for edit in patch.edits] == [("## Codes\n\n- Train: T1", "## Codes\n\n- Bus: B1")]
+
+
+def test_a_whole_section_is_all_below_its_heading_with_its_subsections() -> None:
+    skill = Skill("# Job\n\n## Codes\n\nAll.\n\n### Trains\n\n- T1\n\n#### Night\n\n- T9\n\n## Form\n\nThe code.\n")
+    named = whole_section(edit("New.", op="modify", section="Codes"), skill)
+    applied = apply_edits(skill, [named])
+    assert applied.skill.text == "# Job\n\n## Codes\n\nNew.\n\n## Form\n\nThe code.\n"
+    inner = apply_edits(skill, [whole_section(edit("- T2", op="modify", section="Trains"), skill)]).skill.text
+    assert "All.\n\n### Trains\n\n- T2\n\n## Form" in inner
+    title = whole_section(edit("", op="delete", section="Job"), skill)
+    assert title.anchor == "# Job", "a title is no container"
 
 
 def proposed(*replies: list[dict[str, Any]], **limits: int) -> tuple[Patch, Scripted]:

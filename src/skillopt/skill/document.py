@@ -158,6 +158,13 @@ class Skill:
         named = [s for s in self.sections if s.level and normal_title(s.title) == wanted]
         return [s for s in named if not any(r.start <= s.span.start < r.end for r in self.protected)]
 
+    def below(self, section: Section) -> Span:
+        """A section with its subsections. A title (level 1) is no container: all of the document is below it."""
+        if section.level < 2:
+            return section.span
+        later = (s for s in self.sections if s.span.start > section.span.start and s.level <= section.level)
+        return Span(section.span.start, next((s.span.start for s in later), len(self.text)))
+
 
 def split_lines(text: str) -> list[str]:
     """Lines with their ends. Unlike str.splitlines, only a newline ends a line, as in Markdown."""

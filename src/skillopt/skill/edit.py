@@ -213,16 +213,16 @@ def _check(edit: Edit, limits: Limits) -> None:
 
 
 def whole_section(edit: Edit, skill: Skill) -> Edit:
-    """A `modify` or `delete` that names a section and no anchor means all of it: the section becomes the anchor. Its
-    heading stays where the new text does not repeat it."""
+    """A `modify` or `delete` that names a section and no anchor means all of it, with its subsections: that becomes the
+    anchor. Its heading stays where the new text does not repeat it."""
     if edit.op == "add" or edit.anchor.strip() or not edit.section.strip():
         return edit
     document = Skill(skill.read(edit.file) or "")
     found = document.find_sections(edit.section)
     if len(found) != 1:
         return edit
-    start = found[0].span.start
-    anchor = document.text[start : _end_of_content(document, found[0].span)]
+    whole = document.below(found[0])
+    anchor = document.text[whole.start : _end_of_content(document, whole)]
     heading = anchor.partition("\n")[0].rstrip()
     body = _without_own_heading(edit.text, edit.section).strip("\r\n").rstrip()
     text = f"{heading}\n\n{body}" if edit.op == "modify" and body else edit.text
