@@ -329,6 +329,37 @@ def test_docvqa_is_read_as_it_is_published_and_images_stay_below_their_folder(tm
             DocVQAEnv(EnvConfig(name="docvqa", split_dir=str(tmp_path / "bad")))
 
 
+# Published sets that the env `qa` reads
+
+
+def test_a_kind_of_big_bench_hard_is_prepared_with_its_canary(tmp_path: Path) -> None:
+    rows = [{"input": f"Is {n} even?\n", "target": "Yes" if n % 2 == 0 else "No"} for n in range(20)]
+    (tmp_path / "in" / "bbh").mkdir(parents=True)
+    kind = tmp_path / "in" / "bbh" / "navigate.json"
+    kind.write_text(json.dumps({"canary": "canary GUID 26b5", "examples": [*rows, rows[0]]}))
+    (kind.parent / "web_of_lies.json").write_text("{}")
+    assert prepare("bbh", tmp_path / "in", tmp_path / "out", print, "navigate") == {"train": 8, "val": 4, "test": 8}
+    assert (tmp_path / "out" / "canary.txt").read_text() == "canary GUID 26b5\n"
+    env = open_env(Config.load(REPO / "configs/bbh/default.yaml", [f"env.split_dir={tmp_path / 'out'}"]))
+    check_splits(env)
+    assert {item.answers[0] for split in ("train", "val", "test") for item in env.items(split)} == {"Yes", "No"}
+    with pytest.raises(UserError, match=r"web_of_lies.json: not a file of BIG-Bench Hard"):
+        prepare("bbh", tmp_path / "in", tmp_path / "other", print, "web_of_lies")
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_formula_set_keeps_its_authors_splits_and_no_task_is_in_two(tmp_path: Path) -> None:
+    files = {"train_subset_500": range(6), "val_subset_300": range(5, 9), "test": range(8, 12)}
+    for name, numbers in files.items():
+        lines = [json.dumps({"context": f"Profit of {n} and {n}?", "target": str(2.0 * n)}) for n in numbers]
+        (tmp_path / f"formula_{name}.jsonl").write_text("\n".join(lines))
+    assert prepare("formula", tmp_path, tmp_path / "out", print) == {"train": 6, "val": 2, "test": 4}
+    check_splits(open_env(Config.load(REPO / "configs/formula/default.yaml", [f"env.split_dir={tmp_path / 'out'}"])))
+    (tmp_path / "formula_val_subset_300.jsonl").unlink()
+    with pytest.raises(UserError, match="no file of the split val"):
+        prepare("formula", tmp_path, tmp_path / "other", print)
+
+
 # Data that is not there
 
 
@@ -372,6 +403,9 @@ def test_official_alfworld_games_become_splits(tmp_path: Path, monkeypatch: pyte
     ("arguments", "complaint"),
     [
         (["data", "prepare", "squad"], "unknown 'squad'; known are: searchqa"),
+        (["data", "prepare", "bbh"], "--kind: bbh is prepared kind by kind; name one of: boolean_expressions"),
+        (["data", "prepare", "bbh", "--kind", "../x"], "--kind: bbh has no kind '../x'; name one of"),
+        (["data", "prepare", "formula", "--kind", "navigate"], "--kind: formula has no kinds"),
         (["data", "prepare", "textworld"], "it is made with `skillopt data generate textworld`"),
         (["data", "generate", "searchqa", "--out", "x"], "it is made with `skillopt data prepare searchqa`"),
     ],

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
+from skillopt.envs import plain
 from skillopt.envs.reasoning import generate
 from skillopt.envs.rows import write_splits
 from skillopt.errors import UserError
@@ -115,44 +117,39 @@ def prepared(name: str, out: Path, data: Path | None) -> Path:
     if source is None or not source.exists():
         where = "--data FOLDER is missing" if data is None else f"there is no {source}"
         raise UserError(f"set '{name}': {where}; bench/learning/README.md says where to get the published sets")
-    for split, rows in (_formula(source) if source.is_dir() else _examples(name, source)).items():
-        lines = [
-            {"id": f"{name}-{split}-{n:02}", "question": question, "answer": answer}
-            for n, (question, answer) in enumerate(rows, 1)
-        ]
+    for split, rows in (_formula(source) if source.is_dir() else _one_kind(name, source)).items():
+        lines = [{**row, "id": f"{name}-{split}-{n:02}"} for n, row in enumerate(rows, 1)]
         (folder / split).mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         (folder / split / "items.jsonl").write_text(text, encoding="utf-8")
     if source.is_file():
-        (folder / "canary.txt").write_text(json.loads(source.read_text(encoding="utf-8"))["canary"], encoding="utf-8")
+        (folder / "canary.txt").write_text(plain.bbh_canary(source), encoding="utf-8")
     return folder
 
 
-Pair = tuple[str, str]
+Row = dict[str, Any]
 
 
-def _examples(name: str, source: Path) -> dict[str, list[Pair]]:
-    """A kind of BIG-Bench Hard: one file, from which all three splits are drawn. Its canary is kept with the copy."""
-    read = json.loads(source.read_text(encoding="utf-8"))
-    pairs = _unique([(row["input"], row["target"]) for row in read["examples"]])
-    random.Random(f"results: {name}").shuffle(pairs)
+def _one_kind(name: str, source: Path) -> dict[str, list[Row]]:
+    """A kind of BIG-Bench Hard: one file, from which all three splits are drawn."""
+    rows = _unique(plain.bbh(source))
+    random.Random(f"results: {name}").shuffle(rows)
     ends = {"train": (0, 24), "val": (24, 40), "test": (40, 72)}
-    return {split: pairs[low:high] for split, (low, high) in ends.items()}
+    return {split: rows[low:high] for split, (low, high) in ends.items()}
 
 
-def _formula(source: Path) -> dict[str, list[Pair]]:
+def _formula(source: Path) -> dict[str, list[Row]]:
     """Each split from its own file."""
-    found: dict[str, list[Pair]] = {}
+    found: dict[str, list[Row]] = {}
     seen: set[str] = set()
     for split, size in SIZES.items():
-        [path] = sorted(source.glob(f"formula_{split}*.jsonl"))
-        rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        pairs = [pair for pair in _unique([(r["context"], r["target"]) for r in rows]) if pair[0] not in seen]
-        random.Random(f"results: formula {split}").shuffle(pairs)
-        found[split] = pairs[:size]
-        seen |= {question for question, _ in found[split]}
+        [path] = (path for path in sorted(source.glob("formula_*.jsonl")) if plain.formula_split(path) == split)
+        rows = [row for row in _unique(plain.formula(path)) if row["question"] not in seen]
+        random.Random(f"results: formula {split}").shuffle(rows)
+        found[split] = rows[:size]
+        seen |= {row["question"] for row in found[split]}
     return found
 
 
-def _unique(pairs: list[Pair]) -> list[Pair]:
-    return list({question.strip(): (question.strip(), str(answer).strip()) for question, answer in pairs}.values())
+def _unique(rows: Iterable[Row]) -> list[Row]:
+    return list({row["question"]: row for row in rows}.values())

@@ -13,7 +13,16 @@ data_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="The benchmarks' data: fetch and convert it, or make it."
 )
 
-PREPARED = ("searchqa", "docvqa", "alfworld", "spreadsheetbench", "livemathematicianbench", "officeqa")
+PREPARED = (
+    "searchqa",
+    "docvqa",
+    "alfworld",
+    "spreadsheetbench",
+    "livemathematicianbench",
+    "officeqa",
+    "bbh",
+    "formula",
+)
 GENERATED = ("alfworld", "textworld", "reasoning_gym")
 
 
@@ -22,13 +31,14 @@ def prepare(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(PREPARED)}.", show_default=False)],
     source: Annotated[Path | None, typer.Option("--from", help="Folder of the published files.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where train/, val/ and test/ are written.")] = None,
+    kind: Annotated[str, typer.Option(help="bbh: which of its kinds, such as navigate.")] = "",
 ) -> None:
     """Turn a published benchmark into a split folder; fetch it first where that needs no account."""
     from skillopt.envs.sources import prepare as run
 
     _known(name, PREPARED, "prepare")
-    folder = out or Path("data") / name
-    counts = run(name, source or folder / "published", folder, typer.echo)
+    folder = out or Path("data") / name / kind
+    counts = run(name, source or (out or Path("data") / name) / "published", folder, typer.echo, kind)
     typer.echo(f"{folder}: {', '.join(f'{count} {split}' for split, count in counts.items())}")
     typer.echo(f"Next: skillopt train --config configs/{name}/default.yaml env.split_dir={folder}")
 

@@ -10,13 +10,15 @@ import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from skillopt.envs import choices, docvqa, officeqa, searchqa, spreadsheet
+from skillopt.envs import choices, docvqa, officeqa, plain, searchqa, spreadsheet
+from skillopt.envs.base import SPLITS
 from skillopt.envs.rows import in_turn, split_rows, write_splits
 from skillopt.errors import SkillOptError, UserError
+from skillopt.run.files import write_atomic
 
 Say = Callable[[str], None]
 
@@ -26,7 +28,7 @@ class Source:
     """One benchmark's data."""
 
     sizes: dict[str, int]
-    """Items of each split, as in the paper."""
+    """Items of each split at most; those of the paper, where it has the benchmark."""
     files: str
     """Which of the published files holds the items, as a pattern below the folder."""
     read: Callable[[Path], Iterable[dict[str, Any]]]
@@ -36,6 +38,14 @@ class Source:
     """Folders next to the items that belong to the data."""
     how: str = ""
     """What to fetch by hand, and where it goes."""
+    kinds: tuple[str, ...] = ()
+    """Where each kind of task has its own file: `{kind}` in `files` and `url` is the one that is asked for."""
+    split: Callable[[Path], str] | None = None
+    """Which split a file is, where the authors have drawn them."""
+    canary: Callable[[Path], str] | None = None
+    """A line in a file that has to stay with every copy."""
+    mini: bool = True
+    """There is a small set of our own in its form."""
 
 
 SOURCES: dict[str, Source] = {
@@ -78,33 +88,83 @@ SOURCES: dict[str, Source] = {
         how="officeqa_full.csv (huggingface.co/datasets/databricks/officeqa; access is granted on request), and the "
         "parsed bulletins' .txt files in a folder documents/",
     ),
+    "bbh": Source(
+        sizes={"train": 100, "val": 50, "test": 100},
+        files="**/{kind}.json",
+        read=plain.bbh,
+        url="https://raw.githubusercontent.com/suzgunmirac/BIG-Bench-Hard/main/bbh/{kind}.json",
+        how="{kind}.json from the folder bbh/ of BIG-Bench Hard (github.com/suzgunmirac/BIG-Bench-Hard)",
+        kinds=plain.BBH_KINDS,
+        canary=plain.bbh_canary,
+        mini=False,
+    ),
+    "formula": Source(
+        sizes={"train": 500, "val": 300, "test": 200},
+        files="**/formula_*.jsonl",
+        read=plain.formula,
+        url="https://github.com/ace-agent/ace/archive/refs/heads/main.tar.gz",
+        how="formula_train_subset_500.jsonl, formula_val_subset_300.jsonl and formula_test.jsonl of the finance data of "
+        "ACE (github.com/ace-agent/ace)",
+        split=plain.formula_split,
+        mini=False,
+    ),
 }
 
 
-def prepare(name: str, source_dir: Path, out: Path, say: Say) -> dict[str, int]:
+def prepare(name: str, source_dir: Path, out: Path, say: Say, kind: str = "") -> dict[str, int]:
     """Read the published files from `source_dir`, fetching them first where that is possible; write split folders."""
-    if name == "alfworld":
+    source = _of_kind(name, kind)
+    if source is None:
         return prepare_alfworld(out)
-    source = SOURCES[name]
     found = _files(source, source_dir)
     if not found and source.url:
-        _fetch(source.url, source_dir, say, name)
+        _fetch(source, source_dir, say, name)
         found = _files(source, source_dir)
     if not found:
-        raise UserError(_by_hand(name, source_dir))
-    rows: dict[str, dict[str, Any]] = {}
-    for path in found:
-        for row in source.read(path):
-            rows.setdefault(str(row["id"]), row)
-    if len(rows) < 3:
-        raise UserError(f"{found[0]}: holds {len(rows)} usable items; three splits need at least three")
-    splits = split_rows(_unique(rows.values()), source.sizes, lambda row: _hash(str(row["id"])))
+        raise UserError(_by_hand(name, source, source_dir))
+    splits = _splits(source, found)
     write_splits(out, splits)
+    if source.canary:
+        write_atomic(out / "canary.txt", source.canary(found[0]) + "\n")
     for folder in source.folders:
         near = found[0].parent / folder
         if near.is_dir() and near.resolve() != (out / folder).resolve():
             shutil.copytree(near, out / folder, dirs_exist_ok=True)
     return {split: len(items) for split, items in splits.items()}
+
+
+def _of_kind(name: str, kind: str) -> Source | None:
+    """The source, with the kind filled in; None for alfworld, whose games another program fetches."""
+    source = SOURCES.get(name)
+    kinds = source.kinds if source else ()
+    if kind and not kinds:
+        raise UserError(f"--kind: {name} has no kinds; leave it out")
+    if source is None or not kinds:
+        return source
+    if kind not in kinds:
+        said = f"{name} has no kind '{kind}'" if kind else f"{name} is prepared kind by kind"
+        raise UserError(f"--kind: {said}; name one of: {', '.join(kinds)}")
+    return replace(source, **{part: getattr(source, part).format(kind=kind) for part in ("files", "url", "how")})
+
+
+def _splits(source: Source, found: list[Path]) -> dict[str, list[dict[str, Any]]]:
+    rows: dict[str, dict[str, Any]] = {}
+    drawn: dict[str, str] = {}
+    for path in found:
+        for row in source.read(path):
+            rows.setdefault(str(row["id"]), row)
+            if source.split:
+                drawn.setdefault(str(row["id"]), source.split(path))
+    unique = _unique(rows.values())
+    if len(unique) < len(SPLITS):
+        raise UserError(f"{found[0]}: holds {len(unique)} usable items; three splits need at least three")
+    if not source.split:
+        return split_rows(unique, source.sizes, lambda row: _hash(str(row["id"])))
+    splits = {split: [row for row in unique if drawn[str(row["id"])] == split] for split in SPLITS}
+    for split, own in splits.items():
+        if not own:
+            raise UserError(f"{found[0].parent}: has no file of the split {split}; put there: {source.how}")
+    return splits
 
 
 def _unique(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -123,16 +183,15 @@ def _files(source: Source, folder: Path) -> list[Path]:
     return sorted(folder.glob(source.files)) if folder.is_dir() else []
 
 
-def _by_hand(name: str, folder: Path) -> str:
-    source = SOURCES[name]
-    return (
-        f"{name}: no {source.files} in {folder}. Put there: {source.how}. Then run `skillopt data prepare {name}` "
-        f"again. Without any download, configs/{name}/mini.yaml runs on a small set of our own."
-    )
+def _by_hand(name: str, source: Source, folder: Path) -> str:
+    said = f"{name}: no {source.files} in {folder}. Put there: {source.how}. Then run the same command again."
+    mini = f" Without any download, configs/{name}/mini.yaml runs on a small set of our own."
+    return said + mini if source.mini else said
 
 
-def _fetch(url: str, folder: Path, say: Say, name: str) -> None:
+def _fetch(source: Source, folder: Path, say: Say, name: str) -> None:
     """Download into the folder, whole or not at all, and unpack archives."""
+    url = source.url
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / url.rpartition("/")[2]
     say(f"fetching {url}")
@@ -142,7 +201,7 @@ def _fetch(url: str, folder: Path, say: Say, name: str) -> None:
             shutil.copyfileobj(reply, file)
     except (OSError, urllib.error.URLError) as error:
         unfinished.unlink(missing_ok=True)
-        raise SkillOptError(f"{url} cannot be reached ({error}). {_by_hand(name, folder)}") from None
+        raise SkillOptError(f"{url} cannot be reached ({error}). {_by_hand(name, source, folder)}") from None
     unfinished.replace(target)
     if target.name.endswith((".tar.gz", ".tgz")):
         with tarfile.open(target) as archive:
