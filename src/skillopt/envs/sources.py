@@ -103,8 +103,8 @@ SOURCES: dict[str, Source] = {
         files="**/formula_*.jsonl",
         read=plain.formula,
         url="https://github.com/ace-agent/ace/archive/refs/heads/main.tar.gz",
-        how="formula_train_subset_500.jsonl, formula_val_subset_300.jsonl and formula_test.jsonl of the finance data of "
-        "ACE (github.com/ace-agent/ace)",
+        how="formula_train_subset_500.jsonl, formula_val_subset_300.jsonl and formula_test.jsonl of ACE's finance data "
+        "(github.com/ace-agent/ace)",
         split=plain.formula_split,
         mini=False,
     ),
