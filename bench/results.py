@@ -63,7 +63,8 @@ def replay(options: argparse.Namespace) -> int:
     wrong = 0
     for path in sorted(RECORDINGS.glob("*.jsonl")):
         cell = Cell.of(path.stem)
-        job = Job(cell=cell, out=options.out, data=options.data, recording=Recording.read(path))
+        recording = Recording.read(path)
+        job = Job(cell=cell, out=options.out, data=options.data, recording=recording)
         own = SETS[cell.set]
         if own.published and not options.data and not (options.out / "data" / cell.set).exists():
             print(f"{cell.name}: left out; its items come from --data FOLDER", flush=True)
@@ -74,7 +75,8 @@ def replay(options: argparse.Namespace) -> int:
         again = replayed(job, near=options.out)
         differs = again.differences(CellResult.read(MEASURED / f"{cell.name}.json")) if not again.error else []
         said = again.error or (f"differs in {', '.join(differs)}" if differs else "the same result again")
-        print(f"{cell.name}: {said}", flush=True)
+        changed = f" ({recording.changed} of its letters are others now)" if recording.changed else ""
+        print(f"{cell.name}: {said}{changed}", flush=True)
         wrong += bool(again.error or differs)
     table(options)
     return min(1, wrong)

@@ -31,7 +31,7 @@ from learning.recording import RECORDINGS, Recording  # noqa: E402
 from learning.result import CellResult  # noqa: E402
 from learning.run import Job, run_cell  # noqa: E402
 from learning.sets import SETS, load, most_rollouts  # noqa: E402
-from learning.table import fill, tables  # noqa: E402
+from learning.table import fill, runs_p, tables  # noqa: E402
 
 from skillopt.errors import UserError  # noqa: E402
 
@@ -186,6 +186,20 @@ def test_without_a_mechanism_a_reader_is_only_asked_what_the_whole_training_did_
     assert replayed(replace(job, recording=recording), near=tmp_path / "elsewhere").differences(result) == []
 
 
+def test_a_recorded_run_repeats_after_its_letters_have_changed_and_says_how_many(
+    recorded: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "recordings" / f"{recorded.cell.name}.jsonl"
+    first = CellResult.read(tmp_path / "measured" / f"{recorded.cell.name}.json")
+    same = Recording.read(path)
+    assert replayed(replace(recorded, recording=same), near=tmp_path).differences(first) == []
+    assert same.changed == 0
+    monkeypatch.setattr("skillopt.letters.compose.contrast", lambda passes: [])
+    other = Recording.read(path)
+    assert replayed(replace(recorded, recording=other), near=tmp_path).differences(first) == []
+    assert 0 < other.changed <= first.requests
+
+
 def test_random_search_repeats_where_only_recordings_are(recorded: Job, tmp_path: Path) -> None:
     job = replace(recorded, cell=replace(recorded.cell, method="random"))
     result = run_cell(job)
@@ -220,6 +234,13 @@ def test_the_table_has_means_over_seeds_gains_comparisons_and_failed_cells() -> 
     assert "| 0.500 |" in blocks["compared"]  # two items won, none lost: one in four by chance, on either side
     assert "Mean over" not in blocks["compared"], "one set is no mean"
     assert "`cards-1.5b-handoff-ours-3` failed: no letters / came" in blocks["failed"]
+
+
+def test_runs_are_dealt_out_anew_to_say_how_likely_a_difference_is_by_chance() -> None:
+    assert runs_p([([1.0, 1.0, 1.0], [0.0, 0.0, 0.0])]) == pytest.approx(2 / 20)  # two of twenty deals are as far apart
+    assert runs_p([([0.9, 0.8, 0.7], [0.3, 0.2, 0.1])] * 2) == pytest.approx(2 / 400)
+    assert runs_p([([0.9, 0.8], [0.1, 0.2]), ([0.1, 0.2], [0.9, 0.8])]) == 1.0  # what one set shows, the other undoes
+    assert runs_p([([0.5], [0.5])]) == 1.0
 
 
 def test_means_are_over_sets_and_over_both_targets() -> None:

@@ -34,6 +34,7 @@ from .recording import (
     Row,
     known_rows,
     letter_rows,
+    put_in_order,
     reader_rows,
     recording_of,
     row,
@@ -70,7 +71,8 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
         config = load(job.cell, folder, data=job.data, box=job.letters)
         recording.parent.mkdir(parents=True, exist_ok=True)
         replies = write(recording, _head(job.cell, folder, config), _rows(job, folder, config))
-        again = replayed(replace(job, recording=Recording.read(recording)), near=folder.parent)
+        played = Recording.read(recording)
+        again = replayed(replace(job, recording=played), near=folder.parent)
         differs = again.differences(result) if not again.error else [again.error]
         if again.curve and not result.curve:
             known = {"target": None, "optimizer": again.tokens["optimizer"]}
@@ -80,6 +82,8 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
         elif differs:
             why_not, replies = f"the replayed run differs: {', '.join(differs)}", 0
             recording.unlink()
+        if replies:
+            put_in_order(recording, played.asked)
     result.write(measured / f"{job.cell.name}.json")
     return Kept(result=result, replies=replies, why_not=why_not)
 

@@ -2,6 +2,10 @@
 
 The hash is the journal's: model, messages, parameters and schema. The first line of a recording says what made it. A
 reader may answer the same letter differently the second time: replies to one request are given in their order.
+
+The optimizer's replies are in the order in which they were asked for, each with its stage. Where letters have changed
+since, the run gets the reply that it got at that place then, and the replay says how many letters are others now: what
+the loop makes of the same replies can still be repeated, by a version that writes better letters.
 """
 
 from __future__ import annotations
@@ -37,22 +41,36 @@ class Recording:
     head: dict[str, Any]
     """cell, version, method, the prompts' fingerprint and models: {role: {name, endpoint, deterministic}}."""
     replies: dict[str, list[ChatReply]]
+    stages: dict[str, list[ChatReply]]
+    """The optimizer's, by stage, in their order."""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    """Stage and key of the optimizer's requests in a replay."""
 
     @classmethod
     def read(cls, path: Path) -> Recording:
         head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
         replies: dict[str, list[ChatReply]] = {}
+        stages: dict[str, list[ChatReply]] = {}
         for row in rows:
             usage = dict(zip(("prompt", "completion", "cached"), row.pop("tokens"), strict=True))
-            reply = ChatReply(usage=Usage(**usage), **{k: v for k, v in row.items() if k not in {"role", "key"}})
+            own = {name: value for name, value in row.items() if name not in {"role", "key", "stage"}}
+            reply = ChatReply(usage=Usage(**usage), **own)
             replies.setdefault(row["key"], []).append(reply)
-        return cls(head=head, replies=replies)
+            if "stage" in row:
+                stages.setdefault(row["stage"], []).append(reply)
+        return cls(head=head, replies=replies, stages=stages)
 
-    def model(self, role: str) -> Replayed:
+    def model(self, role: str, *, exact: bool = False) -> Replayed:
+        """exact: only requests that are word for word the recorded ones have a reply."""
         known = self.head["models"].get(role)
         if known is None:
             raise UserError(f"the recording of {self.head['cell']} has no {role}")
-        return Replayed(recording=self, role=role, **known)
+        return Replayed(recording=self, role=role, exact=exact, **known)
+
+    @property
+    def changed(self) -> int:
+        """How many of the optimizer's requests in a replay were not word for word the recorded ones."""
+        return sum(key not in self.replies for _, key in self.asked)
 
 
 @dataclass
@@ -64,22 +82,27 @@ class Replayed:
     name: str
     endpoint: str
     deterministic: bool
+    exact: bool
     _given: Counter[str] = field(default_factory=Counter)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         key = request_key(self, request, "")[:KEY]
+        stage = request.schema.name if request.schema else "text"
+        place = sum(asked == stage for asked, _ in self.recording.asked)
         known = self.recording.replies.get(key)
+        if not known and self.role == "optimizer" and not self.exact:
+            known = self.recording.stages.get(stage, [])[place : place + 1]
         if not known:
             head = self.recording.head
-            stage = request.schema.name if request.schema else "text"
             raise FatalError(
                 f"the recording of {head['cell']} has no reply to this request of the {self.role} ({stage}): the "
                 f"requests have changed since version {head['version']} (method {head['method']}) recorded it; check "
                 "that version out, or run the cell anew"
             )
-        place = min(self._given[key], len(known) - 1)
+        if self.role == "optimizer":
+            self.recording.asked.append((stage, key))
         self._given[key] += 1
-        return known[place]
+        return known[min(self._given[key], len(known)) - 1]
 
     async def close(self) -> None:
         return
@@ -108,6 +131,20 @@ def write(path: Path, head: dict[str, Any], rows: Iterable[Row]) -> int:
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     write_atomic(path, "\n".join([json.dumps(head), *lines]) + "\n")
     return len(lines)
+
+
+def put_in_order(path: Path, asked: Sequence[tuple[str, str]]) -> None:
+    """The optimizer's replies in the order in which a replay asked for them, each with its stage."""
+    head, *lines = path.read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    left = [row for row in rows if row["role"] == "optimizer"]
+    found = []
+    for stage, key in asked:
+        own = next((row for row in left if row["key"] == key), None)
+        if own is not None:
+            left.remove(own)
+            found.append({"role": "optimizer", "stage": stage, **own})
+    write(path, json.loads(head), [*found, *(row for row in rows if row["role"] != "optimizer")])
 
 
 def row(role: str, key: str, reply: ChatReply) -> Row:

@@ -70,7 +70,7 @@ class Job:
         found: dict[str, ChatModel] = {"target": target}
         whole = recording_of(replace(self.cell, method="ours"))
         if self.letters and self.cell.method in MECHANISMS and whole.exists():
-            recorded = Recording.read(whole).model("optimizer")
+            recorded = Recording.read(whole).model("optimizer", exact=True)
             found["optimizer"] = Known(Box(self.letters, self.cell.name), recorded=recorded)
         return found
 

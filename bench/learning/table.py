@@ -6,9 +6,11 @@ the seeds that both methods have.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean
 
@@ -72,6 +74,8 @@ class Pair:
 
     set: str
     target: str
+    runs: tuple[list[float], list[float]]
+    """The test score of each run."""
     scores: tuple[float, float]
     rollouts: tuple[float, float]
     requests: tuple[float, float]
@@ -105,6 +109,7 @@ def _paired(own: Sequence[CellResult], other: Sequence[CellResult]) -> tuple[str
     pair = Pair(
         set=own[0].cell.set,
         target=own[0].cell.target,
+        runs=([r.score() for r in own], [r.score() for r in other]),
         scores=(fmean(a.values()), fmean(b.values())),
         rollouts=(fmean(r.rollouts for r in own), fmean(r.rollouts for r in other)),
         requests=(fmean(r.requests for r in own), fmean(r.requests for r in other)),
@@ -140,8 +145,31 @@ def _mean_line(over: str, optimizer: str, rival: str, pairs: Sequence[Pair]) -> 
         f"{fmean(p.requests[i] for p in pairs):.1f} requests"
         for i, who in enumerate(("ours", rival))
     ]
-    end = f" {_range(wide, sign=True)} (interval over sets)" if wide else ""
+    end = f" {_range(wide, sign=True)} over sets" if wide else ""
+    end += f", p {_p(runs_p([pair.runs for pair in pairs]))} over runs"
     return f"- Mean over {over} ({optimizer}): {said[0]}, {said[1]}; difference {fmean(gap):+.2f}{end}."
+
+
+def runs_p(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
+    """How likely runs of two methods that are equally good differ as much as these, or more (two-sided).
+
+    The runs of each pair are dealt out anew to the two methods, in every way that there is. A pair counts by the
+    difference of its means.
+    """
+    reach, observed = {0.0: 1.0}, 0.0
+    for ours, theirs in pairs:
+        values = [*ours, *theirs]
+        gaps = [_gap(values, set(deal)) for deal in combinations(range(len(values)), len(ours))]
+        observed += _gap(values, set(range(len(ours))))
+        summed: dict[float, float] = defaultdict(float)
+        for (total, p), gap in product(reach.items(), gaps):
+            summed[round(total + gap, 6)] += p / len(gaps)
+        reach = summed
+    return min(1.0, math.fsum(p for total, p in reach.items() if abs(total) >= abs(observed) - 1e-5))
+
+
+def _gap(values: Sequence[float], ours: set[int]) -> float:
+    return fmean(v for i, v in enumerate(values) if i in ours) - fmean(v for i, v in enumerate(values) if i not in ours)
 
 
 def _items(own: Sequence[CellResult], which: str) -> Outcomes:
