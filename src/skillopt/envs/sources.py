@@ -10,7 +10,7 @@ import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ Say = Callable[[str], None]
 class Source:
     """One benchmark's data."""
 
-    sizes: dict[str, int]
-    """Items of each split at most; those of the paper, where it has the benchmark."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Items of each split at most, as in the paper where it has the benchmark; empty where the authors drew them."""
     files: str
     """Which of the published files holds the items, as a pattern below the folder."""
     read: Callable[[Path], Iterable[dict[str, Any]]]
@@ -99,7 +99,6 @@ SOURCES: dict[str, Source] = {
         mini=False,
     ),
     "formula": Source(
-        sizes={"train": 500, "val": 300, "test": 200},
         files="**/formula_*.jsonl",
         read=plain.formula,
         url="https://github.com/ace-agent/ace/archive/refs/heads/main.tar.gz",
