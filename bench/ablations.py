@@ -43,6 +43,7 @@ SETTINGS = (
     "train.num_epochs=4",
     "train.batch_size=12",
     "optimizer.learning_rate=6",
+    "optimizer.lr_scheduler=constant",
     "gradient.minibatch_size=4",
     "env.options={rules: 24, train: 48, val: 48, test: 96, systemic: 0.2}",
     "evaluation.baselines=false",

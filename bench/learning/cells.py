@@ -27,10 +27,9 @@ OPTIMIZERS = {
 VARIANTS = {
     "ours": NOTHING,
     "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
-    **{name: off for name, off in MECHANISMS.items() if name != "constant"},
+    **MECHANISMS,
 }
-"""Our training: at its defaults, with examples read off the data beside the optimizer, and with one mechanism off. (The
-schedule is constant here; the simulated worlds have the cosine.)"""
+"""Our training: at its defaults, with examples read off the data beside the optimizer, and with one mechanism off."""
 METHODS = (*VARIANTS, "gepa", "random", "baseline")
 """random: random sets of the edits that `ours` was offered, the best on validation. baseline: nothing is learned."""
 

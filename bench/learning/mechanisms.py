@@ -72,8 +72,8 @@ async def as_proposed(pool: Pool, *rest: object) -> tuple[list[str], list[Any]]:
     return [pooled.edit.id for pooled in pool.edits], []
 
 
-def _no_slow_update(config: Config) -> Config:
-    return config.model_copy(update={"optimizer": config.optimizer.model_copy(update={"use_slow_update": False})})
+def _optimizer(**settings: Any) -> Callable[[Config], Config]:
+    return lambda config: config.model_copy(update={"optimizer": config.optimizer.model_copy(update=settings)})
 
 
 NOTHING = Off(said="nothing off")
@@ -81,7 +81,7 @@ MECHANISMS = {
     "no-gate": Off(said="gate (all is accepted)", gate=accept_all),
     "strict": Off(said="paired gate (strict)", settings=("evaluation.gate=strict",), noisy_only=True),
     "no-credit": Off(said="credit: rejected steps taken apart", settings=("evaluation.credit_gates=0",)),
-    "no-slow": Off(said="slow update", change=_no_slow_update),
+    "no-slow": Off(said="slow update", change=_optimizer(use_slow_update=False)),
     "no-notes": Off(said="meta skill", settings=("optimizer.use_meta_skill=false",)),
     "no-merge": Off(said="merge by the optimizer", settings=("gradient.merge=local",)),
     "no-coverage": Off(said="selection by coverage (as proposed)", patch=("skillopt.loop.trainer.rank", as_proposed)),
@@ -89,7 +89,7 @@ MECHANISMS = {
     "no-passes": Off(said="passes in the letters", patch=("skillopt.letters.compose.contrast", lambda passes: [])),
     "no-history": Off(said="history in the letters", patch=("skillopt.loop.trainer.remember", lambda *rest: None)),
     "no-memory": Off(said="memory of rejected edits", settings=("optimizer.rejected_buffer=0",)),
-    "constant": Off(said="schedule (constant)", settings=("optimizer.lr_scheduler=constant",)),
-    "no-decay": Off(said="decay after a rejection", settings=("optimizer.reject_decay=1",)),
+    "cosine": Off(said="constant rate (cosine)", settings=("optimizer.lr_scheduler=cosine",)),
+    "no-decay": Off(said="decay after a rejection", change=_optimizer(reject_decay=1.0)),
     "no-race": Off(said="race of candidates (one)", settings=("gradient.candidates=1",), noisy_only=True),
 }
