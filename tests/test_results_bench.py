@@ -236,6 +236,23 @@ def test_the_table_has_means_over_seeds_gains_comparisons_and_failed_cells() -> 
     assert "`cards-1.5b-handoff-ours-3` failed: no letters / came" in blocks["failed"]
 
 
+def test_what_a_mechanism_earns_has_a_table_of_its_own() -> None:
+    cell = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", seed=1)
+    none, both = {"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 1.0}
+    blocks = tables(
+        [
+            made(cell, {"initial": none, "best": both}),
+            made(replace(cell, seed=2), {"initial": none, "best": both}),
+            made(replace(cell, method="no-gate"), {"initial": none, "best": {"a": 1.0, "b": 0.0}}, rollouts=70),
+        ]
+    )
+    assert "| cards | 1.5b | nothing off | 1.00, 1.00 | 1.00 [" in blocks["mechanisms"]
+    assert "| cards | 1.5b | gate (all is accepted) | 0.50 | 0.50 [" in blocks["mechanisms"]
+    assert "| -0.50 [" in blocks["mechanisms"]
+    assert "| 70 | 4.0 |" in blocks["mechanisms"]
+    assert "no-gate" not in blocks["measured"] + blocks["compared"]
+
+
 def test_runs_are_dealt_out_anew_to_say_how_likely_a_difference_is_by_chance() -> None:
     assert runs_p([([1.0, 1.0, 1.0], [0.0, 0.0, 0.0])]) == pytest.approx(2 / 20)  # two of twenty deals are as far apart
     assert runs_p([([0.9, 0.8, 0.7], [0.3, 0.2, 0.1])] * 2) == pytest.approx(2 / 400)
@@ -278,7 +295,9 @@ def test_the_command_shows_all_cells_of_the_machine_and_leaves_out_what_cannot_b
     import results
 
     page = tmp_path / "page.md"
-    markers = (f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in ("measured", "compared", "failed"))
+    markers = (
+        f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in ("measured", "compared", "mechanisms", "failed")
+    )
     page.write_text("".join(markers), encoding="utf-8")
     for name, place in {
         "PAGE": page,
@@ -303,9 +322,10 @@ def test_the_command_shows_all_cells_of_the_machine_and_leaves_out_what_cannot_b
 
 def test_a_plot_has_a_line_for_each_method(tmp_path: Path) -> None:
     cell = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", seed=1)
-    results = [made(replace(cell, method=m), {}, curve=[(16, 0.0), (60, 0.5)]) for m in ("ours", "gepa")]
+    results = [made(replace(cell, method=m), {}, curve=[(16, 0.0), (60, 0.5)]) for m in ("ours", "gepa", "no-gate")]
     [path] = write_plots(results, tmp_path)
-    assert path.read_text(encoding="utf-8").count('class="line"') == 4  # two in the chart, two in the legend
+    lines = path.read_text(encoding="utf-8").count('class="line"')
+    assert lines == 4, "two in the chart, two in the legend; none without a mechanism"
     assert averaged([[(16, 0.0), (60, 1.0)], [(16, 0.0), (40, 0.5)]]) == [(16, 0.0), (40, 0.25), (60, 0.75)]
 
 

@@ -30,6 +30,8 @@ VARIANTS = {
     **MECHANISMS,
 }
 """Our training: at its defaults, with examples read off the data beside the optimizer, and with one mechanism off."""
+WITHOUT = {name: off.said for name, off in MECHANISMS.items()} | {"random": "the loop (random sets of the same edits)"}
+"""The methods that say what a part of our training earns; they have a table of their own."""
 METHODS = (*VARIANTS, "gepa", "random", "baseline")
 """random: random sets of the edits that `ours` was offered, the best on validation. baseline: nothing is learned."""
 

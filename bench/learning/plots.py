@@ -10,9 +10,10 @@ from statistics import fmean
 from skillopt.report.svg import Frame, label, svg, ticks
 from skillopt.run.files import write_atomic
 
+from .cells import WITHOUT
 from .result import CellResult
 
-COLOURS = {"ours": "#0f766e", "gepa": "#c2410c", "random": "#6b7280", "before": "#7c3aed"}
+COLOURS = {"ours": "#0f766e", "gepa": "#c2410c"}
 OTHERS = ("#2563eb", "#a16207", "#be185d", "#4d7c0f")
 STYLE = (
     "<style>text{font:12px system-ui,sans-serif;fill:#6b7280}.grid{stroke:#9ca3af55;fill:none}"
@@ -26,7 +27,7 @@ def write_plots(results: Iterable[CellResult], folder: Path) -> list[Path]:
     found: dict[str, dict[tuple[str, str], dict[str, list[Curve]]]] = defaultdict(lambda: defaultdict(dict))
     for result in results:
         cell = result.cell
-        if result.curve and not result.error:
+        if result.curve and not result.error and cell.method not in WITHOUT:
             found[cell.optimizer][cell.set, cell.target].setdefault(cell.method, []).append(result.curve)
     written = []
     for optimizer, panels in sorted(found.items()):

@@ -17,11 +17,12 @@ from statistics import fmean
 from skillopt.run.files import write_atomic
 from skillopt.statistics import gain_interval, interval, permutation_p, seeds_interval
 
-from .cells import METHODS, OPTIMIZERS, TARGETS, Cell, baseline_of
+from .cells import METHODS, OPTIMIZERS, TARGETS, WITHOUT, Cell, baseline_of
+from .mechanisms import NOTHING
 from .result import CellResult, Outcomes, mean
 from .sets import SETS
 
-MEASURED, COMPARED, FAILED = "measured", "compared", "failed"
+MEASURED, COMPARED, MECHANISM, FAILED = "measured", "compared", "mechanisms", "failed"
 Group = tuple[str, str, str, str]
 """Set, target, optimizer, method."""
 HEADING = (
@@ -29,6 +30,7 @@ HEADING = (
     "| requests | tokens, k | minutes |"
 )
 AGAINST = "| set | target | optimizer | against | seeds | ours | the other | difference | p |"
+LOST = "| set | target | without | test, each seed | test | difference | p | rollouts | requests |"
 
 
 def tables(results: Iterable[CellResult]) -> dict[str, str]:
@@ -40,11 +42,13 @@ def tables(results: Iterable[CellResult]) -> dict[str, str]:
     for result in done:
         cell = result.cell
         groups[cell.set, cell.target, cell.optimizer, cell.method].append(result)
-    rows = [_row(group, own, none) for group, own in groups.items()]
+    whole = {group: own for group, own in groups.items() if group[3] not in WITHOUT}
+    rows = [_row(group, own, none) for group, own in whole.items()]
     failed = [result for result in found if result.error]
     return {
         MEASURED: _table(HEADING, rows) if rows else "No cell is finished yet.",
-        COMPARED: _compared(groups),
+        COMPARED: _compared(whole),
+        MECHANISM: _mechanisms(groups),
         FAILED: "\n".join(f"- `{r.cell.name}` failed: {_line(r.error)}" for r in failed) or "No cell failed.",
     }
 
@@ -85,13 +89,13 @@ def _compared(groups: dict[Group, list[CellResult]]) -> str:
     rows: list[str] = []
     pairs: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for (name, target, optimizer, method), theirs in groups.items():
-        ours = {r.cell.seed: r for r in groups.get((name, target, optimizer, "ours"), [])}
-        seeds = sorted(ours.keys() & {r.cell.seed for r in theirs})
-        if not seeds or method == "ours":
+        own, other = _shared_seeds(groups.get((name, target, optimizer, "ours"), []), theirs)
+        if not own or method == "ours":
             continue
-        own, other = [ours[seed] for seed in seeds], [r for r in theirs if r.cell.seed in seeds]
-        row, pair = _paired(own, other)
-        rows.append(f"| {name} | {target} | {optimizer} | {method} | {', '.join(map(str, seeds))} {row}")
+        (p, gap), pair = _paired(own, other)
+        seeds = ", ".join(str(r.cell.seed) for r in own)
+        scores = f"{pair.scores[0]:.2f} | {pair.scores[1]:.2f}"
+        rows.append(f"| {name} | {target} | {optimizer} | {method} | {seeds} | {scores} | {gap} | {p} |")
         pairs[optimizer, method].append(pair)
     if not rows:
         return "No two methods have been measured on the same cells yet."
@@ -99,8 +103,33 @@ def _compared(groups: dict[Group, list[CellResult]]) -> str:
     return "\n".join([_table(AGAINST, rows), "", *means])
 
 
-def _paired(own: Sequence[CellResult], other: Sequence[CellResult]) -> tuple[str, Pair]:
-    """The figures of a comparison: the end of its row, and what the means are made of."""
+def _mechanisms(groups: dict[Group, list[CellResult]]) -> str:
+    """What is lost without each mechanism, below the whole training of the same seeds."""
+    rows: list[str] = []
+    for (name, target, optimizer, method), whole in groups.items():
+        if method != "ours":
+            continue
+        off = [(said, groups.get((name, target, optimizer, other), [])) for other, said in WITHOUT.items()]
+        lines = [_without(said, *_shared_seeds(own, whole)) for said, own in off if own]
+        rows += [_without(NOTHING.said, whole, []), *lines] if lines else []
+    return _table(LOST, rows) if rows else "No mechanism was switched off yet."
+
+
+def _without(said: str, own: Sequence[CellResult], whole: Sequence[CellResult]) -> str:
+    (p, gap), _ = _paired(own, whole) if whole else (("", ""), None)
+    seeds = ", ".join(f"{r.score():.2f}" for r in own)
+    figures = [seeds, _share(_items(own, "best")), gap, p, _mean(own, lambda r: r.rollouts)]
+    figures += [_mean(own, lambda r: r.requests, ".1f")]
+    return f"| {own[0].cell.set} | {own[0].cell.target} | {said} | {' | '.join(figures)} |"
+
+
+def _shared_seeds(a: Sequence[CellResult], b: Sequence[CellResult]) -> tuple[list[CellResult], list[CellResult]]:
+    both = {r.cell.seed for r in a} & {r.cell.seed for r in b}
+    return [r for r in a if r.cell.seed in both], [r for r in b if r.cell.seed in both]
+
+
+def _paired(own: Sequence[CellResult], other: Sequence[CellResult]) -> tuple[tuple[str, str], Pair]:
+    """A comparison: p and the difference in words, and what the means are made of."""
     a, b = _items(own, "best"), _items(other, "best")
     shared = sorted(a.keys() & b.keys())
     samples = [([r.test["best"][i] for r in other], [r.test["best"][i] for r in own]) for i in shared]
@@ -109,14 +138,13 @@ def _paired(own: Sequence[CellResult], other: Sequence[CellResult]) -> tuple[str
     pair = Pair(
         set=own[0].cell.set,
         target=own[0].cell.target,
-        runs=([r.score() for r in own], [r.score() for r in other]),
+        runs=([mean(r.test["best"]) for r in own], [mean(r.test["best"]) for r in other]),
         scores=(fmean(a.values()), fmean(b.values())),
         rollouts=(fmean(r.rollouts for r in own), fmean(r.rollouts for r in other)),
         requests=(fmean(r.requests for r in own), fmean(r.requests for r in other)),
     )
     p = min(1.0, 2 * min(better, worse))
-    scores = f"| {pair.scores[0]:.2f} | {pair.scores[1]:.2f}"
-    return f"{scores} | {fmean(gap):+.2f} {_range(gain_interval(gap), sign=True)} | {_p(p)} |", pair
+    return (_p(p), f"{fmean(gap):+.2f} {_range(gain_interval(gap), sign=True)}"), pair
 
 
 def _p(value: float) -> str:
