@@ -54,7 +54,11 @@ FAMILIES = {"family": "family_relationships", "reversal": "word_sequence_reversa
 `letter_counting`, `aiw` and `syllogism`."""
 SETS: dict[str, TaskSet] = {
     **{name: TaskSet(config=TASKS / name / "config.yaml") for name in ("expenses", "cards", "procedure", "tickets")},
-    **{name: TaskSet(config=CONFIGS / name / "mini.yaml") for name in ("searchqa", "docvqa")},
+    **{
+        name: TaskSet(config=CONFIGS / name / "mini.yaml")
+        for name in ("searchqa", "docvqa", "livemathematicianbench", "officeqa")
+    },
+    "reasoning_gym": TaskSet(config=CONFIGS / "reasoning_gym" / "mini.yaml", extra="reasoning_gym"),
     "textworld": TaskSet(
         config=CONFIGS / "textworld" / "mini.yaml", overrides=("models.target_max_tokens=24",), extra="textworld"
     ),
