@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -84,6 +85,10 @@ def torn(path: Path) -> bool:
         return file.read() != b"\n"
 
 
+A_WRITE = 0.1
+"""Seconds after which a half-written file is no longer being written, even on a busy machine."""
+
+
 def read_json(path: Path) -> Any:
     """What the file says. One that grew while it was read (history.json of a running training) is read again."""
     raw = path.read_bytes()
@@ -91,6 +96,7 @@ def read_json(path: Path) -> Any:
         try:
             return json.loads(raw.decode("utf-8"))
         except ValueError:
+            time.sleep(A_WRITE)
             now = path.read_bytes()
             if now == raw:
                 raise
