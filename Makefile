@@ -45,11 +45,11 @@ test-all: $(ALL)     ## the tests that `make test` leaves out: browser, real mod
 
 test-ray: $(ALL)     ## the tests that start a Ray cluster (installs the extra: large)
 	$(PIP) --editable '.[ray]'
-	$(BIN)/pytest -m ray tests/test_executor.py
+	$(BIN)/pytest -m ray tests/tasks/test_executor.py
 
 test-agents: $(TOOLS) ## real coding-agent command lines as optimizer and target, against a model on this machine (installs 1.4 GB)
 	scripts/install_agents.sh
-	$(BIN)/pytest -m agents tests/test_real_agents.py
+	$(BIN)/pytest -m agents tests/coding_agents/test_real_agents.py
 
 lint: $(TOOLS)       ## ruff, strict types, import directions
 	$(BIN)/ruff check .

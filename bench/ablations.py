@@ -25,13 +25,13 @@ from learning.mechanisms import MECHANISMS, NOTHING
 from learning.table import fill
 
 from skillopt.config import Config
-from skillopt.envs import open_env
-from skillopt.envs.base import Env
-from skillopt.loop.trainer import TrainingLoop
-from skillopt.models.simulated_optimizer import ASKED, SEALED, SEALED_RULE, rules_in
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import write_atomic
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import write_atomic
+from skillopt.sim.optimizer import ASKED, SEALED, SEALED_RULE, rules_in
 from skillopt.statistics import seeds_interval
+from skillopt.tasks import open_env
+from skillopt.tasks.base import Env
+from skillopt.training.trainer import TrainingLoop
 
 REPO = Path(__file__).resolve().parent.parent
 PAGE = REPO / "docs" / "results.md"

@@ -15,8 +15,8 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean
 
-from skillopt.gates.duel import Ask
 from skillopt.measure.sequential import Trial
+from skillopt.training.gates.paired_test import Ask
 
 SOLVED = 0.6
 """The share of items that the base truly solves."""

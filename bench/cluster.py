@@ -14,6 +14,7 @@ import importlib.util
 import itertools
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,15 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.envs.games.env import made_of
-from skillopt.envs.games.generate import TASKS
-from skillopt.envs.games.pool import GamePool
-from skillopt.loop.trainer import TrainingLoop
-from skillopt.run.directory import RunDirectory
-from skillopt.run.events import Event
+from skillopt.record.directory import RunDirectory
+from skillopt.record.events import Event
+from skillopt.training.trainer import TrainingLoop
+from skillopt_benchmarks.games.env import made_of
+from skillopt_benchmarks.games.generate import TASKS
+from skillopt_benchmarks.games.pool import GamePool
 
 REPO = Path(__file__).parent.parent
-PLAYER = ["models.target_model=sim:player", "models.optimizer_model=sim:player"]
+sys.path.insert(0, str(REPO / "tests"))
+
+from support.simulated_player import SimulatedPlayer  # noqa: E402 - it stands with the tests
+
+PLAYER = ["models.target_model=sim:world", "models.optimizer_model=sim:world"]
 OURS = [*PLAYER, "hardware.workers=16", "train.num_epochs=1"]
 
 
@@ -98,7 +103,7 @@ async def made(pool: GamePool, games: Games, recipe: dict[str, Any]) -> str:
     if not goal.exists():
         place.mkdir(parents=True, exist_ok=True)
         facts = await pool.build({**recipe, "plan": False}, place / f"game{games.suffix}")
-        goal.write_text(facts["objective"].strip())
+        goal.write_text(facts.objective.strip())
     return goal.read_text()
 
 
@@ -110,7 +115,9 @@ def timed(out: Path, config: Config) -> tuple[float, Any]:
         if event.kind == "run_started":  # the workers are there
             started.append(time.monotonic())
 
-    result = asyncio.run(TrainingLoop(config, listeners=[listen]).fit())
+    player = SimulatedPlayer("sim:world")
+    models = {"target": player, "optimizer": player}
+    result = asyncio.run(TrainingLoop(config, models=models, listeners=[listen]).fit())
     run = RunDirectory(result.path)
     history = [{k: v for k, v in row.items() if k != "telemetry"} for row in json.loads(run.history.read_text())]
     return time.monotonic() - started[0], (json.dumps(history, sort_keys=True), result.best_skill.text)

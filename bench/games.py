@@ -9,17 +9,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 import time
 from pathlib import Path
 
 from skillopt.config import Config
-from skillopt.envs.games import TextWorldEnv
 from skillopt.models.base import ChatReply, ChatRequest, Message
-from skillopt.models.simulated import SimOptions
-from skillopt.models.simulated_player import SimulatedPlayer
+from skillopt.sim.model import SimOptions
 from skillopt.skill import Skill
+from skillopt_benchmarks.games import TextWorldEnv
 
 REPO = Path(__file__).parent.parent
+sys.path.insert(0, str(REPO / "tests"))
+
+from support.simulated_player import SimulatedPlayer  # noqa: E402 - it stands with the tests
+
 RULES = "\n".join(
     f'- Use "{verb}" when the goal asks for it.'
     for verb in ["go", "take", "open", "unlock", "close", "lock", "put", "insert", "drop", "eat"]

@@ -4,8 +4,8 @@
     python bench/gate.py --trials 100
     python bench/gate.py --tables 3,5 --seeds 5 --first-seed 5
 
-Tables 1 and 2 play the gates' own decisions (gates/strict.py, gates/duel.py) over a target in memory, thousands of
-times. Tables 3 to 5 are whole trainings in the simulated world.
+Tables 1 and 2 play the gates' own decisions (training/gates/strict.py, training/gates/paired_test.py) over a target in
+memory, thousands of times. Tables 3 to 5 are whole trainings in the simulated world.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from statistics import fmean
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.envs import open_env
-from skillopt.envs.base import Env
-from skillopt.gates.duel import Duel
-from skillopt.gates.paired import Screen
-from skillopt.gates.race import Race
-from skillopt.loop.trainer import TrainingLoop
-from skillopt.models.simulated import TOPICS, code_for, rules_in
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json
+from skillopt.sim.model import TOPICS, code_for, rules_in
 from skillopt.statistics import smallest_detectable
+from skillopt.tasks import open_env
+from skillopt.tasks.base import Env
+from skillopt.training.gates.early_stop import EarlyStop
+from skillopt.training.gates.paired import Screen
+from skillopt.training.gates.paired_test import PairedTest
+from skillopt.training.trainer import TrainingLoop
 
 ROOT = Path(__file__).parent.parent
 SOLVED = 0.6
@@ -77,15 +77,15 @@ def play(world: World, gate: str) -> tuple[str, int]:
     order_by = [world.sample("current", item) for item in range(len(world.before))]
     current = {f"{item:03d}": value for item, value in enumerate(order_by)}
     order = sorted(current, key=lambda item: (current[item], item))
-    race = (Race if gate == "strict" else Screen)(order, current, "strict")
-    race.known = {item: world.sample("candidate", int(item)) for item in order}
-    if race.beaten(order):
-        return "reject", len(race.deciding_prefix())
+    progress = (EarlyStop if gate == "strict" else Screen)(order, current, "strict")
+    progress.scores = {item: world.sample("candidate", int(item)) for item in order}
+    if progress.beaten(order):
+        return "reject", len(progress.deciding_prefix())
     if gate == "strict":
         return "accept", len(order)
-    duel = Duel(order, current, race.known, world.metric, "strict", alpha=0.05, max_repeats=5)
+    test = PairedTest(order, current, progress.scores, world.metric, "strict", alpha=0.05, max_repeats=5)
     asked = 0
-    steps = duel.play()
+    steps = test.run()
     try:
         asks = next(steps)
         while True:
@@ -208,7 +208,8 @@ def true_score(env: Env, skill: str, split: str) -> float:
 def rejected_steps(seeds: range) -> None:
     print("\n## 4. What a rejected step costs in the deterministic world (strict, half of the proposals duds)\n")
     print("An edit that changes nothing has lost when as many items have failed as the current skill fails: the")
-    print("share of those is the floor. That the decision is a full pass's is a property test (tests/test_gate.py).\n")
+    print("share of those is the floor. That the decision is a full pass's is a property test")
+    print("(tests/training/test_gate.py).\n")
     print("| rules known at the start | validation at the start | rejected steps | rollouts, of a full pass |")
     print("|---|---|---|---|")
     every: list[float] = []

@@ -21,9 +21,9 @@ from typing import Any
 
 from skillopt.config import Config
 from skillopt.errors import Stopped
-from skillopt.loop.trainer import TrainingLoop
-from skillopt.run.events import Event
-from skillopt.run.summary import rollouts_paid
+from skillopt.record.costs import rollouts_paid
+from skillopt.record.events import Event
+from skillopt.training.trainer import TrainingLoop
 
 BATCH = 40
 MARKS = (1_000, 5_000, 10_000, 50_000)

@@ -3,8 +3,7 @@
     python bench/loopback.py small      # 24/12/12 items: the figures, and every call with its times
     python bench/loopback.py large      # 80/40/40 items
 
-`agent` is a shape for speculation: rollouts that take as long as a reflection, small batches, workers to spare. The
-empty skill is not measured (evaluation.baselines=false): the rival does not do so either.
+The empty skill is not measured (evaluation.baselines=false): the rival does not do so either.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from recorder import critical_path, recorded
 from weather import served
 
 from skillopt.config import Config
-from skillopt.loop.trainer import TrainingLoop
+from skillopt.training.trainer import TrainingLoop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +33,9 @@ class Shape:
     target: float
     optimizer: float
     rules: int
-    seconds: float = 0
+    seconds: float
     """The run must take less."""
-    rival: tuple[float, int] = (0, 0)
+    rival: tuple[float, int]
     """Seconds and calls of microsoft/SkillOpt 0.2.0 for the same shape, measured on two cores."""
 
 
@@ -47,7 +46,6 @@ SHAPES = {
     "large": Shape(
         items=(80, 40, 40), batch=40, workers=24, target=0.5, optimizer=2.0, rules=20, seconds=25, rival=(57.4, 598)
     ),
-    "agent": Shape(items=(48, 12, 12), batch=8, workers=80, target=1.0, optimizer=1.0, rules=20),
 }
 
 

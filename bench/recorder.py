@@ -4,7 +4,8 @@
 from one point that everything after it must wait for to the next (initial skill → first candidate → verdict → … →
 figures at the end) and adds, for each stretch, the longer of its longest chain of calls and its work divided by the
 workers. It counts the calls that were made and the endpoint's latencies; all else (our own time, waves that are not
-full, barriers) is what the ratio of wall time to it shows.
+full, barriers) is what the ratio of wall time to it shows. Rollouts that begin before the end of a gate whose
+result is certain can take that ratio a little below 1.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def critical_path(calls: list[Call], *, workers: int, target: float, optimizer: 
         begun = total
         total += to_reflect
         total = max(total, notes_since) if counts["reflect", "optimizer", step] else total
-        total += asked("reflect", step) + asked("deep_reflect", step) + asked("merge", step) + asked("rank", step)
+        total += asked("reflect", step) + asked("deep_reflect", step) + asked("merge", step)
         if step == 1:
             total = max(total, begun + waves(rolled + baseline))
         total += waves(sum(c.stage == "gate" and _gate_step(c) == step for c in calls))

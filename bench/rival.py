@@ -22,9 +22,9 @@ from loopback import warm_up
 from weather import served
 
 from skillopt.config import Config
-from skillopt.envs import open_env
-from skillopt.loop.trainer import TrainingLoop
-from skillopt.run.events import Event
+from skillopt.record.events import Event
+from skillopt.tasks import open_env
+from skillopt.training.trainer import TrainingLoop
 
 HERE = Path(__file__).parent
 SEEDS = (1, 2, 3, 4, 5)

@@ -1,7 +1,6 @@
-"""How few target rollouts it takes to learn 24 hidden rules, and what a race of candidates costs.
+"""How few target rollouts it takes to learn 24 hidden rules.
 
     python bench/rulebook.py            # the first tables of bench/LEADERBOARD.md
-    python bench/rulebook.py --race     # and racing each candidate against itself without its riskiest edit
 
 A rollout is one task done by the target: the initial validation, batches, races and gates together. `rollouts_to_best`
 of a run's summary.json counts those paid when the best validation score was reached.
@@ -10,14 +9,12 @@ of a run's summary.json counts those paid when the best validation score was rea
 from __future__ import annotations
 
 import asyncio
-import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.loop.trainer import TrainingLoop
+from skillopt.training.trainer import TrainingLoop
 
 CONFIGS = Path(__file__).parent.parent / "configs" / "sim"
 SEEDS = (1, 2, 3, 4, 5)
@@ -45,22 +42,5 @@ def rulebook() -> None:
         print(f"| `{model}` | {val} | {rollouts} | {calls} |")
 
 
-def race() -> None:
-    """One candidate a step, or the same and one without its riskiest edit."""
-    print("\n| useless edits | candidates | mean best val | mean rollouts to best | mean target rollouts |")
-    print("|---|---|---|---|---|")
-    for duds in ("0.2", "0.35", "0.6", "0.8"):
-        for count in (1, 3):
-            model = f"models.optimizer_model=sim:world?duds={duds}"
-            runs = [
-                summary("default.yaml", f"train.seed={seed}", model, f"gradient.candidates={count}") for seed in SEEDS
-            ]
-            val, best = statistics.mean(r["best"]["val"] for r in runs), [r["rollouts_to_best"] for r in runs]
-            paid = statistics.mean(run["calls"]["target"] for run in runs)
-            print(f"| {float(duds):.0%} | {count} | {val:.3f} | {statistics.mean(best):.0f} | {paid:.0f} |")
-
-
 if __name__ == "__main__":
     rulebook()
-    if "--race" in sys.argv:
-        race()

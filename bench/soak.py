@@ -26,10 +26,10 @@ from typing import Any
 from weather import served, stats
 
 from skillopt.config import Config
-from skillopt.loop.trainer import TrainingLoop
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json, read_jsonl
-from skillopt.run.journal import Journal
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json, read_jsonl
+from skillopt.record.journal import Journal
+from skillopt.training.trainer import TrainingLoop
 
 SHARE = 0.01
 FAULTS = ("rate_limit", "server_error", "reset", "hang", "garbled", "torn")

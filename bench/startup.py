@@ -1,12 +1,14 @@
 """How long a command takes to begin, as a ratio to `python -c pass`: python bench/startup.py [rounds]
 
-The least of several rounds, in which all commands take turns. The last figure is the time from the start of
+The least of several rounds, in which all commands take turns. `first model call` is the time from the start of
 `skillopt train` to its first request at a loopback endpoint. Compiled modules are kept between the rounds, as an
-installed package's are.
+installed package's are. The last figures are the same time with 200,000 items in batches of 4, and its ratio to that
+with 100,000: one round each.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +21,9 @@ from pathlib import Path
 CLI = "from skillopt.cli import main; main()"
 BOUNDS = {"--version": 23, "--help": 23, "import skillopt": 27, "first model call": 67}
 """0.35, 0.35, 0.4 and 1 s where `python -c pass` takes 15 ms."""
+ITEMS = (100_000, 200_000)
+MOST_GROWTH, MOST_SECONDS = 2.5, 30.0
+"""With twice the items; and with the most items, on a quiet core."""
 
 
 def python(*words: str) -> float:
@@ -28,8 +33,11 @@ def python(*words: str) -> float:
     return time.perf_counter() - started
 
 
-def first_call() -> float:
-    """Seconds until a training asks its endpoint for the first time. The endpoint refuses, which ends the run."""
+def first_call(items: int = 0) -> float:
+    """Seconds until a training asks its endpoint for the first time. The endpoint refuses, which ends the run.
+
+    The tasks are those of the simulated world, or as many `items` in a file.
+    """
     arrived: list[float] = []
 
     class Endpoint(BaseHTTPRequestHandler):
@@ -45,6 +53,11 @@ def first_call() -> float:
         config = Path(__file__).parent.parent / "configs" / "sim" / "default.yaml"
         models = ["--target_model", "vllm:m", "--optimizer_model", "vllm:m"]
         where = [f"models.target_url={url}", f"models.optimizer_url={url}", f"env.output_root={out}"]
+        if items:
+            rows = ({"id": str(n), "question": f"What is {n} plus 1?", "answer": str(n + 1)} for n in range(items))
+            file = Path(out) / "items.jsonl"
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            where += ["env.name=qa", "env.options={}", f"env.data={file}", "env.scoring=exact", "train.batch_size=4"]
         command = [sys.executable, "-c", CLI, "train", "--config", str(config), *models, *where]
         started = time.perf_counter()
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
@@ -72,6 +85,14 @@ def main(rounds: int = 7) -> dict[str, dict[str, float]]:
     return {name: {"seconds": seconds, "ratio": seconds / base} for name, seconds in least.items()}
 
 
+def many_items() -> dict[str, float]:
+    """Seconds until the first model call with the most items, and the ratio to half as many."""
+    half, all_items = (first_call(items) for items in ITEMS)
+    return {"seconds": all_items, "ratio": all_items / half}
+
+
 if __name__ == "__main__":
     for name, found in main(*map(int, sys.argv[1:])).items():
         print(f"{name}: {found['ratio']:.0f} × python -c pass ({found['seconds']:.2f} s; bound {BOUNDS[name]} ×)")
+    grown = many_items()
+    print(f"{ITEMS[1]:,} items: {grown['ratio']:.2f} × {ITEMS[0]:,} ({grown['seconds']:.1f} s; bound {MOST_GROWTH} ×)")

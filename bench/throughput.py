@@ -22,15 +22,15 @@ import aiohttp
 from aiohttp import web
 
 from skillopt.config import Config
-from skillopt.core.callers import make_callers
-from skillopt.core.context import Context
-from skillopt.core.rollout import rollout
-from skillopt.envs.sim import SimEnv
 from skillopt.models.openai_chat import OpenAIChat
-from skillopt.run.directory import RunDirectory
-from skillopt.run.events import Events
-from skillopt.run.journal import Journal
+from skillopt.record.directory import RunDirectory
+from skillopt.record.events import Events
+from skillopt.record.journal import Journal
+from skillopt.sim.env import SimEnv
 from skillopt.skill import Skill
+from skillopt.training.callers import make_callers
+from skillopt.training.context import Context
+from skillopt.training.rollout import rollout
 
 REPLY = {
     "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "KX-42"}}],

@@ -19,10 +19,10 @@ import time
 from pathlib import Path
 
 from skillopt.config import Config
-from skillopt.loop.trainer import TrainingLoop
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json, read_jsonl, write_json, write_jsonl
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json, read_jsonl, write_json, write_jsonl
 from skillopt.skill import Skill
+from skillopt.training.trainer import TrainingLoop
 
 REPO = Path(__file__).parent.parent
 LARGE = [

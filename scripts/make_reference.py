@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import itertools
 import re
 import sys
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,36 @@ from pydantic.fields import FieldInfo
 import skillopt
 from skillopt.cli.app import app
 from skillopt.config import Config
-from skillopt.config.sections import Section
+from skillopt.config.sections import Section, attribute_docs
+from skillopt.record.checksums import Seal
+from skillopt.record.comments import Comment
+from skillopt.record.edits import Decision, EditPool, FiledConflict, Patch, Selection
+from skillopt.record.events import KINDS, Event, Live
+from skillopt.record.results import (
+    Ablation,
+    CheckResult,
+    Comparison,
+    EvalSummary,
+    Replication,
+    Sweep,
+    Transfer,
+    WatchRow,
+)
+from skillopt.record.run import Labels
+from skillopt.record.state import State
+from skillopt.record.step import (
+    BatchDigest,
+    EpochComparison,
+    EpochEnd,
+    Evaluation,
+    GateRecord,
+    StepRecord,
+    TestSplitRead,
+)
+from skillopt.record.summary import Summary
+from skillopt.record.trajectory import RolloutError, Trajectory
+from skillopt.skill import Entry
+from skillopt.skill.folder import PackageChanges
 
 OUT = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "<!-- Written by scripts/make_reference.py from the code; `make docs` renews it. -->\n"
@@ -99,7 +131,7 @@ def _command(name: str, command: Any, level: str) -> list[str]:
 
 
 def _parameter(parameter: Any) -> str:
-    if parameter.name == "help":
+    if parameter.name == "help" or getattr(parameter, "hidden", False):
         return ""
     text = _sentence(getattr(parameter, "help", "")).replace("|", "\\|")
     names = ", ".join(f"`{name}`" for name in parameter.opts)
@@ -119,7 +151,7 @@ def api_page() -> str:
             continue
         if inspect.ismodule(value):
             parts += [f"## skillopt.{name}\n", _doc(value)]
-            own = [v for v in vars(value).values() if inspect.isclass(v) and v.__module__ == value.__name__]
+            own = [getattr(value, public) for public in value.__all__]
             parts += [text for cls in own for text in _class(f"{name}.{cls.__name__}", cls, "###")]
         elif inspect.isclass(value):
             parts += _class(name, value, "##")
@@ -132,6 +164,8 @@ def _class(name: str, cls: type, level: str) -> list[str]:
     parts = [f"{level} {name}\n", _doc(cls)]
     if fields := _fields(cls):
         parts += [*fields, ""]
+    elif vars(cls).get("__annotations__"):
+        parts += [f"`{name}.{member}`\n:   {_sentence(text)}\n" for member, text in _members(cls)]
     for method, value in vars(cls).items():
         public = not method.startswith("_") and (inspect.isfunction(value) or isinstance(value, classmethod))
         if public and inspect.getdoc(value):
@@ -147,6 +181,14 @@ def _fields(cls: type) -> list[str]:
     if cls is Config:
         return ["Its sections and keys: [config reference](config.md)."]
     return [f"- `{name}`: `{_annotation(cls, name)}`" for name in names]
+
+
+def _members(cls: type) -> Iterator[tuple[str, str]]:
+    """The declared attributes of a base class, each with the text below it."""
+    body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
+    for line, below in itertools.pairwise(body):
+        if isinstance(line, ast.AnnAssign) and isinstance(below, ast.Expr):
+            yield ast.unparse(line.target), inspect.cleandoc(ast.literal_eval(below.value))
 
 
 def _own_dataclass_fields(cls: type) -> list[Any]:
@@ -174,8 +216,99 @@ def _doc(value: Any) -> str:
     return ("" if inspect.isclass(value) and text.startswith(f"{value.__name__}(") else text) + "\n"
 
 
+RUN_FILES: dict[str, tuple[type[BaseModel], ...]] = {
+    "summary.json": (Summary,),
+    "history.json": (StepRecord,),
+    "runtime_state.json": (State,),
+    "seals.jsonl": (Seal,),
+    "patch_log.jsonl": (Entry,),
+    "events.jsonl": tuple(event for event in KINDS.values() if event.stored),
+    "live.json": (Live,),
+    "test_reads.jsonl": (TestSplitRead,),
+    "comments.jsonl, feedback.jsonl": (Comment,),
+    "labels.json": (Labels,),
+    "skills/skill_vNNNN.files.json": (PackageChanges,),
+    "evaluations/SPLIT_NAME.json": (Evaluation,),
+    "evaluations/SPLIT_NAME.jsonl": (Trajectory,),
+    "steps/step_NNNN/step_record.json": (StepRecord,),
+    "steps/step_NNNN/trajectory_digest.json": (BatchDigest,),
+    "steps/step_NNNN/trajectories.jsonl": (Trajectory, RolloutError),
+    "steps/step_NNNN/patches.json": (Patch,),
+    "steps/step_NNNN/aggregate.json": (EditPool,),
+    "steps/step_NNNN/selected.json": (Selection,),
+    "steps/step_NNNN/candidate_files.json": (PackageChanges,),
+    "steps/step_NNNN/gate.json": (GateRecord,),
+    "steps/step_NNNN/gate_trajectories.jsonl": (Trajectory,),
+    "steps/step_NNNN/epoch_end.json": (EpochEnd,),
+    "slow_update/epoch_NN/comparison.json": (EpochComparison,),
+    "slow_update/epoch_NN/trajectories.jsonl": (Trajectory,),
+    "slow_update/epoch_NN/gate.json": (GateRecord,),
+    "slow_update/epoch_NN/gate_trajectories.jsonl": (Trajectory,),
+    "review/conflicts.jsonl": (FiledConflict,),
+    "review/decisions.jsonl": (Decision,),
+    "ablation/BY_vN.json": (Ablation,),
+    "eval_summary.json": (EvalSummary,),
+    "comparison.json": (Comparison,),
+    "check.json": (CheckResult,),
+    "watch.jsonl": (WatchRow,),
+    "sweep.json": (Sweep,),
+    "replicate.json": (Replication,),
+    "transfer.json": (Transfer,),
+}
+FILES_INTRO = """Each file of a run and of a measurement, with the record that it is read as. A `.jsonl` file has one
+record a line, `history.json` and `patches.json` have a list. A field that is marked as optional is left out if it has
+no value. `config.json` has the config's values by dotted key ([config](config.md)); `journal.sqlite` has every reply.
+"""
+
+
+def files_page() -> str:
+    """Every file with its model, and every model with its fields."""
+    parts = [NOTE, "# Files of a run\n", FILES_INTRO, "| file | record |\n|---|---|"]
+    for file, models in RUN_FILES.items():
+        names = ", ".join(f"[{model.__name__}](#{model.__name__.lower()})" for model in models)
+        parts.append(f"| {', '.join(f'`{name}`' for name in file.split(', '))} | {names} |")
+    models = dict.fromkeys(part for models in RUN_FILES.values() for model in models for part in _parts(model))
+    for model in models:
+        kind = f"`kind`: `{model.kind}`\n" if issubclass(model, Event) else ""
+        parts += [f"\n## {model.__name__}\n", _doc(model), kind, *_described_fields(model)]
+    return "\n".join(parts)
+
+
+def _parts(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A model, and the models of its fields."""
+    if generic := model.__pydantic_generic_metadata__["origin"]:
+        yield generic
+        yield from (part for value in model.__pydantic_generic_metadata__["args"] for part in _models_in(value))
+        return
+    yield model
+    for field in model.model_fields.values():
+        yield from _models_in(field.annotation)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        yield from _parts(annotation)
+    for inner in typing.get_args(annotation):
+        yield from _models_in(inner)
+
+
+def _described_fields(model: type[BaseModel]) -> list[str]:
+    meanings: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if base.__module__.startswith("skillopt.") and "[" not in base.__name__:
+            meanings |= attribute_docs(base)
+    optional = getattr(model, "optional", frozenset())
+    rows = []
+    for name, field in model.model_fields.items():
+        left_out = " Optional." if name in optional else ""
+        meaning = f": {_sentence(meanings[name])}" if name in meanings else ""
+        key = "from" if name == "source" and model is Transfer else name
+        rows.append(f"- `{key}` (`{_annotation(model, name)}`){meaning}{left_out}" if not field.exclude else "")
+    return [row for row in rows if row]
+
+
 def pages() -> dict[str, str]:
-    return {"config.md": config_page(), "cli.md": cli_page(), "api.md": api_page()}
+    return {"config.md": config_page(), "cli.md": cli_page(), "api.md": api_page(), "run_files.md": files_page()}
 
 
 def main() -> int:

@@ -21,11 +21,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillopt.models.sim_server import SimServer
-from skillopt.models.simulated import SimOptions
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
-from skillopt.run.repair import find_damage
+from skillopt.record.damage import find_damage
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json
+from skillopt.sim.model import SimOptions
+from skillopt.sim.server import SimServer
 from support import REPO, differing, essence, only_run, over_http, sim_server, train_sim
 
 SHORT = ("train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6")

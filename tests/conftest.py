@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from virtual import Clock
+from support.virtual import Clock
 
 settings.register_profile("fixed", deadline=None, max_examples=60, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None, max_examples=2000, database=None)
@@ -30,7 +30,7 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
 LONGER = [line.partition(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]]
 HEAVY = {
-    "alfworld", "anthropic", "azure", "matplotlib", "mcp", "mkdocs", "mlflow", "numpy", "openpyxl", "opentelemetry",
+    "alfworld", "anthropic", "azure", "mcp", "mkdocs", "mlflow", "numpy", "openpyxl", "opentelemetry",
     "playwright", "pydantic_ai", "ray", "reasoning_gym", "tensorboard", "textworld", "wandb", "xllamacpp",
 }  # fmt: skip
 """Packages that `make test` does not install."""
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """`asyncio.run` and `time.monotonic` on a clock that jumps (virtual.py)."""
+    """`asyncio.run` and `time.monotonic` on a clock that jumps (support/virtual.py)."""
     clock = Clock()
     monkeypatch.setattr(time, "monotonic", clock.monotonic)
     monkeypatch.setattr(asyncio, "run", clock.run)

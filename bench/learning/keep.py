@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.envs import open_env
-from skillopt.envs.agents import task_text
-from skillopt.envs.base import Item, close_env
-from skillopt.envs.tools import start
 from skillopt.errors import UserError
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest
 from skillopt.models.call import request_key
 from skillopt.models.handoff import Box, HandoffModel
-from skillopt.run.files import read_json
+from skillopt.record.files import read_json
 from skillopt.skill import Skill
+from skillopt.tasks import open_env
+from skillopt.tasks.agents import task_text
+from skillopt.tasks.base import Item
+from skillopt.tasks.tools import start
 from skillopt.version import METHOD, __version__
 
 from .cells import METHODS, Cell
@@ -179,7 +179,7 @@ def _first_form(cell: Cell, folder: Path, config: Config) -> Iterator[Row]:
         asked = json.loads(line["asked"])
         yield _target_row(target, config, items[asked["question"]], asked["skill"], line["reply"])
     yield from target_rows(path.with_name("journal.sqlite") for path in starts if path.exists())
-    close_env(env)
+    env.close()
 
 
 def _target_row(target: ChatModel, config: Config, item: Item, skill: str, text: str) -> Row:

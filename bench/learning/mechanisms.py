@@ -3,19 +3,20 @@ cells with real models (the methods `no-…` of results.py)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 from skillopt.config import Config
-from skillopt.core.context import Context
-from skillopt.edits.aggregate import Pool
-from skillopt.gates.base import Rule, Verdict
-from skillopt.preflight.components import Parts, resolve
+from skillopt.record.edits import Pooled, Ranked, Relevance
+from skillopt.record.step import Rule
 from skillopt.skill import Applied, Skill
+from skillopt.training.context import Context
+from skillopt.training.edits.candidates import Candidate, candidates
+from skillopt.training.gates.base import Verdict
+from skillopt.training.parts import Parts, resolve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +55,26 @@ async def accept_all(
     rule: Rule = "strict",
 ) -> Verdict:
     """No gate: nothing is measured, everything is taken."""
-    score = math.fsum(current.values()) / len(current)
     return Verdict(
         decision="accept",
+        gate="none",
         rule=rule,
         metric=ctx.config.evaluation.metric,
-        before=score,
-        after=score,
+        before=None,
+        after=None,
         at_most=1.0,
         items=len(current),
         measured=0,
-        standing=dict(current),
     )
 
 
-async def as_proposed(pool: Pool, *rest: object) -> tuple[list[str], list[Any]]:
-    return [pooled.edit.id for pooled in pool.edits], []
+def as_proposed(pooled: Pooled, *rest: object) -> tuple[Relevance, float]:
+    """Every edit is worth the same, so that they are taken in the order of their ids."""
+    return Relevance(new_failures=0, support=pooled.support, new_cause=True), 0.0
+
+
+def first_candidate(skill: Skill, ranked: Sequence[Ranked], ctx: Context) -> list[Candidate]:
+    return candidates(skill, ranked, ctx)[:1]
 
 
 def _optimizer(**settings: Any) -> Callable[[Config], Config]:
@@ -84,12 +89,20 @@ MECHANISMS = {
     "no-slow": Off(said="slow update", change=_optimizer(use_slow_update=False)),
     "no-notes": Off(said="meta skill", settings=("optimizer.use_meta_skill=false",)),
     "no-merge": Off(said="merge by the optimizer", settings=("gradient.merge=local",)),
-    "no-coverage": Off(said="selection by coverage (as proposed)", patch=("skillopt.loop.trainer.rank", as_proposed)),
+    "no-coverage": Off(
+        said="selection by coverage (as proposed)", patch=("skillopt.training.edits.select.relevance", as_proposed)
+    ),
     "no-deep": Off(said="deep reflection", settings=("gradient.deep_reflect_threshold=1.0",)),
-    "no-passes": Off(said="passes in the letters", patch=("skillopt.letters.compose.contrast", lambda passes: [])),
-    "no-history": Off(said="history in the letters", patch=("skillopt.loop.trainer.remember", lambda *rest: None)),
+    "no-passes": Off(
+        said="passes in the letters", patch=("skillopt.training.requests.compose.contrast", lambda passes: [])
+    ),
+    "no-history": Off(said="history in the letters", patch=("skillopt.training.trainer.remember", lambda *rest: None)),
     "no-memory": Off(said="memory of rejected edits", settings=("optimizer.rejected_buffer=0",)),
     "cosine": Off(said="constant rate (cosine)", settings=("optimizer.lr_scheduler=cosine",)),
     "no-decay": Off(said="decay after a rejection", change=_optimizer(reject_decay=1.0)),
-    "no-race": Off(said="race of candidates (one)", settings=("gradient.candidates=1",), noisy_only=True),
+    "no-race": Off(
+        said="race of candidates (one)",
+        patch=("skillopt.training.trainer.candidates", first_candidate),
+        noisy_only=True,
+    ),
 }

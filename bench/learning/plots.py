@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from skillopt.report.svg import Frame, label, svg, ticks
-from skillopt.run.files import write_atomic
+from skillopt.record.files import write_atomic
+from skillopt.view.svg import Frame, label, svg, ticks
 
 from .cells import WITHOUT
 from .result import CellResult

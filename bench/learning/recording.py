@@ -23,7 +23,7 @@ from skillopt.errors import UserError
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest, FatalError, Schema, Usage
 from skillopt.models.call import request_key
 from skillopt.models.handoff import HandoffModel, Letter
-from skillopt.run.files import write_atomic
+from skillopt.record.files import write_atomic
 from skillopt.skill.tokens import count_tokens
 
 from .cells import Cell

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skillopt.run.files import write_atomic
+from skillopt.record.files import write_atomic
 from skillopt.version import __version__
 
 from .cells import Cell

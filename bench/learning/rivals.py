@@ -16,16 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from skillopt.core.context import Context
-from skillopt.core.initial import initial_of
-from skillopt.edits.update import update
 from skillopt.errors import SkillOptError, UserError
 from skillopt.measure.session import measuring_session
 from skillopt.models import open_model
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
-from skillopt.run.journal import read_totals
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json
+from skillopt.record.journal import read_totals
 from skillopt.skill import Edit, Skill
+from skillopt.training.context import Context
+from skillopt.training.edits.update import update
+from skillopt.training.initial import initial_of
 
 from .result import CellResult, mean, tokens_of
 from .run import Job, sizes, tested

@@ -11,21 +11,21 @@ from typing import Any
 
 from skillopt.api import train_config
 from skillopt.config import Config
-from skillopt.core.context import Context
-from skillopt.core.initial import initial_of
-from skillopt.core.split import measure
-from skillopt.envs.base import SPLITS, Trajectory
 from skillopt.errors import SkillOptError, UserError
 from skillopt.measure.session import measuring_session
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel
 from skillopt.models.handoff import Box
-from skillopt.report.console import open_console, watching
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
-from skillopt.run.journal import read_totals
-from skillopt.run.summary import rollouts_paid
+from skillopt.record.costs import rollouts_paid
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json
+from skillopt.record.journal import read_totals
 from skillopt.skill import Skill
+from skillopt.tasks.base import SPLITS, Trajectory
+from skillopt.training.context import Context
+from skillopt.training.initial import initial_of
+from skillopt.training.split import measure
+from skillopt.view.console import open_console, watching
 
 from .cells import VARIANTS, Cell
 from .mechanisms import MECHANISMS
@@ -117,7 +117,7 @@ async def _without_gate(job: Job, result: CellResult, path: Path) -> CellResult:
     last = Skill(max((path / "skills").glob("skill_v*.md")).read_text(encoding="utf-8"))
     async with measuring_session(job.config(), job.folder / "measured", models=job.models("target")) as session:
         test = {**result.test, "best": await tested(last, "test", session.ctx)}
-    return replace(result, test=test, skill=last.text, val=[], val_best=None, curve=[])
+    return replace(result, test=test, skill=last.shown.text, val=[], val_best=None, curve=[])
 
 
 def of_run(cell: Cell, path: Path) -> CellResult:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from skillopt.core.context import Context
-from skillopt.core.rollout import roll_out_one
-from skillopt.envs.base import RolloutError
 from skillopt.models.base import ChatModel, ChatRequest, ModelError
 from skillopt.skill import Skill
+from skillopt.tasks.base import RolloutError
+from skillopt.training.context import Context
+from skillopt.training.rollout import roll_out_one
 
 WRONG = re.compile(r"the number .*got (\S+)(?: [^;]*)?; (expected .*)", re.DOTALL)
 

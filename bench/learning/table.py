@@ -14,7 +14,7 @@ from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean
 
-from skillopt.run.files import write_atomic
+from skillopt.record.files import write_atomic
 from skillopt.statistics import gain_interval, interval, permutation_p, seeds_interval
 
 from .cells import METHODS, OPTIMIZERS, TARGETS, WITHOUT, Cell, baseline_of
@@ -110,7 +110,8 @@ def _mechanisms(groups: dict[Group, list[CellResult]]) -> str:
         if method != "ours":
             continue
         off = [(said, groups.get((name, target, optimizer, other), [])) for other, said in WITHOUT.items()]
-        lines = [_without(said, *_shared_seeds(own, whole)) for said, own in off if own]
+        pairs = [(said, *_shared_seeds(own, whole)) for said, own in off]
+        lines = [_without(said, own, same) for said, own, same in pairs if own]
         rows += [_without(NOTHING.said, whole, []), *lines] if lines else []
     return _table(LOST, rows) if rows else "No mechanism was switched off yet."
 

@@ -6,11 +6,13 @@ A name is imported when it is first used, so that `import skillopt` costs next t
 import importlib
 import typing
 
+from skillopt import renamed
 from skillopt.version import __version__
+
+renamed.install()
 
 if typing.TYPE_CHECKING:
     from skillopt import events
-    from skillopt.analysts.base import Analyst
     from skillopt.api import (
         Trainer,
         compare,
@@ -23,11 +25,12 @@ if typing.TYPE_CHECKING:
         train_async,
     )
     from skillopt.config import Config
-    from skillopt.envs.base import Env, Episode, Item, Score, Trajectory
     from skillopt.errors import SkillOptError, Stopped, UserError
     from skillopt.models.base import ChatModel, ChatReply, ChatRequest, Usage
-    from skillopt.run.result import Result
+    from skillopt.record.result import Result
     from skillopt.skill import Edit, Skill
+    from skillopt.tasks.base import Env, Episode, Item, Score, Trajectory
+    from skillopt.training.analysts.base import Analyst
 
 __all__ = [
     "Analyst",
@@ -61,12 +64,12 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "analysts.base": ("Analyst",),
+    "training.analysts.base": ("Analyst",),
     "config": ("Config",),
-    "envs.base": ("Env", "Episode", "Item", "Score", "Trajectory"),
+    "tasks.base": ("Env", "Episode", "Item", "Score", "Trajectory"),
     "errors": ("SkillOptError", "Stopped", "UserError"),
     "models.base": ("ChatModel", "ChatReply", "ChatRequest", "Usage"),
-    "run.result": ("Result",),
+    "record.result": ("Result",),
     "skill": ("Edit", "Skill"),
 }
 """The module of each name that `api` does not have."""

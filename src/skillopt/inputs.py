@@ -6,42 +6,73 @@ value, anything else an object; nothing is left out silently.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import difflib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillopt import plugins
 from skillopt.config import Config
-from skillopt.config.roles import overrule
+from skillopt.config.roles import flat_keys, overrule
+from skillopt.config.shipped import is_there, shipped
 from skillopt.config.tree import override, read_tree
+from skillopt.dotenv import load_dotenv
 from skillopt.errors import UserError
+from skillopt.provider_table import AGENT
+from skillopt.skill import Skill
 
 if TYPE_CHECKING:
-    from skillopt.envs.agents import Function
-    from skillopt.envs.base import Env
-    from skillopt.envs.memory import Scorer, Tasks
     from skillopt.models.base import ChatModel
+    from skillopt.tasks.agents import Function
+    from skillopt.tasks.base import Env
+    from skillopt.tasks.memory import ScorerFunction, Tasks
 
 ROLES = ("target", "optimizer")
 _FUNCTIONS = ("agent", "scoring")
 """Keys of the section `env` whose value may be a function."""
 Keys = dict[str, Any]
+KeysLike = Mapping[str, Any]
+"""Config keys, or sections of them, as a program writes them."""
+Functions = dict[str, Callable[..., Any]]
 PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "gates", "schedule", "callbacks", "progress", "mode")
 """What a program may pass in place of what the config names (`Trainer`)."""
-ConfigLike = Config | str | Path | Mapping[str, Any] | None
+ConfigLike = Config | str | Path | KeysLike | Sequence[KeysLike] | None
+"""A config, its file or its sections; a list is tasks."""
+SkillLike = Skill | str | Path
+"""A skill; its text; or what names it: a path, or `initial` or `best` of the run that the config makes."""
+_PATH = re.compile(r"(?:~|\.{1,2})?/.*|\S*|.*\.(?:md|markdown|txt)")
+"""What looks like a path and not like a text: a single word, a name that ends like a file's, or begins like a path."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Inputs:
     """The config with everything that it can hold, and the objects that it cannot."""
 
     config: Config
     env: Env | None
-    """None where the config alone makes it."""
+    """None if the config alone makes it."""
     models: dict[str, ChatModel]
+    reopen: Callable[[], Env | None] | None
+    """Opens the env again; None if the caller passed it in, who then closes it."""
+    closed: bool = False
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """An env that was opened here is closed at the end of the block, and opened again for another."""
+        if self.closed and self.reopen:
+            self.env, self.closed = self.reopen(), False
+        try:
+            yield
+        finally:
+            if self.env and self.reopen:
+                await asyncio.to_thread(self.env.close)
+                self.closed = True
 
 
 def read_inputs(
@@ -49,22 +80,32 @@ def read_inputs(
     keys: Keys,
     *,
     tasks: Tasks | None = None,
-    scorer: Scorer | str | None = None,
+    scorer: ScorerFunction | str | None = None,
     agent: Function | str | None = None,
-    env: Env | Mapping[str, Any] | str | None = None,
-    models: Mapping[str, Any] | None = None,
+    env: Env | KeysLike | str | None = None,
+    models: KeysLike | None = None,
 ) -> Inputs:
-    """Sort what was passed in, then open what has to be open to know the run."""
-    from skillopt.envs.memory import own_env
+    """Sort what was passed in, then open what has to be open to know the run; use it within `Inputs.open`. Keys of
+    models may be in `.env`."""
+    from skillopt.tasks.base import as_env
+    from skillopt.tasks.memory import own_env
 
+    passed_in = env is not None and not isinstance(env, Mapping | str)
+    load_dotenv(Path(".env"))
+    if isinstance(config, Sequence) and not isinstance(config, str):
+        if tasks is not None:
+            raise UserError("tasks: are given twice, as the first argument and by name; give one of them")
+        config, tasks = None, config
     keys = dict(keys)
     if isinstance(env, Mapping | str):
         _add(keys, "env", {"name": env} if isinstance(env, str) else env)
         env = None
     elif env is not None and not (hasattr(env, "items") and hasattr(env, "run")):
         raise UserError(f"env: {type(env).__name__} is neither an Env nor a dict of the section's keys")
+    elif env is not None:
+        env = as_env(env)
     opened = _models(keys, models)
-    functions: dict[str, Any] = {}
+    functions: Functions = {}
     config = _plain(config, functions)
     keys = _plain(keys, functions)
     for name, key, part in (("scorer", "scoring", scorer), ("agent", "agent", agent)):
@@ -78,30 +119,32 @@ def read_inputs(
     loaded = configure(config, keys)
     own_agent = functions.get("agent")
     if own_agent and "target" not in opened and "target_model" not in loaded.models.model_fields_set:
-        loaded = loaded.with_values({"models.target_model": f"agent:{plugins.named(own_agent)}"})
-    loaded, own = own_env(loaded, env, tasks, functions.get("scoring"), own_agent)
-    return Inputs(config=loaded, env=own, models=opened)
+        loaded = loaded.with_values({"models.target_model": f"{AGENT.prefix}:{plugins.named(own_agent)}"})
+    made = partial(own_env, loaded, env, tasks, functions.get("scoring"), own_agent)
+    loaded, own = made()
+    return Inputs(config=loaded, env=own, models=opened, reopen=None if passed_in else lambda: made()[1])
 
 
-def _models(keys: Keys, models: Mapping[str, Any] | None) -> dict[str, ChatModel]:
+def _models(keys: Keys, models: KeysLike | None) -> dict[str, ChatModel]:
     """The objects by role; every other entry is a key of the section `models`."""
     if models is None:
         return {}
     if not isinstance(models, Mapping):
         raise UserError('models: give a dict: ChatModels by role ({"target": …}), or keys ({"target_model": "…"})')
-    opened = {role: model for role, model in models.items() if role in ROLES and not isinstance(model, str)}
+    opened = {role: model for role, model in models.items() if role in ROLES and not isinstance(model, str | Mapping)}
     for role, model in opened.items():
         if not hasattr(model, "chat"):
             raise UserError(f"models: {role}: {type(model).__name__} is no ChatModel: it has no method chat")
-    named = {f"{key}_model" if key in ROLES else key: value for key, value in models.items() if key not in opened}
+    named = flat_keys({key: value for key, value in models.items() if key not in opened})
+    named = {f"{key}_model" if key in ROLES else key: value for key, value in named.items()}
     if named:
         _add(keys, "models", named)
     return opened
 
 
-def named_parts(keys: Keys, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+def named_parts(keys: Keys, given: Mapping[str, tuple[str, Any]]) -> Keys:
     """Parts by keyword, each with the config key that a text means; texts go into the config, objects come back."""
-    objects: dict[str, Any] = {}
+    objects: Keys = {}
     for name, (dotted, value) in given.items():
         section, _, key = dotted.partition(".")
         several = isinstance(value, Sequence) and not isinstance(value, str)
@@ -117,20 +160,17 @@ def named_parts(keys: Keys, given: Mapping[str, tuple[str, Any]]) -> dict[str, A
     return objects
 
 
-def _add(keys: Keys, section: str, values: Mapping[str, Any]) -> None:
-    known = keys.get(section, {})
-    if not isinstance(known, Mapping):
-        raise UserError(f"{section}: is a section; give a dict of its keys")
+def _add(keys: Keys, section: str, values: KeysLike) -> None:
     plain = {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
-    keys[section] = {**known, **plain}
+    keys[section] = {**_section(keys.get(section, {}), section), **plain}
 
 
-def _plain(tree: Any, functions: dict[str, Any]) -> Any:
+def _plain(tree: Any, functions: Functions) -> Any:
     """A config or keywords without the functions that are given for `env.agent` and `env.scoring`, or for short as
     `scoring`; these go into `functions`."""
     if not isinstance(tree, Mapping):
         return tree
-    plain: dict[str, Any] = {}
+    plain: Keys = {}
     for key, value in tree.items():
         if key == "env":
             plain[key] = _plain(value, functions)
@@ -141,18 +181,38 @@ def _plain(tree: Any, functions: dict[str, Any]) -> Any:
     return plain
 
 
+def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str:
+    """A skill, or what names one that exists: a path, one of `names`, or RUN@3. A text is one of several lines, or of
+    several words that do not look like a path."""
+    if isinstance(skill, Skill):
+        return skill
+    name = str(skill)
+    there = is_there(shipped(name))
+    if isinstance(skill, str) and ("\n" in name or not (there or _PATH.fullmatch(name))):
+        return Skill(name)
+    if there or not name or name in names or "@" in name:
+        return name
+    also = f", one of: {', '.join(names)}" if names else ""
+    raise UserError(
+        f"skill: '{name}' does not exist; give the path of a Markdown file or of a package's folder{also}, or the "
+        "skill's text: as skillopt.Skill(text) if it looks like a path"
+    )
+
+
 # A config from code
 
 
-def configure(
-    config: ConfigLike = None, keys: Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
-) -> Config:
+def configure(config: ConfigLike = None, keys: KeysLike | None = None, overrides: Sequence[str] = ()) -> Config:
     """The config with keywords on top: a key (`num_epochs=2`) or a section of keys (`budget={"max_usd": 5}`)."""
     where = "config"
     if isinstance(config, Config):
-        tree: dict[str, Any] = config.model_dump(mode="json", exclude_unset=True)
+        tree: Keys = config.model_dump(mode="json", exclude_unset=True)
     elif isinstance(config, str | Path):
         tree, where = read_tree(Path(config), ()), str(config)
+    elif config is not None and not isinstance(config, Mapping):
+        raise UserError(
+            f"config: {type(config).__name__} is neither a config (a file, a dict, a Config) nor a list of tasks"
+        )
     else:
         known = (config or {}).items()
         tree = copy.deepcopy({name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in known})
@@ -163,20 +223,27 @@ def configure(
     return Config.parse(tree, where=where)
 
 
-def _place(tree: dict[str, Any], name: str, value: Any) -> None:
+def _place(tree: Keys, name: str, value: Any) -> None:
     if name in Config.model_fields:
-        if not isinstance(value, Mapping):
-            raise UserError(f"{name}: is a section; give a dict of its keys")
-        _section(tree, name).update(value)
+        value = flat_keys(_section(value, name)) if name == "models" else _section(value, name)
+        tree[name] = {**_section(tree.get(name, {}), name), **value}
         for key in value:
             overrule(tree, f"{name}.{key}")
         return
+    if name == "model":
+        from skillopt.provider_table import with_provider
+
+        full = with_provider(str(value)) or value
+        raise UserError(
+            f"model: a run has two models: target_model={full!r} does the tasks, and optimizer_model={full!r} improves "
+            "the skill; say which"
+        )
     homes = [section for section in Config.model_fields if section != "notes" and name in _keys(section)]
     if len(homes) != 1:
         given = " or ".join(f"{section}={{{name!r}: …}}" for section in homes)
         hint = f"say which: {given}" if homes else _nearest(name)
         raise UserError(f"{name}: {'is in several sections' if homes else 'is no config key'}; {hint}")
-    _section(tree, homes[0])[name] = str(value) if isinstance(value, Path) else value
+    _add(tree, homes[0], {name: value})
     overrule(tree, f"{homes[0]}.{name}")
 
 
@@ -187,11 +254,10 @@ def _nearest(name: str) -> str:
     return f"did you mean '{near[0]}'?" if near else every
 
 
-def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    section = tree.setdefault(name, {})
-    if not isinstance(section, dict):
+def _section(value: Any, name: str) -> KeysLike:
+    if not isinstance(value, Mapping):
         raise UserError(f"{name}: is a section; give a dict of its keys")
-    return section
+    return value
 
 
 def _keys(section: str) -> list[str]:

@@ -1,10 +1,10 @@
 """Secrets: named in a config, never given; withheld from child processes; removed from texts that come from outside.
 
-A secret is the value of an environment variable whose name says so (`…_KEY`, `…_TOKEN`, `…_PASSWORD` …) or that a
-config names as its key's, the password in a variable's URL, and a token that was fetched for us. What comes in from
-outside (a reply, an error, the result of a rollout) is searched for them before anything is made of it, so that none
-can get into a journal, a file, a log or onto the screen. Values below twelve characters are not looked for: they are
-words as well.
+A secret is the value of an environment variable whose name says so (`…_KEY`, `…_TOKEN_2`, `DB_PASS_PROD` …) or that a
+config names as its key's, the password in a variable's URL (a proxy's also with the user and host around it), and a
+token that was fetched for us. What comes in from outside (a reply, an error, the result of a rollout) is searched for
+them before anything is made of it, so that none can get into a journal, a file, a log or onto the screen. Values below
+twelve characters are not looked for: they are words as well.
 """
 
 from __future__ import annotations
@@ -29,21 +29,42 @@ Secrets = Mapping[str, str]
 
 _SHORTEST = 12
 _SECRET_NAME = re.compile(
-    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|COOKIE|HEADERS|CONNECTION_STRING)\Z"
+    r"""(?:^|_)(?:[A-Z0-9]*(?:KEYS?|TOKEN|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?)
+                 |O?AUTH|AUTHORIZATION|BEARER|CREDS|SK)(?=_|\Z)
+      | (?:^|_)(?:CONNECTION_STRING|COOKIES?|DSN|HEADERS|JWT|PASS|PAT)\Z
+      | _PWD\Z
+    """,
+    re.VERBOSE,
 )
+_SECRET_URL = re.compile(r"(?:^|_)(?:SECRET_URL|WEBHOOK(?:_URL)?|KUBECONFIG_(?:B|BASE|CONTENT|DATA))\Z")
+"""Whoever knows the address may use it; a kubeconfig holds keys (`_B64`, `_BASE64` without their numbers)."""
+_NUMBER = re.compile(r"\d+(?=_|\Z)")
+_STAGE = re.compile(
+    r"(?:_(?:BACKUP|CI|DEV|DEVELOPMENT|LIVE|NEW|OLD|PRIMARY|PROD|PRODUCTION|SECONDARY|STAGING|TEST))+\Z"
+)
+_ABOUT_SECRET = re.compile(
+    r"""_(?:ALG|ALGORITHM|AUDIENCE|BACKEND|COUNT|DIR|DISABLED|DOMAIN|EMAIL|ENABLED|ENDPOINT|EXPIRES|EXPIRY|FIELD|FILE
+         |FOLDER|FORMAT|HOST|ID|ISSUER|KIND|LENGTH|LIMIT|LOCATION|METHOD|MODE|NAME|PATH|PORT|PREFIX|PROVIDER|REALM
+         |REGION|REQUIRED|SCOPES?|SERVER|SIZE|SOCK|STRATEGY|SUFFIX|TIMEOUT|TTL|TYPE|URI|URL|USER|USERNAME|VERSION)\Z
+    """,
+    re.VERBOSE,
+)
+"""The last word of a name whose value describes a secret: its file, its length, where to get it."""
+_KEY_WORDS = re.compile(r"(?:DON|HOC|HOT|JOC|LESS|MON|TUR|WHIS)KEYS?(?=_|\Z)")
+"""Ordinary words that end like a key."""
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*\Z")
-_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_IN_URL = re.compile(r"://([^/\s:@]*:([^/\s@]+)@[^/\s,]+)")
 _KEY = re.compile(
     r"""\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}      # OpenAI, Anthropic, OpenRouter and others
       | \b(?:gsk|hf|xai|r8|fw|pplx|nvapi|tgp|csk)[-_][A-Za-z0-9_-]{20,}
       | \b(?:gh[pousr]|github_pat|glpat|xox[abprs])[-_][A-Za-z0-9_-]{16,}
       | \bAIza[0-9A-Za-z_-]{30,}              # Google
       | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b         # AWS
-      | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}   # a signed token, such as Entra ID's
+      | \beyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{8,}   # a signed token, such as Entra ID's
       | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----
       | (?i:\bbearer\s+)[A-Za-z0-9._~+/-]{16,}
       | (?i:[?&][\w.-]*(?:key|token|secret|sig|signature|password|passwd|auth|code)=)[^&\s]{8,}
-      | (?i:--?[a-z-]*(?:api-?key|token|password|passwd|secret)[=\s]+)(?![$<{])\S{8,}
+      | (?i:(?<!-)--?[a-z-]{0,40}(?:api-?key|token|password|passwd|secret)[=\s]+)(?![$<{])\S{8,}
       | \b[A-Z][A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD)=(?![$<{])\S{8,}
       | \A[0-9a-f]{32}\Z                     # Azure, the older form
       | \A(?=.*[0-9])(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9]{80,100}\Z   # Azure, the newer form
@@ -165,7 +186,10 @@ def remember(token: str) -> None:
 
 
 def _values(name: str, value: str) -> Iterator[str]:
-    yield from _IN_URL.findall(value)
+    for whole, password in _IN_URL.findall(value):
+        yield password
+        if name.upper().endswith("_PROXY"):  # commands get it and may repeat it, with a password that is short
+            yield whole
     if not is_secret_name(name):
         return
     yield value.strip()
@@ -178,14 +202,22 @@ def _values(name: str, value: str) -> Iterator[str]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Does a variable's name say that its value is secret, or a config that it is a key?"""
-    return name in _named or bool(_SECRET_NAME.search(name.upper()))
+    """Does a variable's name say that its value is secret, or a config that it is a key? Numbers and stages at its end
+    (`API_KEY_2`, `OPENAI_KEY_PROD`) make no difference."""
+    words = _STAGE.sub("", _NUMBER.sub("", _KEY_WORDS.sub("", re.sub(r"\W", "_", name.upper()))).rstrip("_"))
+    named = _SECRET_URL.search(words) or (_SECRET_NAME.search(words) and not _ABOUT_SECRET.search(words))
+    return name in _named or bool(named)
 
 
 def no_secrets(named: Iterable[str] = ()) -> dict[str, str]:
-    """The environment for a child process: everything but secrets, unless the user named them."""
+    """The environment for a child process: everything but secrets and URLs with a password (not a proxy's, which it
+    needs), unless the user named them."""
     wanted = set(named)
-    return {name: value for name, value in os.environ.items() if name in wanted or not is_secret_name(name)}
+    return {name: value for name, value in os.environ.items() if name in wanted or not _withheld(name, value)}
+
+
+def _withheld(name: str, value: str) -> bool:
+    return is_secret_name(name) or bool(_IN_URL.search(value) and not name.upper().endswith("_PROXY"))
 
 
 # The terminal

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import hashlib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import is_dataclass
 from functools import partial
 from importlib.metadata import entry_points
@@ -13,7 +16,9 @@ from typing import Any
 
 from skillopt.errors import UserError
 
-GROUPS = {kind: f"skillopt.{kind}" for kind in ("analysts", "envs", "gates", "schedules", "scorers", "trackers")}
+GROUPS = {
+    kind: f"skillopt.{kind}" for kind in ("agents", "analysts", "envs", "gates", "schedules", "scorers", "trackers")
+}
 """What can be registered, and the entry-point group of each."""
 
 
@@ -44,6 +49,15 @@ def load(kind: str, name: str, *, key: str, known: Iterable[str]) -> Any:
 def instance(part: Any) -> Any:
     """A class that is registered or passed in is called without arguments to get the object."""
     return part() if inspect.isclass(part) else part
+
+
+async def called(work: Callable[[], Any], threads: Executor | None = None) -> Any:
+    """What a user's function gives; `work` is a `partial` of it. Async ones are awaited; others run in a thread, so
+    that the calls in flight do not wait for them."""
+    if inspect.iscoroutinefunction(work):
+        return await work()
+    result = await asyncio.get_running_loop().run_in_executor(threads, copy_context().run, work)
+    return await result if inspect.isawaitable(result) else result
 
 
 def named(part: Any) -> str:

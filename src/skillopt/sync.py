@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from skillopt.errors import Stopped
+from skillopt.errors import Stopped, StopReason, UserError
 from skillopt.keys import redact
 
 T = TypeVar("T")
@@ -21,11 +21,17 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
     """Wait for async work from code that is not async: in a notebook, where a loop runs already, in another thread.
 
     A notebook's stop button does what Ctrl-C does: `interrupt` ends the work cleanly; where it cannot (it gives False),
-    and when the button is pressed again, the work is cancelled.
+    and when the button is pressed again, the work is cancelled. The message of a UserError says everything: it is
+    raised anew here, without the frames between.
     """
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+        return _finished(work, interrupt)
+    except UserError as error:
+        raise error.with_traceback(None) from None
+
+
+def _finished(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool]) -> T:
+    if not _in_a_loop():
         with ending_shortly():
             return asyncio.run(work)
     thread = _Elsewhere(work)
@@ -44,6 +50,14 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
             pressed = True
 
 
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def ending_shortly() -> Iterator[None]:
     """A program that is stopped here, and does not catch it, ends as a command does: with a line, not a traceback."""
@@ -59,9 +73,9 @@ def _say_stopped(kind: type[BaseException], error: BaseException, trace: Traceba
     if not issubclass(kind, Stopped | KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
-    reason = redact(str(error)) or "interrupted"
+    reason = redact(str(error)) or StopReason.BY_HAND
     print(f"stopped: {reason}\nEverything paid for is kept; run the same program again to continue.", file=sys.stderr)
-    sys.exit(130 if reason == "interrupted" else 3)
+    sys.exit(130 if StopReason.of(reason) is StopReason.BY_HAND else 3)
 
 
 class _Elsewhere(Generic[T]):

@@ -32,19 +32,20 @@ def make_server(root: Path) -> Any:
     server = MCPServer("skillopt", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     tools = Tools(root)
     for name in ALL:
-        server.add_tool(_told(getattr(tools, name), ToolError), name=name)
+        server.add_tool(_told(getattr(tools, name), tools, ToolError), name=name)
     return server
 
 
-def _told(tool: Callable[..., Any], error_type: type[Exception]) -> Callable[..., Any]:
+def _told(tool: Callable[..., Any], tools: Tools, error_type: type[Exception]) -> Callable[..., Any]:
     """The tool off the event loop, with an error that an agent can read."""
 
     @functools.wraps(tool)
     async def call(*given: Any, **named: Any) -> Any:
         try:
-            if inspect.iscoroutinefunction(tool):
-                return await tool(*given, **named)
-            return await asyncio.to_thread(tool, *given, **named)
+            with tools.as_written(named.get("run")):
+                if inspect.iscoroutinefunction(tool):
+                    return await tool(*given, **named)
+                return await asyncio.to_thread(tool, *given, **named)
         except (SkillOptError, PatchLogError, OSError) as error:
             raise error_type(redact(str(error))) from None
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from skillopt.run.directory import RunDirectory
+from skillopt.record.directory import RunDirectory
 
 _LOCKS = Path("/proc/locks")
 
@@ -21,10 +21,11 @@ def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
 
 
 def holder(run: Path) -> int | None:
-    """The process at work on a run."""
+    """The process at work on a run. A link to another program's lock would make that program the one to be stopped."""
     lock = str(run / "run.lock")
     try:
-        return holders({lock: os.stat(lock)}).get(lock)  # noqa: PTH116
+        known = os.lstat(lock)
+        return holders({lock: known}).get(lock) if known.st_nlink == 1 else None
     except OSError:
         return None
 

@@ -1,86 +1,162 @@
-"""What a config from the browser may name: files under the folders, and no code that a config file does not name."""
+"""What a config may name that comes from the browser, an MCP client or a run's folder: files under the folders; and
+code, endpoints and keys only as a file in the config folders has them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from skillopt.cli_agents.presets import PRESETS
+from pydantic import JsonValue
+
 from skillopt.config import Config
+from skillopt.config.shipped import is_there
 from skillopt.errors import SkillOptError, UserError
-from skillopt_webui.places import config_files, inside, readable, resolved
-from skillopt_webui.settings import Settings
+from skillopt.models import endpoint_of
+from skillopt.provider_table import path_of, provider_of
+from skillopt.record.run import Run, Settings
+from skillopt_webui import forms
+from skillopt_webui.places import config_files, fits, readable, resolved
+from skillopt_webui.settings import PageSettings
 
 _TEXT = {".md", ".markdown", ".txt"}
-_CODE = (
-    *("env.name", "env.scoring", "env.agent", "env.command", "env.agent_options"),
-    *("models.optimizer_model", "models.optimizer_options"),
-)
-"""Keys by which a config can name code of the user's own."""
-_NAMES = {"env.name", "env.scoring"}
-"""Of these, names without a colon are ours, or an installed plug-in's."""
-_COMMANDS = ("command", *PRESETS)
-"""Optimizers that are programs."""
+_CODE = ("env.agent", "env.command", "env.agent_options")
+_NAMES = ("env.name", "env.scoring")
+"""Names without a colon are built in, or an installed plug-in's."""
+_OPTIONS = ("env.options", "env.scoring_options")
+_POWERS = ("command", "pass_env", "sandbox")
+"""Options that name a program, give it variables of the environment or let it out of the sandbox."""
 _PLACES = ("env.split_dir", "env.data", "gradient.prompts_dir", "gradient.feedback")
+_MODELS = ("models.target_model", "models.optimizer_model")
+"""Some providers (Hugging Face) take an address for the name of a model, and send their key there."""
+_ADDRESSES = ("trackers.mlflow_uri", "trackers.otel_endpoint", "hardware.ray_address")
+"""Servers that get a run's data, some of them with a key of the environment."""
 
 
-def check_allowed(config: Config, settings: Settings) -> None:
+def check_allowed(config: Config, settings: PageSettings) -> None:
     """Raise where a config reaches out of the folders. Whoever may use the page may use the machine's keys, no more."""
     if problem := next(iter(problems(config, settings).items()), None):
         raise UserError(f"config: {problem[0]}: {problem[1]}")
 
 
-def problems(config: Config, settings: Settings) -> dict[str, str]:
+def run_config(run: Run, settings: PageSettings) -> str:
+    """The text of a run's config, checked like any other: the run may come from elsewhere."""
+    with run.files.as_written():
+        text = run.text(run.files.config_yaml)
+    check_allowed(with_outputs(forms.parse(text), run.root.parent.parent), settings)
+    return text
+
+
+def with_outputs(config: Config, folder: Path) -> Config:
+    """The config with its results below `folder`."""
+    return config.model_copy(update={"env": config.env.model_copy(update={"output_root": str(folder)})})
+
+
+def problems(config: Config, settings: PageSettings) -> dict[str, str]:
     """By field."""
     flat, roots, found = config.flat(), readable(settings), {}
-    outside = "is outside of the page's folders; start it with --data FOLDER"
+    outside = f"is outside of {settings.reach}"
     if resolved(settings.workspace / config.env.output_root) not in settings.outputs:
         listed = ", ".join(str(path) for path in settings.outputs)
-        found["env.output_root"] = f"is not one of the page's output folders ({listed}); start it with --outputs"
+        found["env.output_root"] = f"is not one of the output folders ({listed})"
     for dotted in _PLACES:
-        if flat.get(dotted) and not _fits(settings.workspace / flat[dotted], roots):
+        if flat.get(dotted) and not fits(settings.workspace / str(flat[dotted]), roots):
             found[dotted] = outside
     skill = config.train.init_skill
-    if skill and (Path(skill).suffix.lower() not in _TEXT or not _fits(settings.workspace / skill, roots)):
-        found["train.init_skill"] = "must be a .md or .txt file under the page's folders; start it with --data FOLDER"
+    if skill and (Path(skill).suffix.lower() not in _TEXT or not fits(settings.workspace / skill, roots)):
+        found["train.init_skill"] = f"must be a .md or .txt file under {settings.reach}"
     for role in ("target", "optimizer"):
-        name: str = flat[f"models.{role}_model"]
-        if name.startswith("local:") and "/" in name and not _fits(Path(name.removeprefix("local:")), roots):
-            found[f"models.{role}_model"] = "names a file outside of the page's folders; start it with --data FOLDER"
-    folder = flat["models.optimizer_model"].partition("handoff:")[2]
-    if folder and not _fits(settings.workspace / folder, roots):
-        found["models.optimizer_model"] = f"names a folder of letters that {outside}"
-    for dotted in ("env.options", "env.scoring_options"):
+        name = str(flat[f"models.{role}_model"])
+        path, kind = path_of(name), provider_of(name).path
+        if path and not fits(Path(path) if kind == "file" else settings.workspace / path, roots):
+            what = "file" if kind == "file" else "folder of letters"
+            found[f"models.{role}_model"] = f"names a {what} that {outside}"
+    for dotted in _OPTIONS:
         if any(_leads_away(text, settings, roots) for text in _texts(flat.get(dotted))):
             found[dotted] = f"names a place that {outside}"
-    place = str(flat.get("trackers.mlflow_uri") or "")
-    if place and not place.startswith(("http://", "https://")):
-        found["trackers.mlflow_uri"] = "must be the address of a server (http://…) when a run is started from the page"
-    code = _code(flat)
-    if code and not any(_code(known.flat()) == code for known in _written(settings)):
-        dotted = next(key for key in _CODE if key in code)
-        found[dotted] = "names code; the page starts only code that a file in the config folder names"
+    return found | _unwritten(config, settings)
+
+
+def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
+    """Code, endpoints with their keys, and servers that no file in the config folders has; by field."""
+    flat, found = config.flat(), {}
+    code = _code(flat, settings.workspace)
+    endpoints = {role: endpoint_of(role, config) for role in ("target", "optimizer")}
+    own = {role: ("", provider_of(str(flat[f"models.{role}_model"])).key_name) for role in endpoints}
+    wanted = {role: endpoint for role, endpoint in endpoints.items() if endpoint != own[role]}
+    servers = {dotted: flat[dotted] for dotted in _ADDRESSES if flat[dotted]}
+    models = {dotted: flat[dotted] for dotted in _MODELS if "://" in str(flat[dotted])}
+    written = list(_written(settings)) if code or wanted or servers or models else []
+    if code and not any(_code(known.flat(), settings.workspace) == code for known in written):
+        found[next(iter(code))] = (
+            "names code; only code that a file in the config folders names is started from here (start the page with "
+            "--configs FOLDER, or the run in a terminal)"
+        )
+    known_endpoints = {endpoint_of(role, known) for known in written for role in endpoints}
+    for role, (url, key_name) in wanted.items():
+        if (url, key_name) not in known_endpoints:
+            found[_field(flat, role)] = (
+                f"the key {key_name} would be sent to {url or 'this provider'}, and no file in the config folders says "
+                "so; write both into a file there, or start the run in a terminal"
+            )
+    for dotted, model in models.items():
+        if not any(model in (known.flat()[name] for name in _MODELS) for known in written):
+            found[dotted] = (
+                "names an address as the model, which may get the provider's key; no file in the config folders does"
+            )
+    for dotted, address in servers.items():
+        if not any(known.flat()[dotted] == address for known in written):
+            found[dotted] = "names a server that no file in the config folders names"
     return found
 
 
-def _code(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a config names code; empty where nothing does."""
-    own = {key: value for key in _CODE if (value := flat.get(key))}
-    if str(own.get("models.optimizer_model", "")).partition(":")[0] not in _COMMANDS:
-        own = {key: value for key, value in own.items() if not key.startswith("models.")}
-    return {key: value for key, value in own.items() if key not in _NAMES or ":" in str(value)}
+def _field(flat: Settings, role: str) -> str:
+    """The field that decides about a role's endpoint."""
+    shared = provider_of(str(flat[f"models.{role}_model"])).url_setting
+    fields = (f"models.{role}_url", shared, f"models.{role}_key_name")
+    return next(field for field in fields if flat.get(field))
 
 
-def _written(settings: Settings) -> Iterator[Config]:
+def _code(flat: Settings, workspace: Path) -> Settings:
+    """What a config says about code of the user: what is run, with which powers. Empty if it names none."""
+    found = {key: flat[key] for key in _NAMES if ":" in str(flat.get(key))}
+    found |= {key: flat[key] for key in _CODE if flat.get(key)}
+    for key in _OPTIONS:
+        options = flat[key]
+        chosen = {name: options.get(name) for name in _POWERS} if isinstance(options, dict) else {}
+        powers: JsonValue = {name: value for name, value in chosen.items() if value and value != "namespaces"}
+        found |= {key: powers} if powers else {}
+    if provider_of(str(flat["models.optimizer_model"])).runs_program:
+        found |= {key: flat[key] for key in ("models.optimizer_model", "models.optimizer_options")}
+    return {key: _anchored(value, workspace) for key, value in found.items()}
+
+
+def _anchored(value: JsonValue, workspace: Path) -> JsonValue:
+    """Files by their one path, however a config writes it; a path that leads through links stays as it is written."""
+    if isinstance(value, Mapping):
+        return {key: _anchored(below, workspace) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_anchored(below, workspace) for below in value]
+    file, name = value, ""
+    if isinstance(value, str) and ".py:" in value:
+        file, _, name = value.rpartition(":")
+    if not isinstance(file, str) or not is_there(workspace / file):
+        return value
+    path = Path(os.path.normpath(workspace / file))
+    if resolved((workspace / file).parent) != path.parent:
+        return value
+    return f"{path}:{name}" if name else str(path)
+
+
+def _written(settings: PageSettings) -> Iterator[Config]:
     for path in config_files(settings):
         try:
-            yield Config.load(path)
+            yield forms.read(path, settings)
         except SkillOptError:
             continue
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: JsonValue) -> Iterator[str]:
     if isinstance(value, Mapping):
         for below in value.values():
             yield from _texts(below)
@@ -91,16 +167,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-def _leads_away(text: str, settings: Settings, roots: tuple[Path, ...]) -> bool:
+def _leads_away(text: str, settings: PageSettings, roots: tuple[Path, ...]) -> bool:
     looks_like_path = text.startswith(("/", "~")) or ".." in Path(text).parts
     home = text.startswith("~")
-    return looks_like_path and not _fits(Path(text) if home else settings.workspace / text, roots)
-
-
-def _fits(path: Path, roots: tuple[Path, ...]) -> bool:
-    """Under the folders, and not hidden: hidden files hold keys."""
-    real = resolved(path)
-    if real is None or not inside(path, roots):
-        return False
-    below = next(root for root in roots if real.is_relative_to(root))
-    return not any(part.startswith(".") for part in real.relative_to(below).parts)
+    return looks_like_path and not fits(Path(text) if home else settings.workspace / text, roots)

@@ -5,22 +5,27 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import math
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from aiohttp import web
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticSerializationError
 
 from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import redact
-from skillopt.run.directory import RunDirectory
+from skillopt.record.base import Record
+from skillopt.record.files import plain
+from skillopt.record.run import Run
 from skillopt.skill import PatchLogError
-from skillopt_webui.ask import Worker
+from skillopt_webui.ask import Questions
 from skillopt_webui.launch import Launches
 from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.runs import RunIndex
-from skillopt_webui.settings import Settings
+from skillopt_webui.security import Door
+from skillopt_webui.settings import PageSettings
 
 RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
 """How the address of a run begins."""
@@ -34,24 +39,25 @@ _SMALL = 2_000
 class Server:
     """What a server holds."""
 
-    settings: Settings
+    settings: PageSettings
     index: RunIndex
     launches: Launches
-    worker: Worker
+    questions: Questions
+    door: Door
 
 
 STATE: web.AppKey[Server] = web.AppKey("state", Server)
 
 
-def run_of(request: web.Request) -> RunDirectory:
+def run_of(request: web.Request) -> Run:
     """The run that an address names."""
     parts = (request.match_info[name] for name in ("root", "benchmark", "run"))
     return find_run(request.app[STATE].settings, "/".join(parts))
 
 
-def answer(request: web.Request, value: Any) -> web.Response:
-    """JSON, packed where it is long. Keys of the environment never leave, whatever file they got into."""
-    body = redact(_as_json(value)).encode("utf-8", "replace")
+def answer(request: web.Request, value: BaseModel) -> web.Response:
+    """JSON, packed if it is long. Keys of the environment never leave, whatever file they got into."""
+    body = redact(as_json(value)).encode("utf-8", "replace")
     headers = {}
     if len(body) > _SMALL and "gzip" in request.headers.get("Accept-Encoding", ""):
         body = gzip.compress(body, 3)
@@ -59,55 +65,61 @@ def answer(request: web.Request, value: Any) -> web.Response:
     return web.Response(body=body, content_type="application/json", charset="utf-8", headers=headers)
 
 
-def _as_json(value: Any) -> str:
+def as_json(value: BaseModel) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
-    except (ValueError, TypeError):  # numbers that JSON does not have, or keys that are no texts: as words
-        return json.dumps(_worded(value), ensure_ascii=False, default=str)
+        return value.model_dump_json()
+    except PydanticSerializationError:  # text that is not valid Unicode
+        return json.dumps(plain(value), ensure_ascii=False)
 
 
-def _worded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _worded(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_worded(inner) for inner in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+class Done(Record):
+    """The answer to a request that needs no other."""
+
+    ok: bool = True
 
 
-async def body(request: web.Request) -> dict[str, Any]:
+class Body(BaseModel):
+    """The body of a request; a field that is null or not in it has its default."""
+
+    model_config = ConfigDict(strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, fields: object) -> object:
+        if not isinstance(fields, dict):
+            return fields
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+B = TypeVar("B", bound=Body)
+
+
+async def body(request: web.Request, model: type[B]) -> B:
+    """Raises UserError if a field is not what it must be."""
     try:
-        given = await request.json()
-    except (ValueError, LookupError, RecursionError):  # no JSON, in an unknown encoding, nested without end
-        given = None
-    if not isinstance(given, dict):
-        raise web.HTTPBadRequest(text='{"error": "the request has no JSON object"}', content_type="application/json")
-    return given
+        return model.model_validate_json(await request.read())
+    except ValidationError as error:
+        first = error.errors()[0]
+        if not first["loc"]:
+            complaint = '{"error": "the request has no JSON object"}'
+            raise web.HTTPBadRequest(text=complaint, content_type="application/json") from None
+        field = ".".join(map(str, first["loc"]))
+        raise UserError(f"{field}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
-def text(given: dict[str, Any], name: str, default: str = "") -> str:
-    value = given.get(name, default)
-    return value if isinstance(value, str) else default
-
-
-def table(given: dict[str, Any], name: str) -> dict[str, Any]:
-    value = given.get(name) or {}
-    if not isinstance(value, dict):
-        raise UserError(f"{name}: must be a JSON object")
-    return value
-
-
-def number(given: str) -> int:
+def number(text: str) -> int:
     """A number from a path or query; anything else is not there."""
-    if not given.isdecimal() or len(given) > 9:
-        raise NotThereError(f"'{given[:40]}' is not a number")
-    return int(given)
+    if not text.isdecimal() or len(text) > 9:
+        raise NotThereError(f"'{text[:40]}' is not a number")
+    return int(text)
 
 
 @web.middleware
 async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """SkillOpt errors with their message; others without details."""
+    """SkillOpt errors with their message; others without details. A run's files may be damaged: that is said."""
     try:
-        return await handler(request)
+        with run_of(request).files.as_written() if "run" in request.match_info else nullcontext():
+            return await handler(request)
     except NotThereError as error:
         return _complaint(str(error), 404)
     except (SkillOptError, PatchLogError) as error:

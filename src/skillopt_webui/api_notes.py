@@ -3,61 +3,70 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated
 
 from aiohttp import web
+from pydantic import Field
 
-from skillopt.errors import UserError
 from skillopt.keys import refuse_secrets
-from skillopt.run.comments import add_comment, read_comments
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import write_json
-from skillopt_webui.answers import RUN, answer, body, run_of, text
-from skillopt_webui.runs import labels_of
+from skillopt.record.base import Record
+from skillopt.record.comments import Comment, add_comment
+from skillopt.record.files import write_json
+from skillopt.record.run import Labels, Run
+from skillopt_webui.answers import RUN, Body, answer, body, run_of
 
 routes = web.RouteTableDef()
-_LONGEST = {"name": 80, "note": 4000}
+
+
+class LabelsBody(Body):
+    name: Annotated[str, Field(max_length=80)] = ""
+    note: Annotated[str, Field(max_length=4000)] = ""
+    tags: list[Annotated[str, Field(max_length=40)]] = Field(default=[], max_length=20)
+
+
+class CommentBody(Body):
+    """On an `item` or a `line`. The last one on each counts."""
+
+    kind: str = ""
+    about: str = ""
+    split: str = ""
+    rating: str = ""
+    """good, bad or none."""
+    text: str = ""
+
+
+class Comments(Record):
+    comments: list[Comment]
+    path: str
 
 
 @routes.get(RUN + "/labels")
 async def labels(request: web.Request) -> web.Response:
-    run = run_of(request)
-    known = labels_of(run.labels) if run.labels.exists() else {"name": "", "tags": [], "note": ""}
-    return answer(request, known)
+    return answer(request, run_of(request).labels)
 
 
 @routes.post(RUN + "/labels")
 async def label(request: web.Request) -> web.Response:
-    """`name`, `note`, and `tags` as a list."""
-    run, given = run_of(request), await body(request)
-    known = {name: text(given, name).strip() for name in _LONGEST}
-    for name, most in _LONGEST.items():
-        if len(known[name]) > most:
-            raise UserError(f"{name}: has more than {most} characters")
-    tags = given.get("tags", [])
-    if not isinstance(tags, list) or len(tags) > 20 or not all(isinstance(t, str) and len(t) <= 40 for t in tags):
-        raise UserError("tags: must be a list of at most 20 texts of at most 40 characters")
-    refuse_secrets(" ".join([*known.values(), *tags]), "the labels")
-    kept = {**known, "tags": sorted({tag.strip() for tag in tags if tag.strip()})}
-    await asyncio.to_thread(write_json, run.labels, kept)
-    return answer(request, kept)
+    run, wish = run_of(request), await body(request, LabelsBody)
+    tags = sorted({tag.strip() for tag in wish.tags if tag.strip()})
+    made = Labels(name=wish.name.strip(), note=wish.note.strip(), tags=tuple(tags))
+    refuse_secrets(" ".join([made.name, made.note, *tags]), "the labels")
+    await asyncio.to_thread(write_json, run.files.labels, made)
+    return answer(request, made)
 
 
 @routes.get(RUN + "/comments")
 async def comments(request: web.Request) -> web.Response:
-    return answer(request, await asyncio.to_thread(_shown, run_of(request)))
+    return answer(request, await asyncio.to_thread(_comments, run_of(request)))
 
 
 @routes.post(RUN + "/comments")
 async def comment(request: web.Request) -> web.Response:
-    """On an `item` or a `line`: a `rating` (good, bad or none) and a `text`. The last one on a place counts."""
-    run, given = run_of(request), await body(request)
-    fields = {name: text(given, name) for name in ("kind", "about", "split", "rating", "text")}
-    refuse_secrets(fields["text"], "the comment")
-    await asyncio.to_thread(add_comment, run, **fields)
-    return answer(request, await asyncio.to_thread(_shown, run))
+    run, wish = run_of(request), await body(request, CommentBody)
+    refuse_secrets(wish.text, "the comment")
+    await asyncio.to_thread(add_comment, run.files, **dict(wish))
+    return answer(request, await asyncio.to_thread(_comments, run))
 
 
-def _shown(run: RunDirectory) -> dict[str, Any]:
-    found = read_comments(run.comments)
-    return {"comments": [each.model_dump(mode="json") for each in found], "path": str(run.comments)}
+def _comments(run: Run) -> Comments:
+    return Comments(comments=run.comments, path=str(run.files.comments))

@@ -14,12 +14,12 @@ from aiohttp import web
 from skillopt.dotenv import load_dotenv
 from skillopt.errors import UserError
 from skillopt_webui.server import make_app
-from skillopt_webui.settings import Settings, is_loopback
+from skillopt_webui.settings import PageSettings, is_loopback
 
 TOKEN_NAME = "SKILLOPT_UI_TOKEN"  # noqa: S105 - the name of a variable
 
 
-def serve(settings: Settings, say: Callable[[str], None] = print) -> None:
+def serve(settings: PageSettings, say: Callable[[str], None] = print) -> None:
     """Serve until Ctrl-C. Runs that were started from the page continue."""
     load_dotenv(Path(".env"))
     listening = _listen(settings.host, settings.port)
@@ -29,10 +29,12 @@ def serve(settings: Settings, say: Callable[[str], None] = print) -> None:
     web.run_app(make_app(settings), sock=listening, print=None, handle_signals=True, shutdown_timeout=1)
 
 
-def greeting(settings: Settings) -> list[str]:
+def greeting(settings: PageSettings) -> list[str]:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [f"SkillOpt: http://{host}:{settings.port}/  (Ctrl-C ends the page; runs continue)"]
-    lines.append(f"Runs: {', '.join(map(str, settings.outputs))}; configs: {', '.join(map(str, settings.configs))}")
+    below = f", and below {settings.searched}" if settings.searched else ""
+    configs = f"{', '.join(map(str, settings.configs))}{below}"
+    lines.append(f"Runs: {', '.join(map(str, settings.outputs))}; configs: {configs}")
     if settings.token:
         own = settings.token == token_from_environment()
         lines.append(f"Token: as {TOKEN_NAME} has it" if own else f"Token: {settings.token}")

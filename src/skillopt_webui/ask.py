@@ -1,31 +1,32 @@
-"""Asking the worker: one process for each question, with a time limit."""
+"""Asking the worker about a config: one process for each question, with a time limit."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import sys
-from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from skillopt.errors import UserError
 from skillopt.keys import redact
-from skillopt_webui.settings import Settings
+from skillopt_webui.settings import PageSettings
+from skillopt_webui.worker_answers import ANSWERS, Failed
 
 PATIENCE = 120
 """Seconds; a data set may be large, an endpoint slow."""
 
 
-class Worker:
+class Questions:
     """Two questions at a time: each loads a data set."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PageSettings) -> None:
         self._settings = settings
-        self._places = asyncio.Semaphore(2)
+        self._slots = asyncio.Semaphore(2)
 
-    async def ask(self, question: str, config: str) -> dict[str, Any]:
-        async with self._places:
+    async def ask(self, question: str, config: str) -> BaseModel:
+        async with self._slots:
             child = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "skillopt_webui.worker", question),
                 cwd=self._settings.workspace,
@@ -45,18 +46,19 @@ class Worker:
                     with contextlib.suppress(ProcessLookupError):
                         child.kill()
                     await child.wait()
-        return _answer(out, complaint)
+        return _answer(ANSWERS[question], out, complaint)
 
 
-def _answer(out: bytes, complaint: bytes) -> dict[str, Any]:
-    """The last line: a data set's own code may print."""
-    lines = out.decode("utf-8", "replace").strip().splitlines()
+def _answer(model: type[BaseModel], out: bytes, complaint: bytes) -> BaseModel:
+    """The last line: a data set's code may print."""
+    line = (out.strip().splitlines() or [b""])[-1]
     try:
-        answer = json.loads(lines[-1])
-    except (IndexError, ValueError):
+        return model.model_validate_json(line)
+    except ValidationError:
+        pass
+    try:
+        failed = Failed.model_validate_json(line)
+    except ValidationError:
         last = complaint.decode("utf-8", "replace").strip().splitlines()
         raise UserError(f"the question failed: {redact(last[-1]) if last else 'no answer'}") from None
-    if "error" in answer:
-        raise UserError(answer["error"])
-    found: dict[str, Any] = answer
-    return found
+    raise UserError(failed.error)

@@ -1,4 +1,4 @@
-"""Reading a run's files while a trainer writes them: parsed once for each state of a file."""
+"""Reading files while a trainer writes them: parsed once for each state of a file."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
+from stat import S_ISREG
 from threading import Lock
-from typing import Any
+from typing import TypeVar, cast
 
+from skillopt.errors import SkillOptError
+from skillopt.record.directory import ALTERED
+from skillopt.record.run import Run
+from skillopt.record.summary import Summary
+from skillopt.view.billed import current_summary
+
+T = TypeVar("T")
 Signature = tuple[int, int, int]
 
 
 def stat(path: Path | str) -> os.stat_result | None:
-    """None where there is no file."""
+    """None if it is not a regular file."""
     try:
-        return os.stat(path)  # noqa: PTH116 - thousands of times in a listing
+        status = os.lstat(path)
     except OSError:
         return None
+    return status if S_ISREG(status.st_mode) else None
 
 
 class Cache:
@@ -25,26 +34,42 @@ class Cache:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: OrderedDict[tuple[str, str], tuple[Signature, Any]] = OrderedDict()
+        self._values: OrderedDict[tuple[str, str], tuple[Signature, object]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, what: str, path: Path | str, make: Callable[[Path], Any], known: os.stat_result | None = None) -> Any:
-        """What `make` makes of the file; None where there is none, or where it cannot be read."""
-        now = known or stat(path)
+    def get(self, what: str, path: Path | str, make: Callable[[], T], status: os.stat_result | None = None) -> T | None:
+        """What `make` makes of the file; None if there is none, or if it cannot be read."""
+        now = status or stat(path)
         if now is None:
             return None
-        key, mark = (what, str(path)), (now.st_mtime_ns, now.st_size, now.st_ino)
+        key, signature = (what, str(path)), (now.st_mtime_ns, now.st_size, now.st_ino)
         with self._lock:
-            kept = self._known.get(key)
-            if kept and kept[0] == mark:
-                self._known.move_to_end(key)
-                return kept[1]
-        try:
-            value = make(Path(path))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return None
-        with self._lock:
-            self._known[key] = (mark, value)
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
+            cached = self._values.get(key)
+            if cached and cached[0] == signature:
+                self._values.move_to_end(key)
+                return cast(T, cached[1])
+        value = readable(make)
+        if value is not None:
+            with self._lock:
+                self._values[key] = (signature, value)
+                while len(self._values) > self._most:
+                    self._values.popitem(last=False)
         return value
+
+
+def readable(make: Callable[[], T]) -> T | None:
+    """None if a file is missing or not as it was written."""
+    try:
+        return make()
+    except (OSError, SkillOptError, *ALTERED):
+        return None
+
+
+def read_summary(run: Run, cache: Cache) -> Summary | None:
+    """With the costs of this moment if the run is not finished; None if there is no summary, or if it is damaged."""
+    files = run.files
+    summary = cache.get("summary", files.summary, lambda: run.summary)
+    if not summary or summary.status == "finished":
+        return summary
+    newest = next((path for path in (f"{files.journal}-wal", files.journal) if stat(path)), files.journal)
+    return cache.get(f"billed after {summary.seconds} s", newest, lambda: current_summary(run)) or summary

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import yaml
+from pydantic import BaseModel, Field, JsonValue
 
 from skillopt.config import Config
-from skillopt.config.tree import Loader, parse_yaml
+from skillopt.config.shipped import FOLDERS, ROOTS
+from skillopt.config.tree import Loader, parse_yaml, read_tree
 from skillopt.errors import UserError
+from skillopt.record.base import Number, Record
+from skillopt.record.run import Settings
+from skillopt_webui.places import fits, readable
+from skillopt_webui.settings import PageSettings
 
 _ERROR = re.compile(r"^config: (?:unknown (?:key|section) ')?([a-z_]+(?:\.[A-Za-z0-9_]+)*)'?:? ?(.*)$", re.DOTALL)
 _PATH_KEYS = ("train.init_skill", "env.split_dir", "env.data", "gradient.prompts_dir")
+_SHIPPED = tuple((root / folder).resolve() for root in ROOTS for folder in FOLDERS)
+
+_LONGEST = 200_000
+"""Characters of a config, or of one value."""
+_DEEPEST = 50
+"""Levels of a value that are shown; below them, it is shown as text."""
 
 TEMPLATES = {
     "the simulated world": """\
@@ -33,82 +46,122 @@ budget: {max_usd: 2}
 """For a folder without configs; the first needs neither a key nor data."""
 
 
-def schema() -> list[dict[str, Any]]:
-    """Sections with their fields: what each means, its kind, its default and its range."""
-    whole = Config.model_json_schema()
-    sections = []
-    for name, reference in whole["properties"].items():
-        fields = list(_fields(name, _resolved(reference, whole), whole))
-        sections.append({"name": name, "fields": fields})
-    return sections
+class FormField(Record):
+    """A field of the form: what it means, how it is shown, its default and its range."""
+
+    optional: ClassVar = frozenset({"choices", "min", "max", "above", "below"})
+
+    key: str
+    doc: str
+    default: JsonValue
+    kind: str
+    """text, integer, number, switch, choice, or yaml for lists and tables."""
+    nullable: bool
+    choices: list[JsonValue] | None = None
+    min: Number | None = None
+    max: Number | None = None
+    above: Number | None = None
+    below: Number | None = None
 
 
-def _fields(prefix: str, section: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for key, raw in section["properties"].items():
-        field = _resolved(raw, whole)
-        dotted = f"{prefix}.{key}"
-        if "properties" in field:
-            yield from _fields(dotted, field, whole)
+class FormSection(Record):
+    name: str
+    fields: list[FormField]
+
+
+class CheckedConfig(Record):
+    """A config: its YAML, every field's value, and errors by field."""
+
+    optional: ClassVar = frozenset({"set"})
+
+    yaml: str
+    values: Settings | None = None
+    set: list[str] | None = None
+    """Fields that the YAML has."""
+    errors: dict[str, str] = Field(default={})
+    problem: str = ""
+    """What belongs to no field."""
+    valid: bool = False
+
+
+class _Schema(BaseModel):
+    """A part of the config's JSON schema."""
+
+    properties: dict[str, _Schema] = {}
+    ref: str = Field(default="", alias="$ref")
+    defs: dict[str, _Schema] = Field(default={}, alias="$defs")
+    all_of: list[_Schema] = Field(default=[], alias="allOf")
+    any_of: list[_Schema] = Field(default=[], alias="anyOf")
+    type: str = ""
+    enum: list[JsonValue] | None = None
+    description: str = ""
+    min: Number | None = Field(default=None, alias="minimum")
+    max: Number | None = Field(default=None, alias="maximum")
+    above: Number | None = Field(default=None, alias="exclusiveMinimum")
+    below: Number | None = Field(default=None, alias="exclusiveMaximum")
+
+    def resolved(self, whole: _Schema) -> _Schema:
+        """References followed; a field's default and description stay with the caller's copy."""
+        if self.ref:
+            return whole.defs[self.ref.rpartition("/")[2]]
+        return self.all_of[0].resolved(whole) if len(self.all_of) == 1 else self
+
+
+_KIND = {"integer": "integer", "number": "number", "boolean": "switch", "string": "text"}
+
+
+def schema() -> list[FormSection]:
+    whole, defaults = _Schema.model_validate(Config.model_json_schema()), Config().model_dump(mode="json")
+    return [
+        FormSection(name=name, fields=list(_fields(name, section.resolved(whole), whole, defaults[name])))
+        for name, section in whole.properties.items()
+    ]
+
+
+def _fields(prefix: str, section: _Schema, whole: _Schema, defaults: Settings) -> Iterator[FormField]:
+    for key, raw in section.properties.items():
+        field, dotted, default = raw.resolved(whole), f"{prefix}.{key}", defaults[key]
+        if field.properties and isinstance(default, dict):
+            yield from _fields(dotted, field, whole, default)
             continue
-        yield {
-            "key": dotted,
-            "doc": " ".join((raw.get("description") or field.get("description") or "").split()),
-            "default": _default(dotted),
-            **_kind(raw, whole),
-        }
-
-
-def _kind(raw: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
-    """How a field is shown: text, number, switch, choice, or YAML for lists and tables; and whether null is a value."""
-    options = [_resolved(option, whole) for option in raw.get("anyOf", [raw])]
-    nullable = any(option.get("type") == "null" for option in options)
-    real = [option for option in options if option.get("type") != "null"]
-    field = real[0] if len(real) == 1 else {}
-    limits = {
-        name: field[key]
-        for key, name in (
-            ("minimum", "min"),
-            ("maximum", "max"),
-            ("exclusiveMinimum", "above"),
-            ("exclusiveMaximum", "below"),
+        options = [option.resolved(whole) for option in raw.any_of or [raw]]
+        real = [option for option in options if option.type != "null"]
+        shown = real[0] if len(real) == 1 else _Schema()
+        yield FormField(
+            key=dotted,
+            doc=" ".join((raw.description or field.description).split()),
+            default=default,
+            kind="choice" if shown.enum else _KIND.get(shown.type, "yaml"),
+            nullable=len(real) < len(options),
+            choices=shown.enum,
+            min=shown.min,
+            max=shown.max,
+            above=shown.above,
+            below=shown.below,
         )
-        if key in field
-    }
-    if "enum" in field:
-        return {"kind": "choice", "choices": field["enum"], "nullable": nullable}
-    kinds = {"integer": "integer", "number": "number", "boolean": "switch", "string": "text"}
-    return {"kind": kinds.get(field.get("type", ""), "yaml"), "nullable": nullable, **limits}
 
 
-def _resolved(field: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
-    """References followed; a field's own default and description stay with the caller's copy."""
-    if "$ref" in field:
-        found: Mapping[str, Any] = whole["$defs"][field["$ref"].rpartition("/")[2]]
-        return found
-    if len(field.get("allOf", [])) == 1:
-        return _resolved(field["allOf"][0], whole)
-    return field
+KINDS = {field.key: field for section in schema() for field in section.fields}
 
 
-def _default(dotted: str) -> Any:
-    value: Any = Config().model_dump(mode="json")
-    for key in dotted.split("."):
-        value = value[key]
-    return value
+def read(path: Path, settings: PageSettings) -> Config:
+    """A config file with its `_base_` files, all of which lie under the folders or came with the package."""
+
+    def check(file: Path) -> None:
+        if not fits(file, (*readable(settings), *_SHIPPED)):
+            raise UserError(f"{file}: is outside of {settings.reach}")
+
+    return Config.parse(read_tree(path, (), check), where=str(path))
 
 
-KINDS = {field["key"]: field for section in schema() for field in section["fields"]}
-
-
-def load(path: Path, workspace: Path) -> str:
+def load(path: Path, settings: PageSettings) -> str:
     """A config file as YAML text: its bases brought in, what equals the default left out."""
-    config = Config.load(path)
-    tree = config.model_dump(mode="json", exclude_defaults=True)
+    tree = read(path, settings).model_dump(mode="json", exclude_defaults=True)
     for dotted in _PATH_KEYS:
         section, key = dotted.split(".")
         value = tree.get(section, {}).get(key)
         if value:
-            tree[section][key] = _near(value, workspace)
+            tree[section][key] = _near(value, settings.workspace)
     return dump(tree)
 
 
@@ -118,14 +171,14 @@ def _near(value: str, workspace: Path) -> str:
     return str(path.relative_to(workspace)) if path.is_relative_to(workspace) else str(path)
 
 
-def dump(tree: Mapping[str, Any]) -> str:
+def dump(tree: Mapping[str, JsonValue]) -> str:
     if not tree:
         return ""
     return yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True, width=100)
 
 
-def check(text: str, changes: Mapping[str, str | None] | None = None) -> dict[str, Any]:
-    """The config after `changes` to single fields: its YAML, every field's value, and errors by field.
+def check(text: str, changes: Mapping[str, str | None] | None = None) -> CheckedConfig:
+    """The config after `changes` to single fields.
 
     A change is what was typed; null takes the key out again, so that the default holds. With changes, YAML that cannot
     be read stays as it is.
@@ -133,29 +186,41 @@ def check(text: str, changes: Mapping[str, str | None] | None = None) -> dict[st
     try:
         tree = _tree(text)
     except UserError as error:
-        return {"yaml": text, "values": None, "errors": {}, "problem": str(error), "valid": False}
+        return CheckedConfig(yaml=text, problem=str(error))
     if changes:
         for dotted, raw in changes.items():
             _set(tree, dotted, raw)
         text = dump(tree)
     errors, problem = _errors(tree)
-    return {
-        "yaml": text,
-        "values": {dotted: _value(tree, dotted) for dotted in KINDS},
-        "set": sorted(dotted for dotted in KINDS if _value(tree, dotted, missing=_MISSING) is not _MISSING),
-        "errors": errors,
-        "problem": problem,
-        "valid": not errors and not problem,
-    }
+    written = {dotted: value for dotted in KINDS if (value := _value(tree, dotted)) is not _MISSING}
+    return CheckedConfig(
+        yaml=text,
+        values={dotted: _as_json(written[dotted]) if dotted in written else KINDS[dotted].default for dotted in KINDS},
+        set=sorted(written),
+        errors=errors,
+        problem=problem,
+        valid=not errors and not problem,
+    )
+
+
+def _as_json(value: object, depth: int = 0) -> JsonValue:
+    """A value of YAML; what JSON does not have is text."""
+    if isinstance(value, dict | list) and depth < _DEEPEST:
+        if isinstance(value, list):
+            return [_as_json(below, depth + 1) for below in value]
+        return {str(key): _as_json(below, depth + 1) for key, below in value.items()}
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def parse(text: str) -> Config:
     return Config.parse(_tree(text))
 
 
-def _tree(text: str) -> dict[str, Any]:
-    if len(text) > 200_000:
-        raise UserError("the config is longer than 200,000 characters")
+def _tree(text: str) -> Settings:
+    if len(text) > _LONGEST:
+        raise UserError(f"the config is longer than {_LONGEST:,} characters")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=Loader)):
             raise UserError("aliases (*name) are not read here: a short text could expand to an endless one")
@@ -172,7 +237,7 @@ def _tree(text: str) -> dict[str, Any]:
     return {str(name): dict(keys) if isinstance(keys, dict) else keys for name, keys in tree.items()}
 
 
-def _errors(tree: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+def _errors(tree: Settings) -> tuple[dict[str, str], str]:
     """By field, and what belongs to none."""
     try:
         Config.parse(tree)
@@ -180,74 +245,67 @@ def _errors(tree: Mapping[str, Any]) -> tuple[dict[str, str], str]:
         errors: dict[str, str] = {}
         rest = []
         for part in re.split(r"\n(?=config: )", str(error)):
-            found = _ERROR.match(part)
-            place = _known(found[1]) if found else None
-            if found and place:
-                errors.setdefault(place, _said(part, place))
+            match = _ERROR.match(part)
+            field = _field_of(match[1]) if match else None
+            if field:
+                message = part.removeprefix("config: ").removeprefix(field).lstrip(":. ")
+                errors.setdefault(field, re.sub(r"^Input should be", "must be", message))
             else:
                 rest.append(part.removeprefix("config: "))
         return errors, "\n".join(rest)
     return {}, ""
 
 
-def _known(dotted: str) -> str | None:
-    """The field that an error's place belongs to: the error may lie deeper."""
+def _field_of(dotted: str) -> str | None:
+    """The field that an error belongs to: the error may lie deeper."""
     parts = dotted.split(".")
     return next((".".join(parts[:n]) for n in range(len(parts), 1, -1) if ".".join(parts[:n]) in KINDS), None)
-
-
-def _said(text: str, place: str) -> str:
-    said = text.removeprefix("config: ").removeprefix(place).lstrip(":. ")
-    return re.sub(r"^Input should be", "must be", said)
 
 
 _MISSING = object()
 
 
-def _value(tree: Mapping[str, Any], dotted: str, missing: Any = None) -> Any:
-    """What the config says; else the default, or `missing`."""
-    value: Any = tree
+def _value(tree: Settings, dotted: str) -> object:
+    """What the config says, or `_MISSING`."""
+    value: object = tree
     for key in dotted.split("."):
         if not isinstance(value, Mapping) or key not in value:
-            return KINDS[dotted]["default"] if missing is None else missing
+            return _MISSING
         value = value[key]
     return value
 
 
-def _set(tree: dict[str, Any], dotted: str, raw: str | None) -> None:
+def _set(tree: Settings, dotted: str, raw: str | None) -> None:
+    """Sections that become empty are removed."""
     if dotted not in KINDS:
         raise UserError(f"unknown key '{dotted}'")
+    if raw is not None and len(raw) > _LONGEST:
+        raise UserError(f"{dotted}: is longer than {_LONGEST:,} characters")
     *sections, key = dotted.split(".")
-    place = tree
+    above, section = [], tree
     for name in sections:
-        below = place.get(name)
+        below = section.get(name)
         if not isinstance(below, dict):
-            below = place[name] = {}
-        place = below
-    if raw is None or (KINDS[dotted]["kind"] == "yaml" and not raw.strip()):
-        place.pop(key, None)
+            below = section[name] = {}
+        above.append((section, name))
+        section = below
+    if raw is None or (KINDS[dotted].kind == "yaml" and not raw.strip()):
+        section.pop(key, None)
     else:
-        place[key] = _typed(KINDS[dotted], raw)
-    for depth in range(len(sections), 0, -1):
-        _drop_empty(tree, sections[:depth])
+        section[key] = _typed(KINDS[dotted], raw)
+    for parent, name in reversed(above):
+        if parent[name] == {}:
+            del parent[name]
 
 
-def _drop_empty(tree: dict[str, Any], path: list[str]) -> None:
-    *above, name = path
-    place: Any = tree
-    for key in above:
-        place = place.get(key, {})
-    if place.get(name) == {}:
-        del place[name]
-
-
-def _typed(field: Mapping[str, Any], raw: str) -> Any:
+def _typed(field: FormField, raw: str) -> JsonValue:
     """What was typed as a value; what does not fit stays text, and the check says so."""
-    if field["kind"] in {"text", "choice"}:
+    if field.kind in {"text", "choice"}:
         return raw
-    if raw.strip() == "" and field["nullable"]:
+    if raw.strip() == "" and field.nullable:
         return None
     try:
-        return parse_yaml(raw)
+        value: JsonValue = parse_yaml(raw)
     except ValueError:
         return raw
+    return value

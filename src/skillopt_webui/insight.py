@@ -1,17 +1,18 @@
-"""The report's findings for the page: blame, failures, costs. They are found in skillopt.report."""
+"""The report's findings for the page: blame, failures, costs. They are computed in skillopt.view."""
 
 from __future__ import annotations
 
-from typing import Any
+from pydantic import JsonValue
 
-from skillopt.report.blame import blame_run
-from skillopt.report.costs import cost_rows, stage_seconds
-from skillopt.report.failures import FailureGroup, failure_groups, lead
-from skillopt.report.funnel import dropped, funnel
-from skillopt.report.skill_diff import file_line
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
-from skillopt.skill import FILE
+from skillopt.record.base import Record
+from skillopt.record.run import Run
+from skillopt.record.summary import PlanFigures
+from skillopt.skill import FILE, Edit
+from skillopt.view.billed import current_summary
+from skillopt.view.blame import blame_run
+from skillopt.view.failures import failure_groups, lead
+from skillopt.view.figures import CostRow, cost_rows, dropped, funnel, stage_seconds
+from skillopt.view.skill_diff import file_line
 from skillopt_webui import items, view
 from skillopt_webui.files import Cache
 from skillopt_webui.places import NotThereError
@@ -20,75 +21,138 @@ _cache = Cache(16)
 """Provenance of a long skill takes a while to replay."""
 
 
-def blamed(run: RunDirectory, version: int) -> dict[str, Any]:
-    """A version line by line, each with the edit that wrote it; each edit is there once, by number."""
+class BlamedEdit(Record):
+    """The edit that wrote a line."""
+
+    step: int
+    epoch: int
+    version: int
+    kind: str
+    edit: Edit
+    evidence: dict[str, JsonValue]
+
+
+class BlamedSkill(Record):
+    """A version line by line, each with the number of the edit that wrote it; 0 for the initial skill."""
+
+    version: int
+    text: str
+    lines: list[tuple[str, int]]
+    entries: dict[int, BlamedEdit]
+
+
+def blamed(run: Run, version: int) -> BlamedSkill:
     text = view.skill_text(run, version)
-    lines = _cache.get(f"blame {version}", run.snapshot(version), lambda _: blame_run(run, version)) or []
-    entries: dict[int, dict[str, Any]] = {}
-    rows = []
-    for line in lines:
+    snapshot = run.files.snapshot(version)
+    entries: dict[int, BlamedEdit] = {}
+    rows: list[tuple[str, int]] = []
+    for line in _cache.get(f"blame {version}", snapshot, lambda: blame_run(run.files, version)) or []:
         if line.entry and line.entry.seq not in entries:
-            entries[line.entry.seq] = {
-                "step": line.entry.step,
-                "epoch": line.entry.epoch,
-                "version": line.entry.version,
-                "kind": line.entry.kind,
-                "edit": line.entry.edit.model_dump(mode="json"),
-                "evidence": line.entry.evidence,
-            }
+            entry = line.entry
+            entries[entry.seq] = BlamedEdit(
+                step=entry.step,
+                epoch=entry.epoch,
+                version=entry.version,
+                kind=entry.kind,
+                edit=entry.edit,
+                evidence=entry.evidence,
+            )
         if line.file != FILE and line.number == 1:
-            rows.append([file_line(line.file), 0])
-        rows.append([line.text, line.entry.seq if line.entry else 0])
-    return {"version": version, "text": text, "lines": rows, "entries": entries}
+            rows.append((file_line(line.file), 0))
+        rows.append((line.text, line.entry.seq if line.entry else 0))
+    return BlamedSkill(version=version, text=text, lines=rows, entries=entries)
 
 
-def best(run: RunDirectory) -> dict[str, Any]:
+class NewLine(Record):
+    text: str
+    step: int
+
+
+class BestSkill(Record):
     """What the best skill does that the initial one did not: validation items, and the lines that are new."""
-    summary = read_json(run.summary) if run.summary.exists() else None
-    if not summary:
+
+    version: int
+    improved: list[str]
+    regressed: list[str]
+    lines: list[NewLine]
+
+
+def best(run: Run) -> BestSkill:
+    if not run.summary:
         raise NotThereError("nothing is measured yet")
-    version = summary["best"]["version"]
+    version = run.summary.best.version
     table = items.run_items(run)
-    moved: dict[str, list[str]] = {"improved": [], "regressed": []}
-    if version and {"v0", f"v{version}"} <= set(table["columns"]):
-        before, after = (table["columns"].index(name) for name in ("v0", f"v{version}"))
-        for row in table["rows"]:
-            a, b = row["scores"][before], row["scores"][after]
-            if row["split"] == "val" and None not in (a, b) and a != b:
-                moved["improved" if b > a else "regressed"].append(row["item"])
-    blame = blamed(run, version) if version else {"lines": [], "entries": {}}
-    lines = [
-        {"text": text, "step": blame["entries"][seq]["step"]} for text, seq in blame["lines"] if seq and text.strip()
-    ]
-    return {"version": version, **moved, "lines": lines}
+    improved: list[str] = []
+    regressed: list[str] = []
+    lines = []
+    if version and {"v0", f"v{version}"} <= set(table.columns):
+        before, after = (table.columns.index(name) for name in ("v0", f"v{version}"))
+        for row in table.rows:
+            a, b = row.scores[before], row.scores[after]
+            if row.split == "val" and a is not None and b is not None and a != b:
+                (improved if b > a else regressed).append(row.item)
+    if version:
+        blame = blamed(run, version)
+        lines = [NewLine(text=text, step=blame.entries[seq].step) for text, seq in blame.lines if seq and text.strip()]
+    return BestSkill(version=version, improved=improved, regressed=regressed, lines=lines)
 
 
-def failures(run: RunDirectory) -> dict[str, Any]:
+class FailedItem(Record):
+    item: str
+    type: str
+    said: str
+    last: str | None
+    """The id of the newest trajectory."""
+
+
+class FailedItems(Record):
+    """Items that fail for one cause."""
+
+    pattern: str
+    advice: str
+    standing: str
+    items: list[FailedItem]
+
+
+class Failures(Record):
     """Items that no skill has solved, by cause, with what the evidence allows; and items that the endpoint refuses."""
-    groups = _cache.get("failures", run.summary, lambda _: failure_groups(run)) or []
-    summary = read_json(run.summary) if run.summary.exists() else {}
-    shown = [_group(group) for group in groups]
-    return {"general": lead(groups), "groups": shown, "set_aside": summary.get("set_aside", {})}
+
+    general: str
+    groups: list[FailedItems]
+    set_aside: dict[str, str]
 
 
-def _group(group: FailureGroup) -> dict[str, Any]:
-    rows = [
-        {"item": item.item_id, "type": item.type, "said": item.said, "last": item.last and item.last["id"]}
-        for item in group.items
-    ]
-    standing = group.items[0].standing
-    return {"pattern": group.pattern, "advice": group.advice, "standing": standing, "items": rows}
+def failures(run: Run) -> Failures:
+    groups = _cache.get("failures", run.files.summary, lambda: failure_groups(run)) or []
+    shown = []
+    for group in groups:
+        rows = [
+            FailedItem(item=item.item_id, type=item.type, said=item.said, last=item.last.id if item.last else None)
+            for item in group.items
+        ]
+        shown.append(
+            FailedItems(pattern=group.pattern, advice=group.advice, standing=group.items[0].standing, items=rows)
+        )
+    set_aside = run.summary.set_aside if run.summary else {}
+    return Failures(general=lead(groups), groups=shown, set_aside=set_aside)
 
 
-def costs(run: RunDirectory) -> dict[str, Any]:
-    if not run.summary.exists():
+class Costs(Record):
+    rows: list[CostRow]
+    seconds: dict[str, float]
+    funnel: dict[str, int]
+    dropped: dict[str, int]
+    plan: PlanFigures | None
+
+
+def costs(run: Run) -> Costs:
+    summary = current_summary(run)
+    if not summary:
         raise NotThereError("nothing is counted yet; the first step has to be finished")
-    summary = read_json(run.summary)
-    history = read_json(run.history) if run.history.exists() else []
-    return {
-        "rows": [vars(row) for row in cost_rows(summary)],
-        "seconds": stage_seconds(summary, history),
-        "funnel": funnel(history),
-        "dropped": dropped(history),
-        "plan": summary.get("plan"),
-    }
+    return Costs(
+        rows=cost_rows(summary),
+        seconds=stage_seconds(summary),
+        funnel=funnel(run.history),
+        dropped=dropped(run.history),
+        plan=summary.plan,
+    )

@@ -15,30 +15,86 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel
 
 from skillopt.errors import UserError
-from skillopt.run.directory import make_folder
-from skillopt.run.files import read_json, write_atomic, write_json
+from skillopt.record.base import Record
+from skillopt.record.directory import ANNOUNCED_IN, make_folder
+from skillopt.record.files import write_atomic, write_json
+from skillopt.record.results import Comparison, EvalSummary
+from skillopt.record.run import read_record
 from skillopt_webui.alive import holder
 from skillopt_webui.files import Cache
-from skillopt_webui.places import NotThereError, inside, measured_id, run_id
-from skillopt_webui.settings import Settings
+from skillopt_webui.places import RESULTS, NotThereError, inside, measured_id, run_id
+from skillopt_webui.settings import PageSettings
 
 Kind = Literal["train", "eval", "compare"]
+_MEASURES: dict[Kind, tuple[str, type[EvalSummary] | type[Comparison]]] = {
+    "eval": ("evaluations", EvalSummary),
+    "compare": ("comparisons", Comparison),
+}
+_VARIABLES = {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "TERM": "dumb"}
 _ID = re.compile(r"[0-9]{10,}-[0-9a-f]{8}\Z")
-_RUN_LINE = re.compile(r"^Run: (.+) \((?:new run|resumed|already finished)", re.MULTILINE)
-_RESULT_LINE = re.compile(r"^Written: (.+)$", re.MULTILINE)
-_LOG_END = 64 * 1024
-"""Bytes of a log that are looked at and shown."""
+_LOG_END = 4000
+"""Characters of a log that are shown."""
 _KEPT = 500
 """Records of ended commands that are kept."""
 _records = Cache(2 * _KEPT)
 
 
+class LaunchRecord(BaseModel):
+    """launch.json: what was started."""
+
+    kind: Kind = "train"
+    title: str = ""
+    started: float = 0.0
+    pid: int
+    run: str | None = None
+    """The run that it continues."""
+    command: list[str] = []
+
+
+class WorkRecord(BaseModel):
+    """work.json: the folder that a command works in."""
+
+    folder: str
+    finished: bool = False
+    """The work was finished before."""
+
+
+class ExitRecord(BaseModel):
+    """exit.json."""
+
+    code: int
+
+
+class LaunchStatus(Record):
+    """What the page shows of a command: its state, its run or its result, and the end of its log."""
+
+    id: str
+    kind: Kind
+    title: str
+    started: float
+    state: Literal["running", "ended", "killed"]
+    code: int | None
+    begun: bool
+    already: bool
+    run: str | None
+    result: EvalSummary | Comparison | None
+    written: str | None
+    """The id of the result."""
+    log: str
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
 @dataclass(frozen=True)
 class Launch:
-    """One command's folder: config.yaml, launch.json, log.txt, lock and, at the end, exit.json."""
+    """One command's folder: config.yaml, launch.json, log.txt, lock; work.json once it works somewhere; at the end
+    exit.json."""
 
     folder: Path
 
@@ -51,8 +107,8 @@ class Launch:
         if not path.exists():
             return ""
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _LOG_END))
-            return file.read().decode("utf-8", "replace")
+            file.seek(max(0, path.stat().st_size - 4 * _LOG_END))
+            return file.read().decode("utf-8", "replace")[-_LOG_END:]
 
     def running(self) -> bool:
         """Holds its lock; one that has only just begun may not have taken it yet."""
@@ -65,66 +121,56 @@ class Launch:
             return True
         except FileNotFoundError:
             pass
-        return time.time() - self.record()["started"] < 20 and _lives(self.record()["pid"])
+        record = self.record()
+        return time.time() - record.started < 20 and _lives(record.pid)
 
-    def record(self) -> dict[str, Any]:
-        known: dict[str, Any] = read_json(self.folder / "launch.json")
-        return known
+    def record(self) -> LaunchRecord:
+        return read_record(LaunchRecord, self.folder / "launch.json")
 
     def unfinished(self) -> bool:
         """A measurement that is at work or that failed. What ended well is among the runs and results."""
-        if self._known("launch.json").get("kind") == "train":
-            return False
-        return bool(self._known("exit.json").get("code", -1) != 0)
+        record, ending = self._cached(LaunchRecord, "launch.json"), self._cached(ExitRecord, "exit.json")
+        return (record is None or record.kind != "train") and (ending is None or ending.code != 0)
 
-    def called(self, wanted: str) -> bool:
-        return wanted.casefold() in str(self._known("launch.json").get("title", "")).casefold()
+    def called(self, text: str) -> bool:
+        record = self._cached(LaunchRecord, "launch.json")
+        return text.casefold() in (record.title if record else "").casefold()
 
-    def _known(self, name: str) -> dict[str, Any]:
-        return _records.get(name, self.folder / name, read_json) or {}
+    def _cached(self, model: type[Model], name: str) -> Model | None:
+        return _records.get(name, self.folder / name, lambda: read_record(model, self.folder / name))
 
-    def status(self, settings: Settings) -> dict[str, Any]:
-        """What the page shows of it: its state, its run or its result, and the end of its log."""
-        record, log = self.record(), self.log()
-        ended = self.folder / "exit.json"
-        code = read_json(ended)["code"] if ended.exists() else None
-        state = "running" if self.running() else "ended" if code is not None else "killed"
-        found = _RUN_LINE.search(log)
-        return {
-            "id": self.id,
-            "kind": record["kind"],
-            "title": record["title"],
-            "started": record["started"],
-            "state": state,
-            "code": code,
-            "already": bool(found and "already finished" in found[0]),
-            "run": run_id(settings, settings.workspace / found[1]) if found else record.get("run"),
-            "result": _result(settings, log),
-            "written": _written(settings, log),
-            "log": log[-4000:],
-        }
-
-
-def _result(settings: Settings, log: str) -> dict[str, Any] | None:
-    """The JSON file that a command says it wrote, where it lies under the output folders."""
-    found = _RESULT_LINE.findall(log)
-    path = settings.workspace / found[-1] if found else None
-    if path is None or path.suffix != ".json" or not inside(path, settings.outputs) or not path.is_file():
-        return None
-    result: dict[str, Any] = read_json(path)
-    return result
-
-
-def _written(settings: Settings, log: str) -> str | None:
-    """Where the result lies, as the page names it."""
-    found = _RESULT_LINE.findall(log)
-    return measured_id(settings, settings.workspace / found[-1]) if found else None
+    def status(self, settings: PageSettings) -> LaunchStatus:
+        running, record, work = self.running(), self.record(), self._cached(WorkRecord, "work.json")
+        ending = self._cached(ExitRecord, "exit.json")
+        run, result, written = record.run, None, None
+        if work and record.kind == "train":
+            run = run_id(settings, Path(work.folder))
+        elif work and ending and ending.code == 0:
+            kind, model = _MEASURES[record.kind]
+            path = Path(work.folder) / RESULTS[kind]
+            written = measured_id(settings, path)
+            if inside(path, settings.outputs) and path.is_file():
+                result = read_record(model, path)
+        return LaunchStatus(
+            id=self.id,
+            kind=record.kind,
+            title=record.title,
+            started=record.started,
+            state="running" if running else "ended" if ending else "killed",
+            code=ending.code if ending else None,
+            begun=bool(work),
+            already=bool(work and work.finished),
+            run=run,
+            result=result,
+            written=written,
+            log=self.log(),
+        )
 
 
 class Launches:
     """Starts commands and finds those that were started before."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PageSettings) -> None:
         self._settings = settings
         self._folder = settings.records / "launches"
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -145,10 +191,10 @@ class Launches:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "TERM": "dumb"},
+                env={**os.environ, **_VARIABLES, ANNOUNCED_IN: str(folder / "work.json")},
             )
-        record = {"kind": kind, "title": title, "started": time.time(), "pid": child.pid, "run": run}
-        write_json(folder / "launch.json", record | {"command": command[1:]})
+        record = LaunchRecord(kind=kind, title=title, started=time.time(), pid=child.pid, run=run, command=command[1:])
+        write_json(folder / "launch.json", record)
         self._children[folder.name] = child
         self._forget_old()
         return Launch(folder)
@@ -162,8 +208,8 @@ class Launches:
     def all(self) -> list[Launch]:
         """The newest first."""
         self.reap()
-        found = sorted(self._folder.glob("*/launch.json"), reverse=True) if self._folder.is_dir() else []
-        return [Launch(path.parent) for path in found if _ID.match(path.parent.name)]
+        records = sorted(self._folder.glob("*/launch.json"), reverse=True) if self._folder.is_dir() else []
+        return [Launch(path.parent) for path in records if _ID.match(path.parent.name)]
 
     def reap(self) -> None:
         """Ended children are waited for, or they would stay as zombies."""
@@ -172,7 +218,7 @@ class Launches:
     def stop(self, launch: Launch) -> None:
         """End a command that is not a training; what it has paid for is in its journal."""
         if launch.running():
-            _signal(launch.record()["pid"], signal.SIGTERM)
+            _signal(launch.record().pid, signal.SIGTERM)
 
     def _forget_old(self) -> None:
         for launch in self.all()[_KEPT:]:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from skillopt.errors import UserError
-from skillopt.run.directory import RunDirectory
-from skillopt.shipped import is_file, is_there
-from skillopt_webui.settings import Settings
+from skillopt.config import Config
+from skillopt.config.shipped import is_file, is_there
+from skillopt.errors import Damaged, UserError
+from skillopt.record.directory import RunDirectory
+from skillopt.record.run import Run
+from skillopt_webui.settings import PageSettings
 
 _NAME = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,254}\Z")
 """One folder's name; what begins with a dot is not for the page."""
+_KEY = re.compile(r"^([^\s#:{}\[\]-][^\s:]*):(?:\s|$)", re.MULTILINE)
+_TELLING = {"_base_", "train", "models", "env"}
+_DEEPEST = 4
+"""Levels of folders that are searched for configs."""
+_LARGEST = 200_000
+_OF_A_RUN = {"journal.sqlite", "runtime_state.json", "patch_log.jsonl", "events.jsonl"}
+"""A folder with one of these files is a run, whose config may come from elsewhere."""
+_NOT_OURS = {"node_modules", "__pycache__", "site-packages", "venv"}
 
 
 def plain_name(name: str) -> bool:
@@ -28,8 +39,9 @@ class NotThereError(UserError):
     """What was asked for does not exist, or lies outside of the folders: the answer is the same."""
 
 
-def find_run(settings: Settings, run_id: str) -> RunDirectory:
-    """`0/sim/seed42-1a2b3c4d`: the number of the output folder, the benchmark, the run."""
+def find_run(settings: PageSettings, run_id: str) -> Run:
+    """`0/sim/seed42-1a2b3c4d`: the number of the output folder, the benchmark, the run. One that holds links, pipes or
+    devices is not opened."""
     parts = run_id.split("/")
     if len(parts) != 3 or not re.fullmatch(r"\d{1,4}", parts[0]) or int(parts[0]) >= len(settings.outputs):
         raise NotThereError(f"no run '{run_id}'")
@@ -39,10 +51,15 @@ def find_run(settings: Settings, run_id: str) -> RunDirectory:
     folder = root / parts[1] / parts[2]
     if not is_there(folder) or not folder.is_dir() or not inside(folder, [root]):
         raise NotThereError(f"no run '{run_id}'")
-    return RunDirectory(folder)
+    run = RunDirectory(folder)
+    try:
+        run.check_files()
+    except Damaged as error:
+        raise NotThereError(str(error)) from error
+    return Run(run)
 
 
-def run_id(settings: Settings, folder: Path) -> str | None:
+def run_id(settings: PageSettings, folder: Path) -> str | None:
     """The name of a run's folder; None where it lies elsewhere."""
     folder = folder.resolve()
     for number, root in enumerate(settings.outputs):
@@ -51,7 +68,7 @@ def run_id(settings: Settings, folder: Path) -> str | None:
     return None
 
 
-def measured_id(settings: Settings, path: Path) -> str | None:
+def measured_id(settings: PageSettings, path: Path) -> str | None:
     """The name of a result file's folder; None where it lies elsewhere."""
     path = path.resolve()
     for count, root in enumerate(settings.outputs):
@@ -76,27 +93,81 @@ def resolved(path: Path) -> Path | None:
         return None
 
 
-def readable(settings: Settings) -> tuple[Path, ...]:
+def readable(settings: PageSettings) -> tuple[Path, ...]:
     return (*settings.outputs, *settings.configs, *settings.data)
 
 
-def find_file(settings: Settings, name: str, *, what: str, folders: Sequence[Path] | None = None) -> Path:
-    """A file by its path, relative to the workspace."""
+def fits(path: Path, folders: Sequence[Path]) -> bool:
+    """Under the folders, and not hidden: hidden files hold keys."""
+    real = resolved(path)
+    folder = next((folder for folder in folders if real and real.is_relative_to(folder)), None)
+    if real is None or folder is None:
+        return False
+    return not any(part.startswith(".") for part in real.relative_to(folder).parts)
+
+
+def find_file(settings: PageSettings, name: str, *, what: str, folders: Sequence[Path] | None = None) -> Path:
+    """A file by its path, relative to the workspace; hidden files are not there."""
     path = settings.workspace / name
-    if not is_file(path) or not inside(path, folders or readable(settings)):
-        raise NotThereError(f"{what}: no file '{name}' under the page's folders")
+    if not is_file(path) or not fits(path, folders or readable(settings)):
+        raise NotThereError(f"{what}: no file '{name}' under {settings.reach}")
     return path
 
 
-def shown(settings: Settings, path: Path) -> str:
+def shown(settings: PageSettings, path: Path) -> str:
     """A path as people write it: relative to the workspace where it lies below."""
     path = path.resolve()
     return str(path.relative_to(settings.workspace)) if path.is_relative_to(settings.workspace) else str(path)
 
 
-def config_files(settings: Settings) -> Iterator[Path]:
+def find_config(settings: PageSettings, name: str) -> Path:
+    """A config by its path: one of `listed_configs`, or a file of the config folders."""
+    folders = [*settings.configs, *([settings.searched] if settings.searched else [])]
+    path = find_file(settings, name, what="config", folders=folders)
+    if not inside(path, settings.configs) and path.resolve() not in (p.resolve() for p in listed_configs(settings)):
+        raise NotThereError(f"config: no file '{name}' under the page's folders")
+    return path
+
+
+def config_files(settings: PageSettings) -> Iterator[Path]:
+    """The YAML files of the config folders: the user trusts them with code, keys and servers. None of a run."""
     for folder in settings.configs:
         if folder.is_dir():
-            yield from sorted(
-                p for p in folder.rglob("*.y*ml") if p.suffix in {".yaml", ".yml"} and inside(p, [folder])
-            )
+            found = (p for p in folder.rglob("*.y*ml") if p.suffix in {".yaml", ".yml"} and fits(p, [folder]))
+            yield from sorted(p for p in found if not inside(p, settings.outputs))
+
+
+def listed_configs(settings: PageSettings) -> Iterator[Path]:
+    """`config_files`, then configs elsewhere below the searched folder, which may come from elsewhere."""
+    yield from config_files(settings)
+    if settings.searched:
+        yield from _configs_below(settings.searched, {*settings.outputs, *settings.configs})
+
+
+def _configs_below(root: Path, without: set[Path]) -> Iterator[Path]:
+    """Hidden folders, links, runs and packages of other programs are not entered."""
+    for place, folders, files in os.walk(root):
+        here = Path(place)
+        if _OF_A_RUN.intersection(files):
+            folders.clear()
+            continue
+        deep = len(here.relative_to(root).parts) >= _DEEPEST
+        folders[:] = [
+            name
+            for name in sorted(folders)
+            if not deep and not name.startswith(".") and name not in _NOT_OURS and here / name not in without
+        ]
+        for name in sorted(files):
+            if Path(name).suffix in {".yaml", ".yml"} and not name.startswith(".") and _is_config(here / name):
+                yield here / name
+
+
+def _is_config(path: Path) -> bool:
+    """Other programs have YAML files as well: a config has our sections and no others."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
+        return False
+    try:
+        keys = set(_KEY.findall(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError):
+        return False
+    return bool(keys & _TELLING) and keys <= {*Config.model_fields, "_base_"}

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from skillopt.cli import main as skillopt
-from skillopt.run.files import write_json
+from skillopt.record.files import write_json
 
 
 def main() -> None:

@@ -6,19 +6,33 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import secrets
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from skillopt_webui.settings import LOOPBACK_NAMES, Settings, is_loopback
+from skillopt.record.directory import make_folder
+from skillopt.record.files import read_text, write_atomic
+from skillopt_webui.settings import LOOPBACK_NAMES, PageSettings, is_loopback
 
 COOKIE = "skillopt_session"
 HEADER = "X-SkillOpt"
 """A header that no other site's page can send without asking first, and we allow none."""
 GUESS_PAUSE = 0.5
-"""Seconds before a wrong token is refused: guessing is slow."""
+"""Seconds after the first wrong token from an address before the next one is looked at; each wrong one doubles them."""
+LONGEST_PAUSE = 5.0
+"""The most that any token waits: whoever has the right one gets in while another program guesses."""
+_WAITING = 5
+"""Tokens of one address that may wait at a time; further ones are refused."""
+_REMEMBERED = 600.0
+"""Seconds after which a wrong token is forgotten."""
+_ADDRESSES = 10_000
+"""The most addresses that are remembered."""
 OPEN = ("/", "/api/login", "/api/session")
 """What can be had without the token, besides the page's own scripts and styles."""
 
@@ -39,14 +53,85 @@ _HEADERS = {
 }
 
 
-def guard(settings: Settings) -> Middleware:
+@dataclass
+class _Guesser:
+    """What is remembered of an address from which a wrong token came."""
+
+    pause: float = 0.0
+    free: float = 0.0
+    """When the next token from there is looked at."""
+    last: float = 0.0
+    """When the last wrong token came."""
+    waiting: int = 0
+
+
+class Door:
+    """Who may come in: whoever has the token, or the cookie that it was exchanged for.
+
+    A token is compared only after the pause of its address, and few of one address may wait, so that many connections
+    guess hardly faster than one. A cookie cannot be guessed from a token, so that sessions never wait.
+    """
+
+    def __init__(self, settings: PageSettings) -> None:
+        self._token = settings.token
+        self._session = _session(settings) if settings.token else ""
+        self._guessers: OrderedDict[str, _Guesser] = OrderedDict()
+
+    async def admits(self, request: web.Request) -> bool:
+        if not self._token or _equal(request.cookies.get(COOKIE, ""), self._session):
+            return True
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        return bool(given) and await self._is_token(request, given)
+
+    async def login(self, request: web.Request, given: str) -> web.Response:
+        """A cookie for the right token. It holds over a restart of the server, and says nothing of the token."""
+        if not await self._is_token(request, given.strip()):
+            return web.json_response({"error": "The token is wrong."}, status=401)
+        response = web.json_response({"ok": True})
+        response.set_cookie(
+            COOKIE, self._session, httponly=True, samesite="Strict", secure=request.secure, path="/", max_age=30 * 86400
+        )
+        return response
+
+    async def _is_token(self, request: web.Request, given: str) -> bool:
+        address = _network(request.remote or "")
+        await self._turn(address)
+        if _equal(given, self._token):
+            return True
+        now, guesser = time.monotonic(), self._guessers.setdefault(address, _Guesser())
+        guesser.pause = min(2 * guesser.pause or GUESS_PAUSE, LONGEST_PAUSE)
+        guesser.free, guesser.last = max(guesser.free, now + guesser.pause), now
+        self._guessers.move_to_end(address)
+        while len(self._guessers) > _ADDRESSES:
+            self._guessers.popitem(last=False)
+        return False
+
+    async def _turn(self, address: str) -> None:
+        """Wait until a token from this address may be looked at: one after the other, and none for too long."""
+        now, guesser = time.monotonic(), self._guessers.get(address)
+        if guesser is None or now - guesser.last > _REMEMBERED:
+            self._guessers.pop(address, None)
+            return
+        at = min(max(guesser.free, now), now + LONGEST_PAUSE)
+        if guesser.waiting >= _WAITING:
+            text = '{"error": "Too many tokens from this address are waiting; try again in a few seconds."}'
+            raise web.HTTPTooManyRequests(text=text, content_type="application/json", headers={"Retry-After": "5"})
+        guesser.free = at + guesser.pause
+        guesser.waiting += 1
+        try:
+            await asyncio.sleep(at - now)
+        finally:
+            guesser.waiting -= 1
+
+
+def guard(settings: PageSettings, door: Door) -> Middleware:
     """The middleware that every request goes through."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if problem := refusal(request, settings):
-            return _sealed(web.json_response({"error": problem[1]}, status=problem[0]))
         try:
+            if problem := await refusal(request, settings, door):
+                return _sealed(web.json_response({"error": problem[1]}, status=problem[0]))
             response = await handler(request)
         except web.HTTPException as error:
             _seal(error)
@@ -56,7 +141,7 @@ def guard(settings: Settings) -> Middleware:
     return middleware
 
 
-def refusal(request: web.Request, settings: Settings) -> tuple[int, str] | None:
+async def refusal(request: web.Request, settings: PageSettings, door: Door) -> tuple[int, str] | None:
     """Why a request is refused: a status and a sentence; None where it may pass."""
     if not host_allowed(request.host, settings):
         return 403, f"This page is not served under the name {request.host!r}; start it with --allow-host NAME."
@@ -68,12 +153,12 @@ def refusal(request: web.Request, settings: Settings) -> tuple[int, str] | None:
         return 403, "The request comes from another site."
     if request.method not in {"GET", "HEAD"} and request.headers.get(HEADER) != "1":
         return 403, f"A request that changes something carries the header {HEADER}: 1."
-    if request.path in OPEN or request.path.startswith("/static/") or has_session(request, settings):
+    if request.path in OPEN or request.path.startswith("/static/") or await door.admits(request):
         return None
     return 401, "The token is needed; it was printed where the page was started."
 
 
-def host_allowed(host: str, settings: Settings) -> bool:
+def host_allowed(host: str, settings: PageSettings) -> bool:
     """Names that other sites could point at this machine are refused; addresses cannot be. A port may be a tunnel's."""
     name = _host_name(host)
     if name in settings.allowed_hosts or name in LOOPBACK_NAMES or name.strip("[]") == settings.host.lower():
@@ -81,40 +166,31 @@ def host_allowed(host: str, settings: Settings) -> bool:
     return not is_loopback(settings.host) and _is_address(name)
 
 
-def has_session(request: web.Request, settings: Settings) -> bool:
-    if not settings.token:
-        return True
-    given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-    if given:
-        return _equal(given, settings.token)
-    return _equal(request.cookies.get(COOKIE, ""), _session(settings))
-
-
-async def login(request: web.Request, settings: Settings, given: str) -> web.Response:
-    """A cookie for the right token. It holds over a restart of the server, and says nothing of the token."""
-    if not _equal(given.strip(), settings.token):
-        await asyncio.sleep(GUESS_PAUSE)
-        return web.json_response({"error": "The token is wrong."}, status=401)
-    response = web.json_response({"ok": True})
-    response.set_cookie(
-        COOKIE,
-        _session(settings),
-        httponly=True,
-        samesite="Strict",
-        secure=request.secure,
-        path="/",
-        max_age=30 * 86400,
-    )
-    return response
-
-
 def _equal(a: str, b: str) -> bool:
     """In a time that does not depend on how much is right; also for bytes that are not text."""
     return hmac.compare_digest(a.encode("utf-8", "surrogatepass"), b.encode("utf-8", "surrogatepass"))
 
 
-def _session(settings: Settings) -> str:
-    return hmac.new(settings.token.encode(), b"skillopt-webui-session", hashlib.sha256).hexdigest()
+def _session(settings: PageSettings) -> str:
+    """What the cookie holds, made from a random key that is kept with the page's records."""
+    path = settings.records / "session.key"
+    try:
+        make_folder(path.parent, private=True)
+        if not path.is_file():
+            write_atomic(path, secrets.token_hex(32))
+        key = read_text(path)
+    except OSError:  # without a place for it, sessions end with the server
+        key = secrets.token_hex(32)
+    return hmac.new(key.encode(), settings.token.encode(), hashlib.sha256).hexdigest()
+
+
+def _network(address: str) -> str:
+    """An address of IPv4; of IPv6 the network, all of whose addresses one machine can have."""
+    try:
+        known = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return address if known.version == 4 else str(ipaddress.ip_network((known, 64), strict=False))
 
 
 def _same_origin(origin: str, request: web.Request) -> bool:

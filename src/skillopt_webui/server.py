@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from aiohttp import web
 
+from skillopt.record.base import Record
 from skillopt.version import __version__
 from skillopt_webui import api_configs, api_jobs, api_letters, api_measured, api_notes, api_runs
-from skillopt_webui.answers import STATE, Server, answer, body, explain, text
-from skillopt_webui.ask import Worker
+from skillopt_webui.answers import STATE, Body, Server, answer, body, explain
+from skillopt_webui.ask import Questions
 from skillopt_webui.launch import Launches
-from skillopt_webui.runs import RunIndex
-from skillopt_webui.security import guard, has_session
-from skillopt_webui.security import login as check_token
-from skillopt_webui.settings import Settings
+from skillopt_webui.runs import Experiment, RunIndex
+from skillopt_webui.security import Door, guard
+from skillopt_webui.settings import PageSettings
 
 STATIC = Path(__file__).parent / "static"
 _LARGEST = 1024 * 1024
 """Bytes of a request: a config is small."""
 
-_AHEAD: web.AppKey[asyncio.Task[Any]] = web.AppKey("ahead", asyncio.Task)
+_AHEAD: web.AppKey[asyncio.Task[Experiment]] = web.AppKey("ahead", asyncio.Task)
 
 routes = web.RouteTableDef()
 
@@ -40,17 +40,28 @@ async def static(request: web.Request) -> web.Response:
     return _file(request.match_info["path"])
 
 
+class SessionInfo(Record):
+    optional: ClassVar = frozenset({"workspace"})
+
+    needs_token: bool
+    version: str = __version__
+    workspace: str | None = None
+
+
+class LoginBody(Body):
+    token: str = ""
+
+
 @routes.get("/api/session")
 async def session(request: web.Request) -> web.Response:
-    settings = request.app[STATE].settings
-    known = has_session(request, settings)
-    told = {"needs_token": not known, "version": __version__}
-    return answer(request, told | ({"workspace": str(settings.workspace)} if known else {}))
+    admitted = await request.app[STATE].door.admits(request)
+    workspace = str(request.app[STATE].settings.workspace) if admitted else None
+    return answer(request, SessionInfo(needs_token=not admitted, workspace=workspace))
 
 
 @routes.post("/api/login")
 async def login(request: web.Request) -> web.Response:
-    return await check_token(request, request.app[STATE].settings, text(await body(request), "token"))
+    return await request.app[STATE].door.login(request, (await body(request, LoginBody)).token)
 
 
 def _file(name: str) -> web.Response:
@@ -69,9 +80,10 @@ async def _read_ahead(app: web.Application) -> None:
     app[_AHEAD] = asyncio.create_task(asyncio.to_thread(app[STATE].index.table))
 
 
-def make_app(settings: Settings) -> web.Application:
-    app = web.Application(middlewares=[guard(settings), explain], client_max_size=_LARGEST)
-    app[STATE] = Server(settings, RunIndex(settings), Launches(settings), Worker(settings))
+def make_app(settings: PageSettings) -> web.Application:
+    door = Door(settings)
+    app = web.Application(middlewares=[guard(settings, door), explain], client_max_size=_LARGEST)
+    app[STATE] = Server(settings, RunIndex(settings), Launches(settings), Questions(settings), door)
     app.on_startup.append(_read_ahead)
     app.add_routes(routes)
     for module in (api_configs, api_runs, api_letters, api_jobs, api_measured, api_notes):

@@ -14,7 +14,7 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class PageSettings:
     """Folders are absolute. Whatever lies outside of them is neither read nor started."""
 
     workspace: Path
@@ -22,6 +22,9 @@ class Settings:
     outputs: tuple[Path, ...]
     """Folders of runs; the first also keeps the page's own records, below `.webui`."""
     configs: tuple[Path, ...]
+    """Folders of configs; the first is where the page saves new ones."""
+    searched: Path | None = None
+    """Configs are looked for below this folder, too."""
     data: tuple[Path, ...]
     """Folders that a config may name for data, skills and prompts."""
     host: str = "127.0.0.1"
@@ -30,6 +33,8 @@ class Settings:
     """Empty: nothing is asked, which only a loopback address allows."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which a browser may reach the page."""
+    reach: str = "the page's folders; start it with --data FOLDER"
+    """The folders, as errors call them, and how to have others."""
 
     @property
     def records(self) -> Path:
@@ -46,8 +51,8 @@ def make_settings(
     port: int = PORT,
     token: str = "",
     allowed_hosts: list[str] | None = None,
-) -> Settings:
-    """Defaults: `outputs` and `configs` of the workspace, and the workspace itself for data.
+) -> PageSettings:
+    """Defaults: `outputs` and `configs` of the workspace, and the workspace itself for data and for further configs.
 
     An address that others can reach always has a token; where none is given, one is drawn.
     """
@@ -56,10 +61,11 @@ def make_settings(
         raise UserError("--token: is shorter than 12 characters, and could be guessed; leave it out for a random one")
     if not token and not is_loopback(host):
         token = secrets.token_urlsafe(24)
-    return Settings(
+    return PageSettings(
         workspace=workspace,
         outputs=_folders(outputs or [Path("outputs")], workspace),
         configs=_folders(configs or [Path("configs")], workspace),
+        searched=None if configs else workspace,
         data=_folders(data or [Path()], workspace),
         host=host,
         port=port,

@@ -13,9 +13,9 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 import hostile
-from skillopt.report.html import write_report
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json, read_jsonl
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json, read_jsonl
+from skillopt.view.html import write_report
 from support import only_run, train_sim
 
 SHORT = ("train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6")

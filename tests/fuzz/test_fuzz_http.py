@@ -21,8 +21,8 @@ from skillopt.models.http import ParameterRefused, classify, rate_limits, retry_
 from skillopt.models.limiter import Limiter
 from skillopt.models.openai_chat import OpenAIChat
 from skillopt.models.providers import ProviderChat
-from skillopt.run.files import plain
-from skillopt.run.journal import Journal, Record
+from skillopt.record.files import plain
+from skillopt.record.journal import Journal, JournalRow
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.filterwarnings("ignore")]  # libraries warn of what they cannot read
 WHOLE = {
@@ -120,7 +120,7 @@ def check_storable(reply: ChatReply, number: int = 0) -> None:
     json.dumps(plain({**vars(reply), "usage": vars(usage)}), ensure_ascii=False).encode()
     journal()._db.execute("DELETE FROM replies")
     journal().put(
-        Record(
+        JournalRow(
             key="k",
             attempt=1,
             role="target",

@@ -20,15 +20,14 @@ from campaign import holds_for
 from folders import UNREAD, changed, deferred, finished
 from skillopt.cli import main
 from skillopt.errors import Damaged, SkillOptError, UserError
-from skillopt.report.html import write_report
-from skillopt.report.run_rows import list_runs
-from skillopt.report.runs_table import runs_table
-from skillopt.run.directory import RunDirectory
-from skillopt.run.journal import Journal
-from skillopt.run.journal_check import journal_problem, salvage
-from skillopt.run.repair import find_damage, rebuild, repair
-from skillopt.run.seals import Seals
-from skillopt.run.state import State
+from skillopt.record.checksums import Seals
+from skillopt.record.damage import find_damage, journal_problem, refuse_damage
+from skillopt.record.directory import RunDirectory
+from skillopt.record.journal import Journal
+from skillopt.record.state import State
+from skillopt.view.html import write_report
+from skillopt.view.run_rows import list_runs
+from skillopt.view.runs_table import runs_table
 
 pytestmark = pytest.mark.fuzz
 
@@ -65,14 +64,15 @@ def test_a_run_goes_on_only_as_it_was_or_is_refused_by_name(change: Change) -> N
         if data is not None:
             (copy.root / name).write_bytes(data)
         try:
-            rebuild(copy)
+            refuse_damage(copy)
         except Damaged as refusal:
-            assert str(copy.root / name) in str(refusal)  # noqa: PT017
-            assert repair(copy)
-            rebuild(copy)
+            blamed = "config.yaml" if name == "config.json" else name
+            assert str(copy.root / blamed) in str(refusal)  # noqa: PT017
+            copy.state.unlink(missing_ok=True)
+            copy.journal.unlink(missing_ok=True)
+            refuse_damage(copy)
         if copy.state.exists():
-            anew = {copy.config_yaml, copy.config_json}  # the next training writes these, and the last measurements
-            assert all(damage.cure == "finals" or damage.path in anew for damage in find_damage(copy))
+            assert all(damage.derived for damage in find_damage(copy))
             Seals(copy, State.read(copy.state))
 
 
@@ -141,17 +141,12 @@ def replies(path: Path) -> list[tuple[Any, ...]]:
 
 
 @holds_for(st.deferred(lambda: hostile.mutated(finished().journal.read_bytes(), 2)))
-def test_a_journal_holds_what_was_received_or_is_found_damaged_and_salvage_keeps_nothing_else(data: bytes) -> None:
+def test_a_journal_holds_what_was_received_or_is_found_damaged(data: bytes) -> None:
     known = replies(finished().journal)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.sqlite"
         path.write_bytes(data)
         problem = journal_problem(path, least=len(known))
-        if not problem:
-            assert replies(path) == known
-        else:
-            salvage(path)
-            assert set(replies(path)) <= set(known)
-            assert journal_problem(path) == ""
+        assert problem or replies(path) == known
         with contextlib.suppress(UserError), Journal(path) as journal:
             journal.totals()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import hostile
 from campaign import holds_for
-from skillopt.skill import Edit, Limits, PatchLog, PatchLogError, Skill, apply_edits, replay
+from skillopt.skill import Edit, PatchLog, PatchLogError, SizeLimits, Skill, apply_edits, replay
 from skillopt.skill.document import CLOSE_MARKER, MARKER, OPEN_MARKER, open_fence
 from skillopt.skill.package import one_line, read_package, split_body
 from skillopt.skill.parts import rules, sections, without_lines
@@ -186,7 +186,7 @@ def test_a_patch_log_gives_every_version_again_and_a_changed_one_is_refused(
     case: tuple[Skill, list[Edit]], noise: bytes, place: int
 ) -> None:
     skill, edits = case
-    outcome = apply_edits(skill, edits, Limits())
+    outcome = apply_edits(skill, edits, SizeLimits())
     with tempfile.TemporaryDirectory() as folder:
         log = PatchLog(Path(folder) / "log.jsonl")
         about = {"kind": "edit", "step": 1, "epoch": 1, "version": 1, "before": skill, "after": outcome.skill}

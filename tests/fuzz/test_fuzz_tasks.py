@@ -19,12 +19,12 @@ import hostile
 from campaign import holds_for
 from skillopt.config import EnvConfig
 from skillopt.dotenv import load_dotenv
-from skillopt.envs.base import Item
-from skillopt.envs.data import read_items
-from skillopt.envs.qa import load_items
-from skillopt.envs.scorers import NamedScorer
-from skillopt.envs.scoring import SCORERS, edit_distance, extract_answer
 from skillopt.errors import UserError
+from skillopt.tasks.base import Item
+from skillopt.tasks.data import read_items
+from skillopt.tasks.qa import load_items
+from skillopt.tasks.scorers import NamedScorer
+from skillopt.tasks.scoring import SCORERS, edit_distance, extract_answer
 
 pytestmark = pytest.mark.fuzz
 

@@ -63,7 +63,7 @@ class Page:
     async def _start(self) -> int:
         app = make_app(self.settings)
         app[STATE].launches.start = self._no_start  # type: ignore[method-assign]
-        app[STATE].worker.ask = self._no_question  # type: ignore[method-assign]
+        app[STATE].questions.ask = self._no_question  # type: ignore[method-assign]
         runner = web.AppRunner(app, shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -297,4 +297,4 @@ def test_the_page_is_really_asked() -> None:
         assert status == 200, tail
     status, received = page().send(b"POST", b"/api/configs/check", OURS, json.dumps({"yaml": "train: {}"}).encode())
     assert status == 200
-    assert b'"valid": true' in received
+    assert b'"valid":true' in received

@@ -1,13 +1,15 @@
-"""The command line: each command is a few lines that call a package below. The order here is the order in --help."""
+"""The command line: each command is a few lines that call a package below. Every module of this folder is imported and
+adds its commands."""
 
-from skillopt.cli import train, measure, check, look, letters, tasks, packages, serve  # noqa: F401, I001 - importing a module adds its commands
-from skillopt.cli.app import app, main
-from skillopt.cli.data import data_app
-from skillopt.cli.models import models_app
-from skillopt.cli.serve import sim_app
+import importlib
+import pkgutil
 
-app.add_typer(sim_app, name="sim")
-app.add_typer(models_app, name="models")
-app.add_typer(data_app, name="data")
+from skillopt.cli.app import main
+
+_FIRST = ("train", "measure", "check", "look", "letters", "tasks", "packages", "serve", "models", "data")
+"""Their order is that of docs/reference/cli.md."""
+for _name in (*_FIRST, *(module.name for module in pkgutil.iter_modules(__path__))):
+    if _name not in {"__main__", "skills"}:  # skills.py has no command and loads much
+        importlib.import_module(f"{__name__}.{_name}")
 
 __all__ = ["main"]

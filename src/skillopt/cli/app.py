@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
@@ -9,23 +10,53 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from skillopt.dotenv import load_dotenv
-from skillopt.errors import DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
+from skillopt.errors import DiskError, SkillOptError, Stopped, StopReason, disk_trouble, is_disk_trouble
 from skillopt.keys import guard_terminal, redact
-from skillopt.report.text import printable
 from skillopt.version import __version__
+from skillopt.view.text import printable
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
     from skillopt.config import Config
-    from skillopt.run.events import Listener
+    from skillopt.record.events import Listener
 
 T = TypeVar("T")
+GROUPS = {
+    "Begin": ("init", "split", "doctor", "plan"),
+    "Train": ("train", "import", "replicate", "sweep", "transfer", "review", "letters", "answer"),
+    "Measure skills": ("eval", "compare", "check", "ablate", "lint"),
+    "Look at runs": ("runs", "report", "blame", "diff", "verify", "export"),
+    "Page, agents, models and data": ("ui", "mcp", "models", "data", "sim"),
+}
+"""The commands as --help shows them. One that is not named here is the last of its `rich_help_panel`, or of all."""
+
+
+class Grouped(TyperGroup):
+    """Commands by group, each with the whole first sentence of its help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in self._groups().values() for name in names]
+
+    def _groups(self) -> dict[str, list[str]]:
+        groups = {title: list(names) for title, names in GROUPS.items()}
+        for name in sorted(self.commands.keys() - set(itertools.chain(*groups.values()))):
+            panel = getattr(self.commands[name], "rich_help_panel", None)
+            groups[panel if panel in groups else list(groups)[-1]].append(name)
+        return groups
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, names in self._groups().items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=500)) for name in names])
+
+
 app = typer.Typer(
     help="Train skill documents for frozen LLM agents.",
+    cls=Grouped,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,  # plain help starts in half the time
     context_settings={"max_content_width": 140},
 )
@@ -42,9 +73,9 @@ OptimizerOption = Annotated[
 
 
 def _meant_run(path: Path | None) -> Path | None:
-    from skillopt.run.directory import meant_run
+    from skillopt.record.directory import resolve_run
 
-    return path and meant_run(path)
+    return path and resolve_run(path)
 
 
 RunArgument = Annotated[
@@ -76,19 +107,20 @@ def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", o
 def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
     """Local models' weights before anything else, with a progress bar; silent where they are here."""
     from skillopt.cli.models import fetch
-    from skillopt.preflight.components import needs_optimizer
+    from skillopt.provider_table import provider_of, split_name
+    from skillopt.training.parts import needs_optimizer
 
     both = needs_optimizer(config) if optimizer is None else optimizer
     for name in [config.models.target_model] + [config.models.optimizer_model] * both:
-        if name.startswith("local:"):
-            fetch(name.removeprefix("local:"))
+        if provider_of(name).has_weights:
+            fetch(split_name(name)[1])
 
 
 def measured(config: Config, work: Callable[[Listener], Coroutine[Any, Any, T]]) -> T:
     """What `work` gives; its events are shown on the terminal as they happen."""
     import asyncio
 
-    from skillopt.report.console import open_console, watching
+    from skillopt.view.console import open_console, watching
 
     fetch_weights(config)
     with watching(open_console()) as listener:
@@ -134,7 +166,7 @@ def _guarded(command: Callable[[], Any]) -> int:
         command()
     except Stopped as stopped:
         _complain(f"stopped: {stopped}\nEverything paid for is kept; run the same command again to continue.")
-        return 130 if str(stopped) == "interrupted" else 3
+        return 130 if stopped.reason is StopReason.BY_HAND else 3
     except SkillOptError as error:
         _complain(f"error: {error}")
         return 2

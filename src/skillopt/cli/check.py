@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,20 +28,22 @@ from skillopt.cli.app import (
 )
 from skillopt.errors import DiskError, SkillOptError, UserError
 from skillopt.keys import redact
-from skillopt.report.text import printable
+from skillopt.view.text import printable
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
     from skillopt.cli.skills import Found
     from skillopt.config import Config
     from skillopt.config.project import Settings
-    from skillopt.measure.suite import Job, Outcome
-    from skillopt.report.check_files import Annotation
+    from skillopt.measure.batch import CheckJob, CheckOutcome
+    from skillopt.record.results import CheckResult
+    from skillopt.tasks.base import Item
+    from skillopt.view.check_files import Annotation
 
 Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SKILL] [section.key=value]...",
-        help=f"A Markdown file or a package's folder; without it, the skills of {PROJECT_FILE}. "
+        help=f"A Markdown file, or the folder of a package or run; without it, the skills of {PROJECT_FILE}. "
         "Then config keys to override.",
     ),
 ]
@@ -65,21 +67,19 @@ def check(
     all_targets: Annotated[str, typer.Option("--all-targets", help="Several targets, such as a:x,b:y; a table.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="For cron: fresh samples every time, one line each.")] = False,
     project: ProjectOption = Path(PROJECT_FILE),
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml, check.sarif, check.json and badges.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml and check.json.")] = None,
     github: GithubOption = False,
     skip_without_key: Annotated[
         bool, typer.Option("--skip-without-key", help="Where the environment has no key: lint alone, and say so.")
     ] = False,
 ) -> None:
-    """Is a skill better, no worse or worse than a base? Stops as soon as that is sure.
+    """Say whether a skill is better, no worse or worse than a base, and stop as soon as that is sure.
 
     Exit codes: 0 better or no worse, 1 worse, 4 cannot tell with these items; 2 and 3 as for every command.
     """
     from skillopt.cli.skills import divide, find_skills
     from skillopt.config.project import parse_settings
-    from skillopt.measure.suite import exit_code, run_jobs
+    from skillopt.measure.batch import exit_code, run_jobs
 
     options = {"config": str(config or ""), "margin": margin, "budget": budget, "max_items": max_items, "split": split}
     given = parse_settings(options, "--")
@@ -110,27 +110,27 @@ def _never_worse() -> Iterator[None]:
 
 def _job(
     found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, watch: bool
-) -> Job:
+) -> CheckJob:
     """Configs are read before anything is paid; those of skills that are not run are not needed."""
     import asyncio
 
+    from skillopt.measure.batch import CheckJob
     from skillopt.measure.check import check as run_check
-    from skillopt.measure.checked import MARGIN, Question
-    from skillopt.measure.suite import Job
+    from skillopt.measure.check_result import MARGIN, Question, SkillVersion
     from skillopt.preflight.lint import NOTHING, lint
-    from skillopt.report.console import open_console, watching
+    from skillopt.view.console import open_console, watching
 
     chosen = given.model_dump(exclude_defaults=True)
     settings = found.settings.model_copy(update=chosen)
     wanted = named or found.skill.skill.hash != found.base.skill.hash
     loaded = _config(found, settings, given, project, target, overrides) if wanted and not found.removed else None
 
-    def measure() -> dict[str, Any]:
+    def measure() -> CheckResult:
         assert loaded is not None
         fetch_weights(loaded, optimizer=loaded.env.scoring == "judge")
         question = Question(
-            skill=found.skill,
-            base=found.base,
+            skill=SkillVersion.of(found.skill),
+            base=SkillVersion.of(found.base),
             margin=MARGIN if settings.margin is None else settings.margin,
             split=settings.split or "val",
             max_items=settings.max_items,
@@ -142,7 +142,7 @@ def _job(
         with watching(open_console()) as listener:
             return asyncio.run(run_check(loaded, question, listeners=[listener]))
 
-    return Job(
+    return CheckJob(
         name=found.name,
         target=loaded.models.target_model if loaded else target,
         skill=found.skill,
@@ -165,8 +165,8 @@ def _config(
     return loaded
 
 
-def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
-    from skillopt.report import check_lines
+def _show(outcomes: Sequence[CheckOutcome], *, watch: bool, several: bool) -> None:
+    from skillopt.view import check_lines
 
     for outcome in outcomes:
         if watch:
@@ -175,14 +175,14 @@ def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
         print()
         for line in check_lines.outcome_lines(outcome):
             print(printable(line))
-        if outcome.result and not outcome.result["same_text"]:
+        if outcome.result and not outcome.result.same_text:
             for line in [
                 *check_lines.outcome_table(outcome.result),
                 *check_lines.type_lines(outcome.result),
                 *check_lines.changed_lines(outcome.result),
             ]:
                 print(printable(line))
-            print(f"Written: {outcome.result['path']}")
+            print(f"Written: {outcome.result.path}")
         if counts := outcome.linted.counts:
             print(f"Lint: {counts}; skillopt lint shows them.")
     if several and not watch:
@@ -190,42 +190,34 @@ def _show(outcomes: Sequence[Outcome], *, watch: bool, several: bool) -> None:
         print("\n".join(check_lines.target_lines(outcomes)))
 
 
-def _complain(outcomes: Sequence[Outcome]) -> None:
+def _complain(outcomes: Sequence[CheckOutcome]) -> None:
     for outcome in outcomes:
         if outcome.status in {"error", "stopped"}:
             rest = "\nEverything paid for is kept; run the same command again to continue." * (outcome.code == 3)
-            print(printable(redact(f"{outcome.status}: {outcome.name}: {outcome.says}{rest}")), file=sys.stderr)
+            print(printable(redact(f"{outcome.status}: {outcome.name}: {outcome.sentence}{rest}")), file=sys.stderr)
 
 
-def _write(outcomes: Sequence[Outcome], out: Path | None, github: bool) -> None:
-    from skillopt.report.check_files import badge, junit, of_outcome, sarif
-    from skillopt.report.check_lines import summary
-    from skillopt.run.directory import safe_name
-    from skillopt.run.files import write_atomic, write_json
+def _write(outcomes: Sequence[CheckOutcome], out: Path | None, github: bool) -> None:
+    from skillopt.record.files import write_atomic, write_json
+    from skillopt.view.check_files import junit, of_outcome
+    from skillopt.view.check_lines import summary
 
     notes = [note for outcome in outcomes for note in of_outcome(outcome)]
     page = redact(summary(outcomes))
     if out is not None:
         write_atomic(out / "summary.md", page)
         write_atomic(out / "junit.xml", redact(junit(outcomes)))
-        write_json(out / "check.sarif", sarif(notes))
         rows = [
-            {"skill": o.name, "status": o.status, "code": o.code, "says": o.says, "result": o.result} for o in outcomes
+            {"skill": o.name, "status": o.status, "code": o.code, "says": o.sentence, "result": o.result}
+            for o in outcomes
         ]
         write_json(out / "check.json", rows)
-        for outcome in outcomes:
-            name = safe_name(f"{outcome.name}-{outcome.target}" if _several(outcomes, outcome) else outcome.name)
-            write_atomic(out / f"{name}.svg", badge(outcome))
     if github:
         _to_github(notes, page)
 
 
-def _several(outcomes: Sequence[Outcome], outcome: Outcome) -> bool:
-    return sum(other.name == outcome.name for other in outcomes) > 1
-
-
 def _to_github(notes: Sequence[Annotation], page: str) -> None:
-    from skillopt.report.check_files import github as commands
+    from skillopt.view.check_files import github as commands
 
     for line in commands(notes):
         print(redact(line))
@@ -259,24 +251,28 @@ def lint(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
     project: ProjectOption = Path(PROJECT_FILE),
     as_json: Annotated[bool, typer.Option("--json", help="Findings and token counts as JSON.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for lint.sarif.")] = None,
     github: GithubOption = False,
+    out: Annotated[Path | None, typer.Option("--out", hidden=True)] = None,
 ) -> None:
     """Look at a skill without running it: form, links, scripts, lines, phrases, tokens. Asks no model.
 
     Exit codes: 0 no error, 1 an error (with --strict also a warning), 2 bad input.
     """
     from skillopt.cli.skills import divide, find_skills
-    from skillopt.envs import open_env
     from skillopt.preflight.lint import lint as run_lint
-    from skillopt.report.check_files import of_findings, sarif
-    from skillopt.report.check_lines import finding_line, token_line
-    from skillopt.run.files import write_json
+    from skillopt.tasks import using_env
+    from skillopt.view.check_files import of_findings
+    from skillopt.view.check_lines import finding_line, token_line
 
+    if out is not None:
+        raise UserError("lint --out: SARIF is no longer written; use --json > FILE, or --github for notes on lines")
     named, overrides = divide(words)
     found = [one for one in find_skills(named, project, base, head) if not one.removed]
     found = found if named or base == "none" else [one for one in found if one.changed]
-    items = open_env(load_config(config, overrides)).items("val") if config else ()
+    items: Sequence[Item] = ()
+    if config:
+        with using_env(load_config(config, overrides)) as env:
+            items = env.items("val")
     linted = {one.name: run_lint(one.skill, items) for one in found}
     findings = [finding for own in linted.values() for finding in own.findings]
     with _commands_off(github):
@@ -289,10 +285,7 @@ def lint(
             print(f"  {token_line(own)}")
         if not linted and not as_json:
             print(f"No skill of {project} differs from {base}.")
-    notes = of_findings(findings)
-    if out is not None:
-        write_json(out / "lint.sarif", sarif(notes))
     if github:
-        _to_github(notes, "")
+        _to_github(of_findings(findings), "")
     levels = {"error", "warning"} if strict else {"error"}
     raise typer.Exit(int(any(finding.level in levels for finding in findings)))

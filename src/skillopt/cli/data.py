@@ -7,36 +7,30 @@ from typing import Annotated
 
 import typer
 
+from skillopt.cli.app import app
 from skillopt.errors import UserError
 
 data_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="The benchmarks' data: fetch and convert it, or make it."
+    no_args_is_help=True, rich_markup_mode=None, help="Fetch and convert the data of benchmarks, or make it."
 )
+app.add_typer(data_app, name="data")
 
-PREPARED = (
-    "searchqa",
-    "docvqa",
-    "alfworld",
-    "spreadsheetbench",
-    "livemathematicianbench",
-    "officeqa",
-    "bbh",
-    "formula",
-)
-GENERATED = ("alfworld", "textworld", "reasoning_gym")
+GENERATED = ["alfworld", "textworld", "reasoning_gym"]
 
 
 @data_app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(PREPARED)}.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(help="A benchmark, such as searchqa; docs/benchmarks.md has all.", show_default=False)
+    ],
     source: Annotated[Path | None, typer.Option("--from", help="Folder of the published files.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where train/, val/ and test/ are written.")] = None,
     kind: Annotated[str, typer.Option(help="bbh: which of its kinds, such as navigate.")] = "",
 ) -> None:
     """Turn a published benchmark into a split folder; fetch it first where that needs no account."""
-    from skillopt.envs.sources import prepare as run
+    from skillopt_benchmarks.sources import prepare as run
 
-    _known(name, PREPARED, "prepare")
+    _known(name, "prepare")
     folder = out or Path("data") / name / kind
     counts = run(name, source or (out or Path("data") / name) / "published", folder, typer.echo, kind)
     typer.echo(f"{folder}: {', '.join(f'{count} {split}' for split, count in counts.items())}")
@@ -57,22 +51,20 @@ def generate(
     recipes: Annotated[bool, typer.Option(help="Games: write recipes, not files; they are made when played.")] = False,
 ) -> None:
     """Make tasks from a seed: games, or items of reasoning-gym's families, frozen to JSON."""
-    _known(name, GENERATED, "generate")
+    _known(name, "generate")
     sizes = {"train": train, "val": val, "test": test}
     if (out / "train" / "items.json").exists():
         raise UserError(f"--out: {out} holds items already; name another folder, or remove it")
     if name == "reasoning_gym":
-        from skillopt.envs.reasoning import generate as make
-        from skillopt.envs.rows import write_splits
+        from skillopt_benchmarks.reasoning_gym import generate as make
+        from skillopt_benchmarks.rows import write_splits
 
-        splits = make([family.strip() for family in families.split(",") if family.strip()], seed, sizes)
-        write_splits(out, splits)
-        counts = {split: len(rows) for split, rows in splits.items()}
+        counts = write_splits(out, make([name.strip() for name in families.split(",") if name.strip()], seed, sizes))
     else:
         import asyncio
 
-        from skillopt.envs.games import AlfWorldEnv, TextWorldEnv
-        from skillopt.envs.games.generate import generate as make_games
+        from skillopt_benchmarks.games import AlfWorldEnv, TextWorldEnv
+        from skillopt_benchmarks.games.generate import generate as make_games
 
         {"alfworld": AlfWorldEnv, "textworld": TextWorldEnv}[name].require()
         counts = asyncio.run(make_games(name, sizes, seed, out, files=not recipes))
@@ -80,8 +72,11 @@ def generate(
     typer.echo(f"Next: skillopt train --config configs/{name}/default.yaml env.split_dir={out}")
 
 
-def _known(name: str, names: tuple[str, ...], what: str) -> None:
-    if name not in names:
-        other = GENERATED if what == "prepare" else PREPARED
-        hint = f"; it is made with `skillopt data {'generate' if what == 'prepare' else 'prepare'} {name}`"
-        raise UserError(f"data {what}: unknown '{name}'{hint if name in other else ''}; known are: {', '.join(names)}")
+def _known(name: str, what: str) -> None:
+    from skillopt_benchmarks.sources import prepared
+
+    names = {"prepare": prepared(), "generate": GENERATED}
+    if name not in names[what]:
+        other = "generate" if what == "prepare" else "prepare"
+        hint = f"; it is made with `skillopt data {other} {name}`" if name in names[other] else ""
+        raise UserError(f"data {what}: unknown '{name}'{hint}; known are: {', '.join(names[what])}")

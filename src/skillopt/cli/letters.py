@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from skillopt.cli.app import app
-from skillopt.report.text import printable
+from skillopt.view.text import printable
 
 if TYPE_CHECKING:
     from skillopt.models.handoff import Box
+    from skillopt.models.handoff.status import LettersStatus
 
 LettersArgument = Annotated[
     Path, typer.Argument(help="A run's folder, a folder of runs (its newest), or a folder of letters.")
@@ -29,9 +30,9 @@ def letters(
     """List the open letters of a run whose optimizer is a handoff."""
     import json
 
-    from skillopt.models.handoff.status import standing, wait_for_letter
+    from skillopt.models.handoff.status import letter_status, wait_for_letter
 
-    found = wait_for_letter(run, timeout) if wait else standing(run)
+    found = wait_for_letter(run, timeout) if wait else letter_status(run)
     if as_json:
         print(json.dumps(found))
         return
@@ -47,10 +48,11 @@ def answer(
 ) -> None:
     """Check a reply to a letter and hand it in. Exit code 2 where it does not fit; the letter then stays open."""
     from skillopt.models.handoff import box_of
+    from skillopt.training.requests.answers import hand_in
 
     box = box_of(run)
     box.letter(number)
-    letter = box.hand_in(number, _data(file))
+    letter = hand_in(box, number, _data(file))
     print(printable(f"Taken: {letter.reply} ({_left(box)})"))
 
 
@@ -73,7 +75,7 @@ def _left(box: Box) -> str:
     return f"{left} more open" if left else "no other letter is open"
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
+def _lines(found: LettersStatus) -> list[str]:
     reason = f" ({found['reason']})" if found["reason"] else ""
     lines = [f"Run {found['run']}: {found['status']}{reason}"]
     for letter in found["letters"]:

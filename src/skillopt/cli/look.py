@@ -9,37 +9,24 @@ from typing import Annotated
 import typer
 
 from skillopt.cli.app import RunArgument, app
-from skillopt.report.text import printable
+from skillopt.view.text import printable
 
 
 @app.command()
 def report(
     run: RunArgument,
     show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
-    prices: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--prices",
-            metavar="MODEL=IN,OUT[,CACHED]",
-            help="Dollars for a million tokens: the run's bill is made again, and kept in summary.json.",
-        ),
-    ] = None,
+    prices: Annotated[list[str] | None, typer.Option("--prices", hidden=True)] = None,
 ) -> None:
     """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
-    from skillopt.measure.bill import reprice
-    from skillopt.measure.course import verdict_of
-    from skillopt.report.html import write_report
-    from skillopt.report.png import write_pngs
-    from skillopt.run.directory import RunDirectory
-    from skillopt.run.files import read_json
+    from skillopt.errors import UserError
+    from skillopt.record.directory import RunDirectory
+    from skillopt.view.html import write_report
 
-    directory = RunDirectory(run)
     if prices:
-        reprice(run, prices)
-    write_report(directory)
-    summary = read_json(directory.summary)
-    print(printable(verdict_of(directory, summary, read_json(directory.history))))
-    write_pngs(directory)
+        raise UserError("--prices: is gone; set budget.prices before a training (summary.json has each role's tokens)")
+    directory = RunDirectory(run)
+    print(printable(write_report(directory).verdict))
     print(directory.report)
     if show:
         typer.launch(str(directory.report.resolve()))
@@ -55,57 +42,54 @@ def blame(
 ) -> None:
     """Say for each line of a skill which step, edit and trajectories it comes from."""
     from skillopt.errors import UserError
-    from skillopt.report.blame import blame_run
-    from skillopt.report.blame_lines import blame_lines, line_story, lines_of
-    from skillopt.report.traces import find_trace, trace_lines
-    from skillopt.run.directory import RunDirectory
+    from skillopt.record.directory import RunDirectory
+    from skillopt.record.run import Run
     from skillopt.skill import FILE
+    from skillopt.view.blame import blame_run
+    from skillopt.view.blame_lines import blame_lines, line_story, lines_of
+    from skillopt.view.traces import find_trace, trace_lines
 
     directory = RunDirectory(run)
     if trace:
         with directory.as_written():
-            found = find_trace(directory, trace)
-            if found is None:
+            rollout = find_trace(Run(directory), trace)
+            if rollout is None:
                 raise UserError(f"{run}: has no trajectory '{trace}'; ids look like 0003-007 or gate-0003-012")
-            told = trace_lines(found)
+            output = trace_lines(rollout)
     else:
         lines = blame_run(directory, version)
         shown = lines_of(lines, file) if file else lines
-        told = blame_lines(shown) if line is None else line_story(lines, line, file or FILE)
-    for each in told:
+        output = blame_lines(shown) if line is None else line_story(lines, line, file or FILE)
+    for each in output:
         print(printable(each))
 
 
 @app.command()
-def verify(
-    run: RunArgument,
-    rebuild: Annotated[
-        bool, typer.Option("--repair", help="Rebuild what is damaged, from the patch log and the journal.")
-    ] = False,
-) -> None:
+def verify(run: RunArgument, repair: Annotated[bool, typer.Option("--repair", hidden=True)] = False) -> None:
     """Check every file of a run against its checksum, and that the patch log gives every version byte for byte.
 
-    Exit code 1 if not. With --repair, what is damaged is rebuilt or set aside, and the command to continue is shown.
+    Exit code 1 if not, with the files to delete, so that the same `skillopt train` command writes them again.
     """
     from skillopt.errors import UserError
-    from skillopt.run.directory import RunDirectory
-    from skillopt.run.repair import find_damage, finished_entries, repair
-    from skillopt.run.state import State
+    from skillopt.record.damage import find_damage
+    from skillopt.record.directory import RunDirectory
+    from skillopt.record.run import Run
+    from skillopt.record.state import WAY_OUT
 
+    if repair:
+        raise UserError("--repair: is gone; `skillopt verify RUN` names the files to delete, and training writes them")
     directory = RunDirectory(run)
-    if rebuild:
-        with directory.held():
-            for line in repair(directory):
-                print(printable(f"repaired  {line}"))
     if not directory.snapshot(0).exists() and not directory.patch_log.path.exists():
         raise UserError(f"{run}: is not a run's folder (it has no skills/skill_v0000.md and no patch_log.jsonl)")
-    if found := find_damage(directory):
-        for damage in found:
-            print(printable(f"wrong  {damage}"))
+    if damages := find_damage(directory):
+        for damage in damages:
+            print(printable(f"FAIL  {damage}"))
+        anew = "run the same `skillopt train` command again: it writes them anew"
+        print(anew if all(damage.derived for damage in damages) else WAY_OUT)
         raise typer.Exit(1)
-    entries = finished_entries(directory, State.read(directory.state) if directory.state.exists() else None)
+    entries = Run(directory).finished_entries()
     versions = 1 + len({entry.version for entry in entries})
-    print(f"right  {len(entries)} entries; {versions} versions replayed, each equal to its file byte for byte")
+    print(f"ok  {len(entries)} entries; {versions} versions replayed, each equal to its file byte for byte")
 
 
 @app.command()
@@ -118,8 +102,8 @@ def runs(
     from dataclasses import asdict
 
     from skillopt.errors import UserError
-    from skillopt.report.run_rows import list_runs
-    from skillopt.report.runs_table import runs_table
+    from skillopt.view.run_rows import list_runs
+    from skillopt.view.runs_table import runs_table
 
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; give the output folder of your runs")
@@ -142,7 +126,7 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="[B]", help="The same; without it, A against its initial skill.")] = "",
 ) -> None:
     """Show what differs between two runs, two versions of a run, or two skills (files or packages)."""
-    from skillopt.report.runs_table import diff_report
+    from skillopt.view.runs_table import diff_report
 
     for each in diff_report(a, b):
         print(printable(each))
@@ -159,8 +143,8 @@ def review(
     ] = None,
 ) -> None:
     """Decide between opposite edits; the next step tries the choice. Asks on a terminal, lists elsewhere."""
-    from skillopt.report.review_dialog import review_run
-    from skillopt.run.directory import RunDirectory
+    from skillopt.record.directory import RunDirectory
+    from skillopt.view.review_dialog import review_run
 
     ask = input if sys.stdin.isatty() and sys.stdout.isatty() else None
     review_run(RunDirectory(run), choose or [], write or [], lambda text: print(printable(text)), ask)

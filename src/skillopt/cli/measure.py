@@ -32,23 +32,23 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for eval_summary.json.")] = None,
 ) -> None:
     """Measure any skill on any split; writes eval_summary.json."""
-    from skillopt.core.initial import read_initial
     from skillopt.measure.compare import WORDS, find_skill
     from skillopt.measure.evaluate import evaluate as run_evaluation
-    from skillopt.report.measured_tables import evaluation_lines
+    from skillopt.training.initial import read_initial
+    from skillopt.view.measured_tables import evaluation_lines
 
     loaded = load_config(config, overrides, target_model)
     found, path = find_skill(skill, loaded, None) if skill in WORDS else (read_initial(skill, "--skill"), Path(skill))
     summary = measured(
         loaded, lambda heard: run_evaluation(loaded, found, split=split, skill_path=path, listeners=[heard], out=out)
     )
-    show(summary["verdict"], *evaluation_lines(summary), f"Written: {summary['path']}")
+    show(summary.verdict, *evaluation_lines(summary), f"Written: {summary.path}")
 
 
 @app.command()
 def compare(
     a: Annotated[
-        str, typer.Argument(metavar="A", help="Skill file, package's folder, or `initial` or `best` of a run.")
+        str, typer.Argument(metavar="A", help="Skill file, folder of a package or run, RUN@3; or `initial` or `best`.")
     ],
     b: Annotated[str, typer.Argument(metavar="B", help="The same; twice the same skill shows the target's noise.")],
     config: ConfigOption,
@@ -58,17 +58,17 @@ def compare(
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Samples of each item under each skill.")] = 1,
     target_model: TargetOption = "",
 ) -> None:
-    """Two skills on the same items: a paired test, and the items that improved or regressed."""
+    """Compare two skills on the same items: a paired test, and the items that improved or regressed."""
     from skillopt.measure.compare import compare as run_comparison
     from skillopt.measure.compare import find_skill
-    from skillopt.report.measured_tables import comparison_lines, comparison_table
+    from skillopt.view.measured_tables import comparison_lines, comparison_table
 
     loaded = load_config(config, overrides, target_model)
     sides = [find_skill(name, loaded, run) for name in (a, b)]
     result = measured(
         loaded, lambda heard: run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[heard])
     )
-    show(result["verdict"], *comparison_table(result), *comparison_lines(result), f"Written: {result['path']}")
+    show(result.verdict, *comparison_table(result), *comparison_lines(result), f"Written: {result.path}")
 
 
 @app.command()
@@ -86,8 +86,9 @@ def ablate(
     from skillopt.config.identity import PASSED_IN
     from skillopt.errors import UserError
     from skillopt.measure.ablate import ablate as run_ablation
-    from skillopt.report.measured_tables import ablation_lines, ablation_table
-    from skillopt.run.directory import RunDirectory
+    from skillopt.provider_table import provider_of
+    from skillopt.record.directory import RunDirectory
+    from skillopt.view.measured_tables import ablation_lines, ablation_table
 
     directory = RunDirectory(run)
     if not directory.config_yaml.is_file() or not directory.best_skill.is_file():
@@ -95,11 +96,11 @@ def ablate(
     limit = [f"budget.max_calls={max_calls}"] * (max_calls is not None)
     config = Config.load(directory.config_yaml, [*(overrides or []), *limit])
     own = Config.load(directory.config_yaml)
-    if own.models.target_model.startswith("agent:"):  # a function was passed in; a command finds it by its file
+    if provider_of(own.models.target_model).is_function:  # a function was passed in; a command finds it by its file
         own = own.with_values({"env.agent": config.env.agent})
     if own.env.scoring.startswith(PASSED_IN):
         own = own.with_values({"env.scoring": config.env.scoring})
     if config.identity() != own.identity():
         raise UserError("ablate: only budget, hardware and places may differ from the run's own config")
     result = measured(config, lambda heard: run_ablation(directory, config, by=by, repeats=repeats, listeners=[heard]))
-    show(*ablation_table(result), *ablation_lines(result), f"Written: {result['path']}")
+    show(*ablation_table(result), *ablation_lines(result), f"Written: {result.path}")

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skillopt.cli.app import app
 from skillopt.errors import UserError
 
 if TYPE_CHECKING:
-    from skillopt.models.weights import Entry, Progress
+    from skillopt.models.weights import Progress, WeightsFile
 
 models_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="The weights of local: models on this machine."
+    no_args_is_help=True, rich_markup_mode=None, help="List, fetch and check the weights of local models."
 )
+app.add_typer(models_app, name="models")
 
 Name = Annotated[str, typer.Argument(help="A name that `skillopt models list` shows.", show_default=False)]
 
@@ -116,7 +118,7 @@ def _lines(name: str) -> Iterator[Progress]:
     yield progress
 
 
-def _state(item: Entry) -> str:
+def _state(item: WeightsFile) -> str:
     from skillopt.models import weights
 
     found = weights.find(item.name)

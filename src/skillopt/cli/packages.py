@@ -20,11 +20,12 @@ from skillopt.cli.app import (
     measured,
     show,
 )
-from skillopt.report.text import printable
+from skillopt.view.text import printable
 
 if TYPE_CHECKING:
     from skillopt.config import Config
-    from skillopt.run.result import Result
+    from skillopt.record.result import Result
+    from skillopt.record.results import Sweep, Transfer
 
 
 @app.command()
@@ -45,8 +46,8 @@ def export(
 
 
 def _export(run: Path, to: Path, *, description: str, references: int | None, overwrite: bool) -> None:
-    from skillopt.run.directory import RunDirectory
-    from skillopt.run.export import export as write_package
+    from skillopt.record.directory import RunDirectory
+    from skillopt.record.export import export as write_package
 
     done = write_package(RunDirectory(run), to, description=description, references=references, overwrite=overwrite)
     for line in [f"Package: {done.folder} ({', '.join(done.files)})", *done.notes]:
@@ -68,7 +69,7 @@ def import_package(
 ) -> None:
     """Train an existing skill package: its files on the config's tasks, or its description on requests."""
     from skillopt.cli.train import run_and_show
-    from skillopt.run.package import checked_package
+    from skillopt.record.package import checked_package
     from skillopt.skill import FILE
 
     name = checked_package(package).name
@@ -97,7 +98,7 @@ def _parts(train: str) -> list[str]:
 
 def for_description(config: Config, package: Path, name: str) -> Config:
     """The config with what training a description takes: the trigger metric, its prompts, one short paragraph."""
-    from skillopt import prompts
+    from skillopt.training import prompts
 
     env, optimizer, gradient = config.env, config.optimizer, config.gradient
     options = {"package": str(package), **env.options}
@@ -127,18 +128,18 @@ def transfer(
     """Try a run's skill on other tasks or another target: zero-shot, then fine-tuned from there."""
     from skillopt.api import train_config
     from skillopt.measure.transfer import transfer as run_transfer
-    from skillopt.report.measured_tables import transfer_table
-    from skillopt.run.directory import RunDirectory
-    from skillopt.run.events import Listener
+    from skillopt.record.directory import RunDirectory
+    from skillopt.record.events import Listener
+    from skillopt.view.measured_tables import transfer_table
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
 
-    def work(heard: Listener) -> Coroutine[Any, Any, dict[str, Any]]:
+    def work(heard: Listener) -> Coroutine[Any, Any, Transfer]:
         train = partial(train_config, listeners=[heard])
         return run_transfer(RunDirectory(run), loaded, train, tune=not zero_shot)
 
     result = measured(loaded, work)
-    show(result["verdict"], *transfer_table(result), f"Written: {result['path']}")
+    show(result.verdict, *transfer_table(result), f"Written: {result.path}")
 
 
 @app.command()
@@ -156,21 +157,21 @@ def sweep(
     """Train under several values of some keys and choose by validation. The same command again continues."""
     from skillopt.api import train_config
     from skillopt.measure.sweep import sweep as run_sweep
-    from skillopt.report.measured_tables import sweep_lines, sweep_markdown, sweep_plot, sweep_table
-    from skillopt.run.events import Listener
-    from skillopt.run.files import write_atomic
+    from skillopt.record.events import Listener
+    from skillopt.record.files import write_atomic
+    from skillopt.view.measured_tables import sweep_lines, sweep_markdown, sweep_plot, sweep_table
 
     def load(given: Sequence[str]) -> Config:
         return load_config(config, given, target_model, optimizer_model)
 
-    def work(heard: Listener) -> Coroutine[Any, Any, dict[str, Any]]:
+    def work(heard: Listener) -> Coroutine[Any, Any, Sweep]:
         async def train(own: Config, journal: Path, read_test: bool) -> Result:
             return await train_config(own, listeners=[heard], shared_journal=journal, read_test=read_test)
 
         return run_sweep(load, axes, train, draws=draws)
 
     result = measured(load(()), work)
-    path = Path(result["path"])
+    path = Path(str(result.path))
     write_atomic(path.with_suffix(".svg"), sweep_plot(result))
     write_atomic(path.with_suffix(".md"), sweep_markdown(result))
     written = f"Written: {path}, {path.with_suffix('.md')}, {path.with_suffix('.svg')}"

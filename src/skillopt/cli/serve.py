@@ -10,8 +10,11 @@ import typer
 from skillopt.cli.app import app
 
 sim_app = typer.Typer(
-    help="The simulated world: tasks, target and optimizer without a key.", no_args_is_help=True, rich_markup_mode=None
+    help="Serve the simulated world: tasks, target and optimizer without a key.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
+app.add_typer(sim_app, name="sim")
 
 
 @app.command()
@@ -72,8 +75,8 @@ def sim_serve(
     """Serve the simulated world as an OpenAI-compatible endpoint on this machine."""
     import asyncio
 
-    from skillopt.models.sim_server import serve
-    from skillopt.models.simulated import parse_options
+    from skillopt.sim.model import parse_options
+    from skillopt.sim.server import serve
 
     try:
         asyncio.run(serve(parse_options("&".join(options or [])), port, api_key))

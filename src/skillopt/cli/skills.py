@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt.config.project import FILE, Listed, Settings, read_project
+from skillopt.config.shipped import is_file, shipped
 from skillopt.errors import UserError
-from skillopt.run.git import Repository
-from skillopt.run.source import Source, in_commit, no_skill, on_disk
-from skillopt.shipped import is_file, shipped
-from skillopt.skill import FILE as MAIN
+from skillopt.record.git import Repository
+from skillopt.record.source import Source, in_commit, main_file, no_skill, on_disk
 
 _OVERRIDE = re.compile(r"[a-z_]+\.[^=/\\]+=")
 
@@ -93,13 +92,12 @@ def _repository(folder: Path, place: Path) -> Repository:
 
 
 def _is_skill(base: str) -> bool:
-    place = shipped(base)
-    return base != "none" and (is_file(place) or is_file(place / MAIN))
+    return base != "none" and is_file(main_file(shipped(base)))
 
 
 def _shown(place: Path) -> str:
     """The path of the main file, as the repository names it, where there is one."""
-    main = place / MAIN if place.is_dir() else place
+    main = main_file(place)
     try:
         return Repository.around(main.parent).inside(main)
     except UserError:

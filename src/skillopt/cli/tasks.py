@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from skillopt.cli.app import OptimizerOption, TargetOption, app
-from skillopt.report.text import printable
+from skillopt.view.text import printable
 
 if TYPE_CHECKING:
-    from skillopt.starter import Wish
+    from skillopt.preflight.starter import InitOptions
 
 
 @app.command()
@@ -20,6 +21,11 @@ def init(
     source: Annotated[Path | None, typer.Option("--from", help="Your tasks: .jsonl, .json, .csv or .tsv.")] = None,
     question: Annotated[str, typer.Option(help="With --from: the column of the question.")] = "",
     answer: Annotated[str, typer.Option(help="With --from: the column of the answer.")] = "",
+    id_column: Annotated[str, typer.Option("--id", help="With --from: the column that names each task.")] = "",
+    type_column: Annotated[str, typer.Option("--type", help="With --from: the column of the kind of task.")] = "",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="With --from: leave out rows that cannot be tasks, and name them.")
+    ] = False,
     scoring: Annotated[str, typer.Option(help="How answers are scored; see docs/your_data.md.")] = "",
     scorer: Annotated[bool, typer.Option("--scorer", help="Write a scorer.py to edit, and use it.")] = False,
     env: Annotated[bool, typer.Option("--env", help="Write a custom env (several turns, tools), not a file.")] = False,
@@ -28,12 +34,16 @@ def init(
     interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Ask for the choices.")] = False,
 ) -> None:
     """Write a folder that is ready to train; without --from, a demo with a model on your CPU."""
-    from skillopt.starter import Wish, write_folder
+    from skillopt.preflight.starter import InitOptions, write_folder
+    from skillopt.view.console import this_command
 
-    wish = Wish(
+    wish = InitOptions(
         source=source,
         question=question,
         answer=answer,
+        id=id_column,
+        type=type_column,
+        skip_bad=skip_bad,
         target=target_model,
         optimizer=optimizer_model,
         scoring=scoring,
@@ -42,30 +52,31 @@ def init(
     )
     if interactive:
         wish = _asked(wish)
-    for line in write_folder(folder, wish):
+    config = shlex.quote(str(folder / "config.yaml"))
+    for line in [*write_folder(folder, wish), f"Now: {this_command()} train --config {config}"]:
         print(printable(line))
 
 
-def _asked(wish: Wish) -> Wish:
+def _asked(wish: InitOptions) -> InitOptions:
     """The same request with a person's answers; what was given as an option is not asked."""
     from dataclasses import replace
 
-    from skillopt.envs.scoring import SCORERS
-    from skillopt.starter import LOCAL
+    from skillopt.preflight.starter import LOCAL
+    from skillopt.provider_table import provider_of
+    from skillopt.tasks.scoring import SCORERS
 
     if wish.source is None:
         file = typer.prompt("File with your tasks (.jsonl, .json, .csv; empty for the demo's)", "", show_default=False)
         wish = replace(wish, source=Path(file) if file else None)
     if wish.source is not None:
-        from skillopt.envs.columns import read_task_file
+        from skillopt.preflight.starter import own_file
 
-        read = read_task_file(wish.source, question=wish.question, answer=wish.answer, answers=False)
-        for line in read.lines():
+        for line in own_file(wish, wish.source, answers=False).lines():
             print(printable(line))
         typer.confirm("Is that right?", default=True, abort=True)
     if not wish.target:
         wish = replace(wish, target=typer.prompt("Model that does the tasks (provider:model)", LOCAL))
-    if not wish.optimizer and not wish.target.startswith(("local:", "sim:")):
+    if not wish.optimizer and not provider_of(wish.target).is_local:
         wish = replace(wish, optimizer=typer.prompt("Model that writes the edits (provider:model)", "openai:gpt-4o"))
     if not wish.scoring and not wish.scorer:
         known = ", ".join([*SCORERS, "judge", "own (a scorer.py)"])
@@ -77,27 +88,37 @@ def _asked(wish: Wish) -> Wish:
 @app.command()
 def split(
     file: Annotated[Path, typer.Argument(help="A file with tasks: .jsonl, .json, .csv or .tsv.")],
-    ratios: Annotated[str, typer.Option(help="Shares of train, val and test.")] = "2:1:1",
-    seed: Annotated[int, typer.Option(help="Another seed gives another division.")] = 0,
+    ratios: Annotated[str, typer.Option(help="Shares of train, val and test; 2:1:1, or the saved split's.")] = "",
+    seed: Annotated[int | None, typer.Option(help="Another seed gives another division; 0 unless set.")] = None,
     extend: Annotated[bool, typer.Option("--extend", help="Distribute new tasks; all others stay.")] = False,
     renew: Annotated[bool, typer.Option("--renew", help="Divide everything again.")] = False,
 ) -> None:
     """Divide a file into train, val and test, and save the split next to it; shows the split if there is one."""
-    from skillopt.envs.splits import describe, load_split, parse_ratios, split_path
     from skillopt.errors import UserError
+    from skillopt.tasks.base import SPLITS
+    from skillopt.tasks.splits import RATIOS, describe, load_split, parse_ratios, recorded_shares, split_path
 
     if extend and renew:
         raise typer.BadParameter("--extend and --renew exclude each other")
+    saved = recorded_shares(file)
+    if saved and (ratios or seed is not None) and not extend and not renew:
+        raise UserError(
+            f"{split_path(file)}: the file is divided already; with --renew it is divided again (then do not compare "
+            "test scores with earlier ones), with --extend only new tasks are distributed"
+        )
+    shares, drawn = saved or (RATIOS, 0)
     try:
-        train, val, test = (float(part) for part in ratios.split(":"))
+        train, val, test = map(float, ratios.split(":")) if ratios else (shares[name] for name in SPLITS)
     except ValueError:
         raise UserError(f"--ratios: '{ratios}' must be three numbers, such as 2:1:1") from None
+    before = split_path(file).read_bytes() if saved else b""
     found = load_split(
         file,
         ratios=parse_ratios({"train": train, "val": val, "test": test}),
-        seed=seed,
+        seed=drawn if seed is None else seed,
         answers=False,
         change="renew" if renew else "extend" if extend else "refuse",
     )
-    for line in [*describe(found), f"Written: {split_path(file)}"]:
+    same = saved and split_path(file).read_bytes() == before
+    for line in [*describe(found), f"{'Unchanged' if same else 'Written'}: {split_path(file)}"]:
         print(printable(line))

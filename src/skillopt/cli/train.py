@@ -17,12 +17,12 @@ from skillopt.cli.app import (
     measured,
     show,
 )
-from skillopt.report.text import printable
+from skillopt.view.text import printable
 
 if TYPE_CHECKING:
     from skillopt.config import Config
-    from skillopt.loop.session import Mode
-    from skillopt.run.result import Result
+    from skillopt.record.result import Result
+    from skillopt.training.session import Mode
 
 
 @app.command()
@@ -44,19 +44,10 @@ def train(
 
 def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) -> Result:
     """Train, with the run on the terminal as it goes and its result at the end."""
-    import asyncio
+    from skillopt.api import Trainer
 
-    from skillopt.api import train_config
-    from skillopt.report.console import open_console, show_result, watching
-
-    console = open_console()
     fetch_weights(config)
-    with watching(console, as_json=as_json) as listener:
-        result = asyncio.run(train_config(config, listeners=[listener], mode=mode))
-    if as_json:
-        return result
-    show_result(result, console)
-    return result
+    return Trainer(config, mode=mode, progress="json" if as_json else True).fit()
 
 
 @app.command()
@@ -70,14 +61,14 @@ def replicate(
     """Train under several seeds and report mean, interval and share improved. The same command again continues."""
     from skillopt.api import train_config
     from skillopt.measure.replicate import replicate as run_seeds
-    from skillopt.report.measured_tables import replicate_lines, replicate_table
+    from skillopt.view.measured_tables import replicate_lines, replicate_table
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
     numbers = range(loaded.train.seed, loaded.train.seed + seeds)
     result = measured(
         loaded, lambda heard: run_seeds(loaded, numbers, lambda own: train_config(own, listeners=[heard]))
     )
-    show(result["verdict"], *replicate_table(result), *replicate_lines(result), f"Written: {result['path']}")
+    show(result.verdict, *replicate_table(result), *replicate_lines(result), f"Written: {result.path}")
 
 
 @app.command()
@@ -90,24 +81,22 @@ def plan(
     optimizer_seconds: Annotated[float | None, typer.Option(help="Seconds that an optimizer call takes.")] = None,
 ) -> None:
     """Show what a training will cost, before anything is paid for."""
-    from dataclasses import asdict
-
-    from skillopt.core.initial import initial_of
-    from skillopt.envs import open_env
-    from skillopt.envs.base import check_splits
     from skillopt.preflight.doctor import check_sizes
     from skillopt.preflight.plan import plan_run
-    from skillopt.report.console import check_line
-    from skillopt.report.plan_lines import plan_lines
+    from skillopt.tasks import using_env
+    from skillopt.tasks.base import check_splits
+    from skillopt.training.initial import initial_of
+    from skillopt.view.console import check_line
+    from skillopt.view.plan_lines import plan_lines
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
-    env = open_env(loaded)
-    check_splits(env)
     given = {"target": target_seconds, "optimizer": optimizer_seconds}
     seconds = {role: (value, value) for role, value in given.items() if value is not None}
-    for line in plan_lines(plan_run(loaded, env, initial_of(loaded), call_seconds=seconds)):
-        print(printable(line))
-    print(printable(check_line(asdict(check_sizes(loaded, env)))))
+    with using_env(loaded) as env:
+        check_splits(env)
+        for line in plan_lines(plan_run(loaded, env, initial_of(loaded), call_seconds=seconds)):
+            print(printable(line))
+        print(printable(check_line(check_sizes(loaded, env))))
 
 
 @app.command()
@@ -120,13 +109,12 @@ def doctor(
 ) -> None:
     """Go through the checklist of a training: pass, warn or fail, with the fix. Exit code 1 if a check fails."""
     import asyncio
-    from dataclasses import asdict
 
     from skillopt.preflight.doctor import examine
-    from skillopt.report.console import check_line
+    from skillopt.view.console import check_line
 
     checks = asyncio.run(examine(load_config(config, overrides, target_model, optimizer_model), offline=offline))
     for check in checks:
-        print(printable(check_line(asdict(check))))
+        print(printable(check_line(check)))
     if any(check.status == "fail" for check in checks):
         raise typer.Exit(1)

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
-from skillopt.config.identity import Flat, carried_over, chosen, relevant
+from skillopt.config.identity import chosen, relevant
 from skillopt.config.roles import RoleSettings, overrule, role_settings
 from skillopt.config.sections import (
     BudgetConfig,
@@ -59,7 +59,7 @@ class Config(Section):
         return cls.parse(tree, where=str(path))
 
     @classmethod
-    def parse(cls, tree: Mapping[str, Any], where: str = "config") -> Config:
+    def parse(cls, tree: Mapping[str, JsonValue], where: str = "config") -> Config:
         """A config from nested dicts; errors name the key, and the nearest right one."""
         try:
             check_values(tree)
@@ -75,7 +75,7 @@ class Config(Section):
         config.refuse_anti_patterns(where)
         return config
 
-    def flat(self) -> dict[str, Any]:
+    def flat(self) -> dict[str, JsonValue]:
         """`{"train.num_epochs": 4, …}`; free-form keys (options, prices) stay whole."""
         tree = self.model_dump(mode="json")
         return {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
@@ -84,17 +84,12 @@ class Config(Section):
         """What belongs to the model of a role (target, optimizer), whichever it is."""
         return role_settings(self, role)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, JsonValue]:
         """What was chosen that changes results. The rest (budget, workers, URLs, places, notes) may change before a
         resume."""
         return chosen(self.flat(), defaults())
 
-    def carried_over(self, recorded: Flat, version: str) -> dict[str, Any] | None:
-        """What a run of that version, with that `config.json`, continues under where defaults have changed since; None
-        where this config makes another run."""
-        return carried_over(self.flat(), recorded, version, defaults())
-
-    def with_values(self, values: Mapping[str, Any]) -> Config:
+    def with_values(self, values: Mapping[str, JsonValue]) -> Config:
         """This config with other values, `{"evaluation.gate": "strict"}`."""
         tree = self.model_dump(mode="json")
         for dotted, value in values.items():
@@ -136,22 +131,18 @@ class Config(Section):
             "mistakes luck for progress; set evaluation.gate to paired",
         )
         yield (
-            self.gradient.samples > 1 and self.models.optimizer_temperature == 0,
-            "gradient.samples: at optimizer_temperature 0 all samples are the same; set a temperature, or samples to 1",
-        )
-        yield (
             any(_URL_WITH_PASSWORD.search(str(value)) for value in self.flat().values()),
             "a URL in the config contains a password; keys belong in the environment (see .env.example)",
         )
 
 
 @cache
-def defaults() -> dict[str, Any]:
+def defaults() -> dict[str, JsonValue]:
     """This version's defaults of what changes results."""
     return relevant(Config().flat())
 
 
-def _check_keys(tree: Mapping[str, Any], where: str) -> None:
+def _check_keys(tree: Mapping[str, JsonValue], where: str) -> None:
     sections = Config.model_fields
     every = [f"{name}.{key}" for name in sections for key in getattr(Config(), name).__class__.model_fields]
     for name, keys in tree.items():

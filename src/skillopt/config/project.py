@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
+from skillopt.config.options import Options
 from skillopt.errors import UserError
-from skillopt.options import Options
 
 FILE = "skillopt.toml"
 
@@ -71,7 +72,7 @@ def read_project(file: Path) -> Project:
     return Project(folder=file.parent, skills=tuple(_listed(path, own, shared, file) for path, own in skills.items()))
 
 
-def _listed(path: str, own: Any, shared: dict[str, Any], file: Path) -> Listed:
+def _listed(path: str, own: Any, shared: dict[str, JsonValue], file: Path) -> Listed:
     where = f"{file}: skills.{path}"
     if not isinstance(own, dict):
         raise UserError(f'{where}: must be a table, such as {{config = "evals/config.yaml"}}')
@@ -83,7 +84,7 @@ def _listed(path: str, own: Any, shared: dict[str, Any], file: Path) -> Listed:
     return Listed(path=path, settings=settings)
 
 
-def parse_settings(tree: dict[str, Any], where: str) -> Settings:
+def parse_settings(tree: Mapping[str, JsonValue], where: str) -> Settings:
     """Settings from values, or what is wrong with them and where."""
     try:
         return Settings.model_validate(tree, strict=True)

@@ -7,14 +7,18 @@ model (`models.target_max_tokens`, `hardware.workers`), and after what a command
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pydantic import JsonValue
+
+from skillopt.provider_table import provider_of, split_name
 
 if TYPE_CHECKING:
     from skillopt.config.config import Config
 
+T = TypeVar("T")
 _TABLES = {"target": "targets", "optimizer": "optimizers"}
 _OVERRULES = {
     **{
@@ -33,6 +37,16 @@ _OVERRULES = {
 class RoleSettings:
     """The settings of one role's model, as they are used."""
 
+    model: str
+    """`provider:model`."""
+    url: str
+    """The role's base URL; empty for the provider's."""
+    key_name: str
+    """The variable of the key; empty for the provider's."""
+    temperature: float | None
+    reasoning_effort: str
+    rpm: int | None
+    tpm: int | None
     max_tokens: int
     """Of one reply."""
     workers: int
@@ -44,39 +58,58 @@ class RoleSettings:
 
 
 def role_settings(config: Config, role: str) -> RoleSettings:
-    models, name = config.models, str(getattr(config.models, f"{role}_model"))
-    table = models.targets if role == "target" else models.optimizers
-    own = {
-        "max_tokens": getattr(models, f"{role}_max_tokens"),
-        "deterministic": getattr(models, f"{role}_deterministic"),
+    keys = vars(config.models)
+    name: str = keys[f"{role}_model"]
+    provider = provider_of(name)
+    settings: dict[str, Any] = {field.name: keys.get(f"{role}_{field.name}") for field in fields(RoleSettings)} | {
         "workers": config.hardware.workers if role == "target" else config.gradient.analyst_workers,
-        "call_timeout": config.hardware.call_timeout or (300.0 if name.startswith("local:") else 120.0),
+        "call_timeout": config.hardware.call_timeout or provider.call_timeout,
     }
-    found = own | _said_of(name, {key: vars(entry) for key, entry in table.items()})
-    if name.startswith("local:"):  # it would only keep more of them waiting
-        found["workers"] = min(found["workers"], local_processes())
-    return RoleSettings(**found)
+    table = config.models.targets if role == "target" else config.models.optimizers
+    settings |= _said_of(name, {key: vars(entry) for key, entry in table.items()})
+    if provider.max_concurrency:
+        settings["workers"] = min(settings["workers"], provider.max_concurrency())
+    return RoleSettings(**settings)
 
 
-def in_use(flat: Mapping[str, Any]) -> dict[str, Any]:
+def flat_keys(models: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """`{target: {max_tokens: 20}}` of the section `models` as `{target_max_tokens: 20}`, the form that is stored."""
+    flat: dict[str, JsonValue] = {}
+    for key, value in models.items():
+        if key in _TABLES and isinstance(value, dict):
+            flat |= {f"{key}_{name}": below for name, below in value.items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def flat_name(dotted: str) -> str:
+    """`models.target.max_tokens` as `models.target_max_tokens`."""
+    section, _, rest = dotted.partition(".")
+    role, dot, key = rest.partition(".")
+    return f"{section}.{role}_{key}" if section == "models" and role in _TABLES and dot else dotted
+
+
+def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """A flat config with what the tables say in place of the keys that hold for every model."""
     found = dict(flat)
     for role, table in _TABLES.items():
-        said = _said_of(str(flat.get(f"models.{role}_model")), found.pop(f"models.{table}", None) or {})
+        entries = cast("dict[str, dict[str, JsonValue]]", found.pop(f"models.{table}", None) or {})
+        said = _said_of(str(flat.get(f"models.{role}_model")), entries)
         keys = ((f"models.{role}_{key}", value) for key, value in said.items())
         found |= {key: value for key, value in keys if key in flat}
     return found
 
 
-def _said_of(name: str, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _said_of(name: str, table: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
     """What a table says of a model: of its provider, then of itself, which counts more."""
-    found: dict[str, Any] = {}
-    for key in (name.partition(":")[0], name.partition("?")[0], name):
+    found: dict[str, T] = {}
+    for key in (split_name(name)[0], name.partition("?")[0], name):
         found |= {field: value for field, value in table.get(key, {}).items() if value is not None}
     return found
 
 
-def overrule(tree: Mapping[str, Any], dotted: str) -> None:
+def overrule(tree: Mapping[str, JsonValue], dotted: str) -> None:
     """A key that is overridden counts before what the tables say."""
     models = tree.get("models")
     for table, field in _OVERRULES.get(dotted, ()):
@@ -84,14 +117,3 @@ def overrule(tree: Mapping[str, Any], dotted: str) -> None:
         for entry in entries.values() if isinstance(entries, Mapping) else ():
             if isinstance(entry, dict):
                 entry.pop(field, None)
-
-
-def local_processes() -> int:
-    """How many requests a model on this machine's CPU answers at once: one for each core that this process may use, up
-    to four, since each has a separate context in memory."""
-    return min(cores(), 4)
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from typing import Any, Literal
+import math
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator
 
 from skillopt import plugins
+from skillopt.chat_protocol import AS_GIVEN
+from skillopt.config.retired import RETIRED_MODELS
 
-SCHEDULERS = ("constant", "cosine", "linear")
-GATES = ("paired", "strict")
+FreeOptions = Annotated[dict[str, JsonValue], AS_GIVEN]
+"""Options that the part they are for checks itself."""
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda progress: 1.0,
+    "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
+    "linear": lambda progress: 1 - progress,
+}
+"""The share of the way from the lowest to the full learning rate (0 to 1), by how much of the run is done (0 to 1)."""
+GATES = {"paired": "skillopt.training.gates.paired:paired_gate", "strict": "skillopt.training.gates.strict:strict_gate"}
+"""The gates, by name; training/gates imports them."""
 TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
-def _one_of(name: str, ours: tuple[str, ...], kind: str) -> str:
+def _one_of(name: str, ours: Iterable[str], kind: str) -> str:
     """A built-in name, or one that an installed package registers."""
     if name not in ours and name not in (known := [*ours, *plugins.names(kind)]):
         raise ValueError(f"Input should be one of: {', '.join(known)}")
@@ -27,20 +39,24 @@ def _add_meanings(schema: dict[str, Any], section: type[Section]) -> None:
         schema["properties"][key]["description"] = meaning
 
 
+def attribute_docs(cls: type) -> dict[str, str]:
+    """What is written below each field. Read from the source when somebody asks: pydantic would do so at import."""
+    import ast
+
+    body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
+    return {
+        ast.unparse(field.target): inspect.cleandoc(ast.literal_eval(text.value))
+        for field, text in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_add_meanings)
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """What is written below each key. Read from the source when somebody asks: pydantic would do so at import."""
-        import ast
-
-        body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
-        return {
-            ast.unparse(field.target): inspect.cleandoc(ast.literal_eval(said.value))
-            for field, said in itertools.pairwise(body)
-            if isinstance(field, ast.AnnAssign) and isinstance(said, ast.Expr)
-        }
+        return attribute_docs(cls)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -67,9 +83,6 @@ class TrainConfig(Section):
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does. A run also ends once every validation task is
     right: no gate would accept anything more."""
-    speculate: bool = False
-    """While the gate runs, begin the next step's rollouts with the likelier verdict: faster if there are free
-    workers; a wrong guess costs its calls. Changes no result."""
 
 
 class OptimizerConfig(Section):
@@ -91,7 +104,7 @@ class OptimizerConfig(Section):
     use_meta_skill: bool = True
     """Keep notes for the optimizer across epochs; they never enter the skill."""
     rejected_buffer: int = Field(default=32, ge=0)
-    """How many of the last rejected edits are remembered: each counts against the same edit when it comes back."""
+    """How many of the last rejected edits are remembered; the exemplar analyst does not propose them again."""
     max_edit_tokens: int = Field(default=2000, ge=10)
     """A longer edit is dropped. A section of worked examples needs room."""
     max_skill_tokens: int = Field(default=8000, ge=100)
@@ -100,7 +113,7 @@ class OptimizerConfig(Section):
     @field_validator("lr_scheduler")
     @classmethod
     def _known_schedule(cls, value: str) -> str:
-        return _one_of(value, SCHEDULERS, "schedules")
+        return _one_of(value, SCHEDULES, "schedules")
 
 
 class GradientConfig(Section):
@@ -125,21 +138,12 @@ class GradientConfig(Section):
     """llm: the optimizer merges proposals of several replies by meaning; local: only nearly identical texts merge."""
     merge_fan_in: int = Field(default=8, ge=2, le=64)
     """Replies whose proposals the optimizer merges at a time; more are merged level by level."""
-    rank: Literal["local", "llm"] = "local"
-    """llm: the optimizer orders the edits; local: the next edit is always the one that covers most
-    failures not yet covered."""
-    candidates: int = Field(default=2, ge=1, le=4)
-    """Candidates that a step may build from the same proposals. 2: with and without examples read off the data; 3 and
-    4: the examples alone, and all but the riskiest edit. They race on a part of the selection split, and the best one
-    goes through the gate. 1: no race."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
     group skillopt.analysts; several work side by side."""
     review_risky: bool = False
     """An edit that brings a URL, a shell command or a request for secrets waits for a person (`skillopt review`) before
     it can reach the skill; guidance that does so is refused."""
-    samples: int = Field(default=1, ge=1, le=16)
-    """Replies that are asked for about each minibatch of failures; above 1 the optimizer needs a temperature."""
 
 
 class PackageConfig(Section):
@@ -236,7 +240,7 @@ class ModelsConfig(Section):
     """As target_reasoning_effort."""
     optimizer_key_name: str = ""
     """As target_key_name."""
-    optimizer_options: dict[str, Any] = {}
+    optimizer_options: FreeOptions = {}
     """What a command as the optimizer takes, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once: 4}."""
     optimizers: dict[str, ModelSettings] = {}
     """As targets."""
@@ -244,6 +248,13 @@ class ModelsConfig(Section):
     """As target_rpm."""
     optimizer_tpm: int | None = Field(default=None, ge=1)
     """As target_tpm."""
+
+    @field_validator("target_model", "optimizer_model")
+    @classmethod
+    def _not_retired(cls, value: str) -> str:
+        if instead := RETIRED_MODELS.get(value.partition("?")[0]):
+            raise ValueError(instead)
+        return value
 
 
 class EnvConfig(Section):
@@ -265,7 +276,7 @@ class EnvConfig(Section):
     scoring: str = "exact"
     """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`; for tasks with files,
     files (expected files), command (a check), or a function with a third parameter, the workspace."""
-    scoring_options: dict[str, Any] = {}
+    scoring_options: FreeOptions = {}
     """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
     agent: str = ""
     """Your agent as the target, `module:fn` or `file.py:fn`; shell: the target model with a sandboxed shell, for tasks
@@ -273,9 +284,9 @@ class EnvConfig(Section):
     command: str | list[str] = ""
     """A command line as the target (task on stdin, answer on stdout), or a coding agent: claude-code, codex,
     opencode, gemini-cli, qwen-code, copilot, goose."""
-    agent_options: dict[str, Any] = {}
+    agent_options: FreeOptions = {}
     """What the agent or command takes, such as {timeout: 600, pass_env: [MY_KEY]}."""
-    options: dict[str, Any] = {}
+    options: FreeOptions = {}
     """Options of this env, which checks them itself."""
     output_root: str = "outputs"
     """Where runs are kept."""
@@ -298,7 +309,8 @@ class HardwareConfig(Section):
     """Retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Calls that are turned away
     (429, 503, 529) are retried for max_retry_seconds, however often; 0 retries nothing."""
     max_retry_seconds: float = Field(default=300, gt=0)
-    """A call is not retried when its next try would be more than this many seconds after its first."""
+    """A call is not retried when its next try would be more than this many seconds after its first. If an endpoint asks
+    for a longer wait than this (Retry-After), the run stops at once and can be continued later."""
     vllm_url: str = ""
     """Base URL for vllm: models, unless a role has its own."""
     azure_endpoint: str = ""

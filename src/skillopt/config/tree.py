@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import JsonValue
 
-from skillopt.config.roles import overrule
+from skillopt.config.retired import FORMER_DEFAULTS, RETIRED
+from skillopt.config.roles import flat_keys, flat_name, overrule
+from skillopt.config.shipped import is_file, is_there, shipped
 from skillopt.errors import UserError
-from skillopt.shipped import is_file, is_there, shipped
+from skillopt.provider_table import COMMAND, provider_of
 
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
-_GONE = {f"budget.{role}": "set budget.max_usd or budget.max_calls for both roles" for role in ("target", "optimizer")}
-"""Keys of earlier versions, and what to do instead; a stored config may still have them, empty."""
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data")
 _CODE = ("env.name", "env.scoring", "env.agent")
 """`file.py:name`; the file may be next to the config."""
 _DEEPEST, _MOST = 50, 200_000
 """Levels and values of a config; more is a mistake, or an alias that contains itself."""
+_LONGEST_NUMBER = 100
+"""Characters. Longer ones have no meaning in a config, and could be neither written down nor calculated with."""
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _HALF = re.compile(r"[\ud800-\udfff]")
 
 
 class Loader(yaml.SafeLoader):
-    """PyYAML takes a time that grows with the square of the brackets that are open."""
+    """PyYAML takes a time that grows with the square of the brackets that are open, and of the length of a number
+    (`1:30:00` is one, to the base of 60)."""
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         if self.flow_level >= _DEEPEST:
             raise yaml.scanner.ScannerError(None, None, "is nested too deeply", self.get_mark())
         super().fetch_flow_collection_start(token)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+            raise yaml.constructor.ConstructorError(None, None, "a number is too long", node.start_mark)
+        return super().construct_scalar(node)
 
 
 def parse_yaml(text: str) -> Any:
@@ -39,7 +50,7 @@ def parse_yaml(text: str) -> Any:
         value = yaml.load(text, Loader)  # noqa: S506 - a safe one
     except RecursionError:
         raise ValueError("is nested without end") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
         raise ValueError(yaml_trouble(error)) from error
     check_values(value)
     return value
@@ -61,8 +72,11 @@ def check_values(tree: Any) -> None:
             waiting += [(part, depth + 1) for part in value]
 
 
-def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+def read_tree(path: Path, above: tuple[Path, ...], check: Callable[[Path], None] | None = None) -> dict[str, JsonValue]:
+    """A file with its `_base_` files below it; `check` raises for a file that may not be read."""
     path = shipped(path)
+    if check:
+        check(path)
     if not is_file(path):
         raise UserError(f"{path}: no such config file")
     if path.resolve() in above:
@@ -79,9 +93,9 @@ def read_tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
         raise UserError(f"{path}: _base_: must be a file name or a list of them")
-    merged: dict[str, Any] = {}
+    merged: dict[str, JsonValue] = {}
     for base in bases:
-        _merge(merged, read_tree(path.parent / base, (*above, path.resolve())))
+        _merge(merged, read_tree(path.parent / base, (*above, path.resolve()), check))
     _merge(merged, move_keys(_anchor_paths(tree, path.parent)))
     return merged
 
@@ -94,13 +108,13 @@ def yaml_trouble(error: Exception) -> str:
     return f"{getattr(error, 'problem', '')} (line {mark.line + 1}, column {mark.column + 1})"
 
 
-def _short_forms(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _short_forms(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """`trackers: [tensorboard]` for `trackers: {use: [tensorboard]}`."""
     named = tree.get("trackers")
     return {**tree, "trackers": {"use": named}} if isinstance(named, list) else dict(tree)
 
 
-def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _anchor_paths(tree: dict[str, dict[str, JsonValue]], folder: Path) -> dict[str, dict[str, JsonValue]]:
     """A relative path that exists next to the config means that file; else the working folder's or the package's."""
     for dotted in _PATHS:
         section, key = dotted.split(".")
@@ -111,9 +125,8 @@ def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     workspace = options.get("workspace") if isinstance(options, dict) else None
     if isinstance(options, dict) and isinstance(workspace, str) and workspace:
         tree["env"]["agent_options"] = {**options, "workspace": _near(workspace, folder)}
-    command = tree.get("env", {}).get("command")
-    words = command.split() if isinstance(command, str) else command
-    if isinstance(words, list) and any(is_file(folder / str(word)) for word in words):
+    words = _words(tree.get("env", {}).get("command"))
+    if any(is_file(folder / str(word)) for word in words):
         tree["env"]["command"] = [str(folder / str(w)) if is_file(folder / str(w)) else str(w) for w in words]
     for dotted in _CODE:
         section, key = dotted.split(".")
@@ -124,62 +137,93 @@ def _anchor_paths(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     return tree
 
 
+def _words(command: Any) -> list[Any]:
+    """The words of a command line as a shell reads them; none if it is not one, which `env.command` reports."""
+    if not isinstance(command, str):
+        return list(command) if isinstance(command, list | tuple) else []
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
+
+
 def _near(path: str, folder: Path) -> str:
     near = folder / path
     return str(near if is_there(near) else shipped(path))
 
 
-def _merge(into: dict[str, Any], tree: Mapping[str, Any]) -> None:
+def _merge(into: dict[str, JsonValue], tree: Mapping[str, JsonValue]) -> None:
     for key, value in tree.items():
-        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
+        below = into.get(key)
+        if isinstance(value, Mapping) and isinstance(below, dict):
+            _merge(below, value)
         else:
             into[key] = value
 
 
-def override(tree: dict[str, Any], text: str) -> None:
+def override(tree: dict[str, JsonValue], text: str) -> None:
     dotted, equals, raw = text.partition("=")
     dotted = dotted.strip()
-    keys = _MOVED.get(dotted, dotted).split(".")
+    keys = flat_name(_MOVED.get(dotted, dotted)).split(".")
     if not equals or len(keys) < 2 or not all(keys):
         raise UserError(f"'{text}': an override has the form section.key=value, such as train.batch_size=20")
     try:
-        value = parse_yaml(raw)
+        value = _override_value(keys, raw)
     except ValueError as error:
         raise UserError(f"'{text}': the value is not readable: {error}") from None
-    place = tree
+    section = tree
     for key in keys[:-1]:
-        place = place.setdefault(key, {})
-        if not isinstance(place, dict):
+        below = section.setdefault(key, {})
+        if not isinstance(below, dict):
             raise UserError(f"'{text}': '{key}' has no keys below it")
+        section = below
     if ".".join(keys) in _PATHS and isinstance(value, str) and value:
         value = str(shipped(value))
-    place[keys[-1]] = "" if raw == "" else value
+    section[keys[-1]] = "" if raw == "" else value
     overrule(tree, ".".join(keys))
 
 
-def name_command(tree: dict[str, Any]) -> dict[str, Any]:
+def _override_value(keys: list[str], raw: str) -> Any:
+    """A key whose values are texts takes the text as it is (`claude-code:`, `Answer: yes`), without quotes around it; a
+    command may also be a list. Every other value is YAML."""
+    from skillopt.config.config import Config
+
+    section = Config.model_fields.get(keys[0])
+    field = section.annotation.model_fields.get(keys[1]) if section and len(keys) == 2 else None  # type: ignore[union-attr]
+    if field is None or field.annotation not in (str, str | list[str]):
+        return parse_yaml(raw)
+    try:
+        value = parse_yaml(raw)
+    except ValueError:
+        return raw.strip()
+    quoted = isinstance(value, str) and raw.strip()[:1] in {"'", '"'}
+    return value if quoted or (isinstance(value, list) and field.annotation is not str) else raw.strip()
+
+
+def name_command(tree: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """A command line takes the target's place, and its name: prices, plans and reports then use that name."""
     env, models = tree.get("env"), tree.get("models", {})
-    command = env.get("command") if isinstance(env, dict) else None
-    words = command.split() if isinstance(command, str) else command
-    if not words or not isinstance(words, list | tuple) or not isinstance(models, dict):
+    words = _words(env.get("command")) if isinstance(env, dict) else []
+    if not words or not isinstance(models, dict):
         return tree
     word = str(words[0])
-    if not str(models.get("target_model", "")).startswith("command:"):
-        tree["models"] = {**models, "target_model": f"command:{Path(word).name}"}
+    if provider_of(str(models.get("target_model", ""))) is not COMMAND:
+        tree["models"] = {**models, "target_model": f"{COMMAND.prefix}:{Path(word).name}"}
     return tree
 
 
-def move_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Accept the guide's names for keys that live in another section, and empty keys of earlier versions."""
+def move_keys(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Accept the guide's names for keys that live in another section; refuse retired keys that change something."""
     out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in _short_forms(tree).items()}
-    for gone, instead in _GONE.items():
-        place, _, key = gone.partition(".")
-        if isinstance(keys := out.get(place), dict) and key in keys:
-            value = keys.pop(key)
-            if not isinstance(value, Mapping) or any(limit is not None for limit in value.values()):
-                raise UserError(f"{gone}: is no longer a key; {instead}")
+    if isinstance(models := out.get("models"), dict):
+        out["models"] = flat_keys(models)
+    for dotted, instead in RETIRED.items():
+        name, _, key = dotted.partition(".")
+        if isinstance(section := out.get(name), dict) and key in section:
+            value = section.pop(key)
+            empty = isinstance(value, Mapping) and all(limit is None for limit in value.values())
+            if not empty and (dotted not in FORMER_DEFAULTS or value != FORMER_DEFAULTS[dotted]):
+                raise UserError(f"{dotted}: is no longer a key; {instead}")
     for old, new in _MOVED.items():
         (old_section, key), (new_section, _) = old.split("."), new.split(".")
         section, home = out.get(old_section), out.get(new_section, {})

@@ -1,54 +1,61 @@
-"""Two skills on the same items: who is better, on which items, and how sure that is."""
+"""Two skills on the same items, every item equally often: a check without an early end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from skillopt.config import Config
-from skillopt.core.context import Context
-from skillopt.core.initial import initial_of, read_initial, run_of
-from skillopt.core.retry import all_measured
-from skillopt.core.rollout import require_few, roll_out_one
-from skillopt.envs import open_env
-from skillopt.envs.base import SPLITS, Env, Item, Trajectory, data_hash
-from skillopt.envs.data import shown_names
-from skillopt.envs.splits import how_to_enlarge
 from skillopt.errors import UserError
-from skillopt.measure.baselines import majority
+from skillopt.measure.check import PairMeasurement, both_measured
+from skillopt.measure.check_result import Question, SkillVersion, check_result
 from skillopt.measure.evaluate import note_read
-from skillopt.measure.session import folder_of, measuring_session
-from skillopt.measure.verdict import Gain, Spent, compared, not_above_majority, spent_on
+from skillopt.measure.verdict import Sentence, counted, more_tasks, named_figures, not_above, say, spent_on, too_few
 from skillopt.models.base import ChatModel
-from skillopt.run.directory import RunDirectory, meant_run
-from skillopt.run.events import Listener
-from skillopt.run.files import write_json, write_jsonl
+from skillopt.record.directory import RunDirectory, best_in, resolve_run
+from skillopt.record.events import Listener
+from skillopt.record.files import write_json
+from skillopt.record.results import (
+    CheckedSkill,
+    CheckResult,
+    ComparedSkill,
+    Comparison,
+    ItemLists,
+    MajorityScore,
+    ScoreWithInterval,
+)
+from skillopt.record.summary import Gain
 from skillopt.skill import FILE, Skill
-from skillopt.statistics import gain_interval, interval, permutation_p
+from skillopt.tasks import using_env
+from skillopt.tasks.base import Env
+from skillopt.tasks.data import shown_names
+from skillopt.tasks.splits import how_to_enlarge
+from skillopt.training.baselines import majority
+from skillopt.training.initial import initial_of, read_initial, run_of
 
 WORDS = ("initial", "best")
 """Names for a run's own skills, in place of a file."""
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
-    """A file or a package, or RUN@3 for a version of a run; or `initial` or `best` of a run, which is the config's own
-    unless another is named."""
+    """A file, a package, a run's folder (its best skill) or RUN@3 for a version of a run; or `initial` or `best` of a
+    run, which is the config's own unless another is named."""
     if name not in WORDS:
-        path = Path(name)
+        path = best_in(Path(name))
         root, _, version = name.rpartition("@")
         if root and version.isdecimal() and len(version) < 10 and not path.exists():
-            return _version(RunDirectory(meant_run(Path(root))), int(version))
+            return _version(RunDirectory(resolve_run(Path(root))), int(version))
         if not path.is_file() and not (path / FILE).is_file():
             raise UserError(
-                f"'{name}': no such skill file, and no package's folder; give either, or one of: {', '.join(WORDS)}"
+                f"'{name}': no such skill file, package's folder or run's folder; give one of them, RUN@3 for a "
+                f"version of a run, or: {', '.join(WORDS)}"
             )
-        return read_initial(name), path
+        return read_initial(str(path)), path
     if run is None:
-        env = env or open_env(config)
-        run = run_of(config, env, initial_of(config)).root
+        with nullcontext(env) if env else using_env(config) as opened:
+            run = run_of(config, opened, initial_of(config)).root
     directory = RunDirectory(run)
     path = directory.snapshot(0) if name == "initial" else directory.best_skill
     if not path.is_file():
@@ -73,47 +80,105 @@ async def compare(
     env: Env | None = None,
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
-) -> dict[str, Any]:
+) -> Comparison:
     """A against B on a split, each item `repeats` times under both; also written to `comparison.json`.
 
     The same skill twice is an A/A probe: what it shows is the target's noise and nothing else.
     """
-    if split not in SPLITS:
-        raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
-    skills = {"a": a[0], "b": b[0]}
-
-    def where(opened: Env) -> Path:
-        hashes = [skill.hash for skill in skills.values()]
-        identity = {"config": config.identity(), "data": data_hash(opened), "skills": hashes, "repeats": repeats}
-        return folder_of(config, "comparisons", identity, opened.name, f"{split}-")
-
-    async with measuring_session(config, where, env=env, models=models, listeners=listeners) as session:
-        ctx = session.ctx
-        items = ctx.env.items(split)
-        trajectories, refused = await _measure(skills, items, repeats, ctx)
-        names = names_of(a[1], b[1])
-        result = {
-            "benchmark": ctx.env.name,
-            "split": split,
-            **report(trajectories, config.evaluation.metric),
-            "a": {"name": names[0], **_about(*a, trajectories["a"], config)},
-            "b": {"name": names[1], **_about(*b, trajectories["b"], config)},
-            "names": shown_names(items),
-            "same_skill": a[0].hash == b[0].hash,
-            "repeats": repeats,
-            "set_aside": refused,
-            "paid": session.paid()["target"],
-        }
+    base, skill = (
+        SkillVersion(skill=side[0].shown, path=str(side[1] or ""), where=name)
+        for side, name in zip((a, b), names_of(a[1], b[1]), strict=True)
+    )
+    question = Question(skill=skill, base=base, split=split, repeats=repeats)
+    async with both_measured(config, question, env=env, models=models, listeners=listeners) as done:
+        ctx = done.session.ctx
+        paid = done.session.paid()
+        checked = check_result(
+            config, ctx.env, question, done.trial, done.word, done.samples, done.refused, spent_on(paid)
+        )
         always = await majority(ctx.env, split, config.evaluation.metric)
-        result = _with_verdict(result | {"majority": always}, spent_on(session.paid()), config)
-        if split == "test":
-            paths = {"a": a[1], "b": b[1]}
-            result["test_reads"] = max(
-                note_read("compare", paths[side], ctx.run, len(items), result[side]["score"]) for side in skills
+        differing = sum(abs(after - before) > 1e-9 for before, after in _means(done).values())
+        verdict = _verdict(checked, differing, always, config)
+        result = Comparison(
+            verdict=verdict.text,
+            outcome=verdict.word,
+            benchmark=checked.benchmark,
+            split=split,
+            metric=checked.metric,
+            items=checked.measured,
+            difference=checked.difference,
+            difference_interval=checked.difference_interval,
+            p=checked.p,
+            differing=differing,
+            lists=_lists(done),
+            a=_side(checked.base, checked.scores.base),
+            b=_side(checked.skill, checked.scores.skill),
+            names=shown_names(ctx.env.items(split)),
+            same_skill=question.same_text,
+            repeats=repeats,
+            set_aside=checked.set_aside,
+            paid=paid.target,
+            majority=always,
+            test_reads=max(
+                note_read("compare", path, ctx.run, checked.measured, side.score)
+                for path, side in ((a[1], checked.scores.base), (b[1], checked.scores.skill))
             )
-        write_jsonl(session.folder / "trajectories.jsonl", [t for side in skills for t in trajectories[side]])
-        write_json(session.folder / "comparison.json", result)
-    return result | {"path": str(session.folder / "comparison.json")}
+            if split == "test"
+            else None,
+        )
+        write_json(done.session.folder / "comparison.json", result)
+    return result.model_copy(update={"path": str(done.session.folder / "comparison.json")})
+
+
+def _verdict(checked: CheckResult, differing: int, always: MajorityScore | None, config: Config) -> Sentence:
+    spent, base, skill = checked.telemetry.paid, checked.scores.base.score, checked.scores.skill.score
+    if checked.same_text:
+        tasks = counted(checked.measured, checked.split)
+        return say("no better", f"both are the same skill, and {differing} of {tasks} differ by chance", spent=spent)
+    gain = Gain(
+        before=base, after=skill, tasks=checked.measured, split=checked.split, interval=checked.difference_interval
+    )
+    unsure = checked.verdict == "cannot tell"
+    return say(
+        checked.verdict,
+        named_figures(gain, checked.base.where, checked.skill.where),
+        because=too_few(gain) * unsure,
+        note=not_above(max(base, skill), always.answer, always.score) if always else "",
+        advice=more_tasks(gain, how_to_enlarge(config.flat(), gain.split)) * unsure,
+        spent=spent,
+    )
+
+
+def _side(about: CheckedSkill, measured: ScoreWithInterval) -> ComparedSkill:
+    return ComparedSkill(
+        name=about.where,
+        path=about.path,
+        hash=about.hash,
+        tokens=about.tokens,
+        score=measured.score,
+        interval=measured.interval,
+    )
+
+
+def _means(done: PairMeasurement) -> dict[str, tuple[float, float]]:
+    """By item: the mean score of the base, and of the skill."""
+    pairs = done.trial.pairs
+    return {item: (fmean(b for b, _ in pairs[item]), fmean(s for _, s in pairs[item])) for item in done.trial.measured}
+
+
+def _lists(done: PairMeasurement) -> ItemLists:
+    """Which side solves an item in at least half of its samples."""
+    solved: dict[str, dict[str, list[float]]] = {"base": {}, "skill": {}}
+    for sample in done.samples:
+        solved[sample.side].setdefault(sample.trajectory.item_id, []).append(sample.trajectory.score.hard)
+    lists: dict[tuple[bool, bool], list[str]] = {}
+    for item in sorted(done.trial.measured):
+        before, after = (fmean(solved[side][item]) >= 0.5 for side in ("base", "skill"))
+        lists.setdefault((before, after), []).append(item)
+    improved, regressed, both_pass, both_fail = (
+        tuple(lists.get(key, ())) for key in ((False, True), (True, False), (True, True), (False, False))
+    )
+    return ItemLists(improved=improved, regressed=regressed, both_pass=both_pass, both_fail=both_fail)
 
 
 def names_of(a: Path | None, b: Path | None) -> tuple[str, str]:
@@ -137,79 +202,3 @@ def _place(path: Path) -> str:
     """The folder that distinguishes a file; a run's own folders do not."""
     folder = path.resolve().parent
     return folder.parent.name if folder.name == "skills" else folder.name
-
-
-def _with_verdict(result: dict[str, Any], spent: Spent, config: Config) -> dict[str, Any]:
-    gain = Gain(
-        before=result["a"]["score"],
-        after=result["b"]["score"],
-        tasks=result["items"],
-        split=result["split"],
-        interval=result["difference_interval"],
-    )
-    verdict = compared(
-        gain,
-        names=(result["a"]["name"], result["b"]["name"]),
-        same=result["same_skill"],
-        differing=result["differing"],
-        spent=spent,
-        note=not_above_majority(max(gain.before, gain.after), result["majority"], "score"),
-        how=how_to_enlarge(config.flat(), gain.split),
-    )
-    return {"verdict": verdict.text, "outcome": verdict.word, **result}
-
-
-async def _measure(
-    skills: dict[str, Skill], items: Sequence[Item], repeats: int, ctx: Context
-) -> tuple[dict[str, list[Trajectory]], dict[str, str]]:
-    """Both sides on all items; one that the endpoint refuses for either side counts for neither."""
-    work = [
-        (side, partial(roll_out_one, skill, item, ctx, tag=f"compare-{side}-r{n}", number=number, stage="compare"))
-        for side, skill in skills.items()
-        for n in range(1, repeats + 1)
-        for number, item in enumerate(items)
-    ]
-    results = await all_measured([job for _, job in work], ctx, "compare")
-    refused = {r.item_id: r.error for r in results if not isinstance(r, Trajectory)}
-    require_few(refused, len(items))
-    kept: dict[str, list[Trajectory]] = {side: [] for side in skills}
-    for (side, _), result in zip(work, results, strict=True):
-        if isinstance(result, Trajectory) and result.item_id not in refused:
-            kept[side].append(result)
-    return kept, refused
-
-
-def report(trajectories: dict[str, list[Trajectory]], metric: str) -> dict[str, Any]:
-    """Scores, difference, the paired test, and the four lists of items."""
-    values: dict[str, dict[str, list[float]]] = {"a": {}, "b": {}}
-    solved: dict[str, dict[str, list[float]]] = {"a": {}, "b": {}}
-    for side, own in trajectories.items():
-        for t in own:
-            values[side].setdefault(t.item_id, []).append(t.score.value(metric))
-            solved[side].setdefault(t.item_id, []).append(t.score.hard)
-    pairs = [(values["a"][item], values["b"][item]) for item in sorted(values["a"])]
-    differences = [fmean(after) - fmean(before) for before, after in pairs]
-    better, worse = permutation_p(pairs), permutation_p([(after, before) for before, after in pairs])
-    lists: dict[str, list[str]] = {name: [] for name in ("improved", "regressed", "both_pass", "both_fail")}
-    for item in sorted(solved["a"]):
-        before, after = (fmean(solved[side][item]) >= 0.5 for side in ("a", "b"))
-        name = ("both_pass" if before else "improved") if after else ("regressed" if before else "both_fail")
-        lists[name].append(item)
-    return {
-        "metric": metric,
-        "items": len(pairs),
-        "difference": fmean(differences),
-        "difference_interval": gain_interval(differences),
-        "p": min(1.0, 2 * min(better, worse)),
-        "differing": sum(abs(difference) > 1e-9 for difference in differences),
-        "lists": lists,
-    }
-
-
-def _about(skill: Skill, path: Path | None, trajectories: list[Trajectory], config: Config) -> dict[str, Any]:
-    by_item: dict[str, list[float]] = {}
-    for t in trajectories:
-        by_item.setdefault(t.item_id, []).append(t.score.value(config.evaluation.metric))
-    means = [fmean(values) for values in by_item.values()]
-    known = {"path": str(path or ""), "hash": skill.hash, "tokens": skill.tokens}
-    return {**known, "score": fmean(means), "interval": interval(means)}

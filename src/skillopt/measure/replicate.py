@@ -4,125 +4,122 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from statistics import fmean
-from typing import Any
 
 from skillopt.config import BudgetConfig, Config
 from skillopt.errors import Stopped
-from skillopt.measure.course import gains_of
 from skillopt.measure.session import folder_of
-from skillopt.measure.verdict import Gain, Spent, Verdict, say, spent_in, too_few
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import write_json
-from skillopt.run.result import Result
-from skillopt.run.summary import ROLES
+from skillopt.measure.verdict import Sentence, figures, say, spent_in, too_few
+from skillopt.record.base import ROLES, Interval
+from skillopt.record.costs import Bill
+from skillopt.record.files import write_json
+from skillopt.record.result import Result
+from skillopt.record.results import ReplicatedRun, Replication, Spent
+from skillopt.record.summary import Gain, Summary
 from skillopt.statistics import seeds_interval
 
+COLUMNS = ("initial_val", "best_val", "initial_test", "best_test", "gain_val", "gain_test")
 Train = Callable[[Config], Awaitable[Result]]
 
 
-async def replicate(config: Config, seeds: Sequence[int], train: Train) -> dict[str, Any]:
+async def replicate(config: Config, seeds: Sequence[int], train: Train) -> Replication:
     """Train under each seed, one after another; finished seeds are not run again. Also written to `replicate.json`.
 
     The budget of the config is the budget of all seeds together. Nothing is chosen by the test split.
     """
     started = time.monotonic()
-    summaries: list[dict[str, Any]] = []
-    rows: list[dict[str, Any]] = []
-    found: dict[str, Any] = {}
+    summaries: list[Summary] = []
+    rows: list[ReplicatedRun] = []
+    result: Replication | None = None
     identity = {"config": {**config.identity(), "train.seed": None}, "seeds": list(seeds)}
     path = folder_of(config, "replicates", identity) / "replicate.json"
     for seed in seeds:
         left = left_of(config.budget, summaries, (time.monotonic() - started) / 60)
-        own = config.model_copy(update={"train": config.train.model_copy(update={"seed": seed}), "budget": left})
-        result = await train(own)
-        summaries.append(result.summary)
-        rows.append(_row(seed, result))
-        report_so_far = {"seeds": list(seeds), **report(rows)}
-        verdict = replicate_verdict(report_so_far, spent_in(summaries))
-        found = {"verdict": verdict.text, "outcome": verdict.word, **report_so_far}
-        write_json(path, found)
-    return found | {"path": str(path)}
+        seeded = config.model_copy(update={"train": config.train.model_copy(update={"seed": seed}), "budget": left})
+        trained = await train(seeded)
+        summaries.append(trained.summary)
+        rows.append(_row(seed, trained))
+        result = report(rows, seeds, spent_in(summaries))
+        write_json(path, result)
+    assert result is not None, "there is at least one seed"
+    return result.model_copy(update={"path": str(path)})
 
 
-def _row(seed: int, result: Result) -> dict[str, Any]:
-    initial, best = result.summary["initial"], result.summary["best"]
-    again = best["val_remeasured"]
-    gains = gains_of(RunDirectory(result.path), result.summary)
-    return {
-        "seed": seed,
-        "run": str(result.path),
-        "initial_val": initial["val"],
-        "best_val": best["val"] if again is None else again,
-        "initial_test": initial["test"],
-        "best_test": best["test"],
-        "tasks": {split: gain.tasks for split, gain in gains.items()},
-        "interval": {
-            "initial_val": initial["val_interval"],
-            "best_val": best["val_interval"] if again is None else best["val_remeasured_interval"],
-            "initial_test": initial["test_interval"],
-            "best_test": best["test_interval"],
-            **{f"gain_{split}": gain.interval for split, gain in gains.items()},
+def _row(seed: int, result: Result) -> ReplicatedRun:
+    initial, best, gain = result.summary.initial, result.summary.best, result.summary.gain
+    gains = {split: each for split, each in (("val", gain.val), ("test", gain.test)) if each}
+    again = best.val_remeasured is not None
+    return ReplicatedRun(
+        seed=seed,
+        run=str(result.path),
+        initial_val=initial.val or 0.0,
+        best_val=(best.val_remeasured if again else best.val) or 0.0,
+        initial_test=initial.test or 0.0,
+        best_test=best.test or 0.0,
+        tasks={split: each.tasks for split, each in gains.items()},
+        interval={
+            "initial_val": initial.val_interval,
+            "best_val": best.val_remeasured_interval if again else best.val_interval,
+            "initial_test": initial.test_interval,
+            "best_test": best.test_interval,
+            **{f"gain_{split}": each.interval for split, each in gains.items()},
         },
-        "accepted": result.summary["steps"]["accepted"],
-        "target_calls": result.summary["calls"]["target"],
-    }
+        accepted=result.summary.steps.accepted,
+        target_calls=result.summary.calls.target,
+    )
 
 
-def report(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) -> Replication:
     """The seeds' table, means with 95 % intervals, the share that improved, the best by validation.
 
     An interval has two parts: the seeds differ (Student's t), and all of them were measured on the same few tasks.
     """
-    gains = {split: [row[f"best_{split}"] - row[f"initial_{split}"] for row in rows] for split in ("val", "test")}
-    columns = {name: [row[name] for row in rows] for name in ("initial_val", "best_val", "initial_test", "best_test")}
-    columns |= {f"gain_{split}": values for split, values in gains.items()}
-    return {
-        "rows": list(rows),
-        "mean": {name: fmean(values) for name, values in columns.items()},
-        "interval": {name: _interval(name, values, rows) for name, values in columns.items()},
-        "improved": {split: sum(gain > 0 for gain in values) / len(rows) for split, values in gains.items()},
-        "best_seed_by_validation": max(rows, key=lambda row: (row["best_val"], -row["seed"]))["seed"],
-    }
+    mean = {column: fmean(row.value(column) for row in rows) for column in COLUMNS}
+    intervals = {column: _interval(column, rows) for column in COLUMNS}
+    improved = {split: sum(row.value(f"gain_{split}") > 0 for row in rows) / len(rows) for split in ("val", "test")}
+    tasks = max(row.tasks.get("test", 0) for row in rows)
+    held_out = Gain(before=mean["initial_test"], after=mean["best_test"], tasks=tasks, interval=intervals["gain_test"])
+    verdict = _verdict(held_out, len(rows), improved["test"], spent)
+    return Replication(
+        verdict=verdict.text,
+        outcome=verdict.word,
+        seeds=tuple(seeds),
+        rows=tuple(rows),
+        mean=mean,
+        interval=intervals,
+        improved=improved,
+        best_seed_by_validation=max(rows, key=lambda row: (row.best_val, -row.seed)).seed,
+    )
 
 
-def _interval(name: str, values: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
+def _interval(column: str, rows: Sequence[ReplicatedRun]) -> Interval | None:
     """Seeds that agree say nothing of other tasks: the interval is never narrower than that of a single run."""
+    values = [row.value(column) for row in rows]
     mean, over_seeds = fmean(values), seeds_interval(values)
     half = over_seeds[1] - mean if over_seeds else 0.0
-    own = [row.get("interval", {}).get(name) for row in rows]
-    if None in own:  # a run of an earlier version that kept no scores of items
-        return over_seeds and _possible(over_seeds, name)
-    below, above = (fmean(abs(bounds[side] - v) for bounds, v in zip(own, values, strict=True)) for side in (0, 1))
-    return _possible((mean - math.hypot(half, below), mean + math.hypot(half, above)), name)
+    bounds = [bound for row in rows if (bound := row.interval.get(column))]
+    if len(bounds) < len(rows):
+        return over_seeds and _possible(over_seeds, column)
+    below, above = (fmean(abs(each[side] - v) for each, v in zip(bounds, values, strict=True)) for side in (0, 1))
+    return _possible((mean - math.hypot(half, below), mean + math.hypot(half, above)), column)
 
 
-def replicate_verdict(found: Mapping[str, Any], spent: Spent) -> Verdict:
+def _verdict(gain: Gain, seeds: int, improved: float, spent: Spent) -> Sentence:
     """Over all seeds, on the held-out tasks."""
-    rows, mean = found["rows"], found["mean"]
-    gain = Gain(
-        before=mean["initial_test"],
-        after=mean["best_test"],
-        tasks=max(row["tasks"].get("test", 0) for row in rows),
-        interval=found["interval"]["gain_test"],
-    )
-    seeds = len(rows)
-    improved = round(found["improved"]["test"] * seeds)
-    figures = f"{gain}, the mean of {seeds} seed{'' if seeds == 1 else 's'}, of which {improved} improved"
+    share = f"of which {round(improved * seeds)} improved"
+    shown = f"{figures(gain)}, the mean of {seeds} seed{'' if seeds == 1 else 's'}, {share}"
     if gain.word == "cannot tell":
-        return say("cannot tell", figures, because=too_few(gain), advice="more held-out tasks or seeds", spent=spent)
-    return say(gain.word, figures, spent=spent)
+        return say("cannot tell", shown, because=too_few(gain), advice="more held-out tasks or seeds", spent=spent)
+    return say(gain.word, shown, spent=spent)
 
 
-def left_of(budget: BudgetConfig, spent: Sequence[dict[str, Any]], minutes: float) -> BudgetConfig:
+def left_of(budget: BudgetConfig, spent: Sequence[Bill], minutes: float) -> BudgetConfig:
     """What earlier runs, by their summaries, have left of the budget that all share."""
     used = {
-        "max_calls": sum(s["calls"][role] for s in spent for role in ROLES),
-        "max_tokens": sum(
-            s["tokens"][role][kind] for s in spent for role in ROLES for kind in ("prompt", "completion")
-        ),
-        "max_usd": sum(s["cost_usd"][role] or 0.0 for s in spent for role in ROLES),
+        "max_calls": sum(each.calls.of(role) for each in spent for role in ROLES),
+        "max_tokens": sum(each.tokens.of(role).total for each in spent for role in ROLES),
+        "max_usd": sum(each.cost_usd.of(role) or 0.0 for each in spent for role in ROLES),
         "max_minutes": minutes,
     }
     lower = {}

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from statistics import NormalDist, fmean
 from typing import Literal
 
-from skillopt.gates.duel import Ask, Duel, Samples
+from skillopt.record.results import CheckWord as Word
 from skillopt.statistics import permutation_p, sign_test
+from skillopt.training.gates.paired_test import Ask, PairedTest, Samples
 
-Word = Literal["better", "no worse", "worse", "cannot tell"]
 Pair = tuple[float, float]
 """One sample of the base and one of the skill."""
 
@@ -50,6 +50,8 @@ class Trial:
     alpha: float = 0.05
     """The most often that a change that does nothing is called better or worse; half of it for each."""
     max_repeats: int = 5
+    fixed: int | None = None
+    """Every item this often, without an early end; None: until the verdict is sure."""
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
     """By item, in the order of the rounds; the duel's come after the screen's."""
     refused: set[str] = field(default_factory=set)
@@ -63,6 +65,8 @@ class Trial:
 
     def play(self) -> Samples[Word]:
         """To the verdict."""
+        if self.fixed:
+            return (yield from self._all(self.fixed))
         found = yield from self._screen()
         if found is None and not self.noisy:
             found, self.sure_by = self._exact(), "all items"
@@ -89,6 +93,23 @@ class Trial:
 
     def _first(self) -> list[Pair]:
         return [self.pairs[item][0] for item in self.measured]
+
+    # Every item equally often
+
+    def _all(self, times: int) -> Samples[Word]:
+        for number in range(1, times + 1):
+            yield from self._ask([item for item in self.order if item not in self.refused], f"r{number}")
+        self.repeats, self.sure_by = times - 1, "all items"
+        samples = [([b for b, _ in self.pairs[item]], [s for _, s in self.pairs[item]]) for item in self.measured]
+        up, down = permutation_p(samples), permutation_p([(after, before) for before, after in samples])
+        self.p = min(1.0, 2 * min(up, down))
+        if not self.noisy:
+            return self._exact()
+        if up <= self.alpha / 2:
+            return "better"
+        if down <= self.alpha / 2 and self.difference < -self.margin - EPSILON:
+            return "worse"
+        return "no worse" if self._shown(times) else "cannot tell"
 
     # 1. The screen
 
@@ -172,7 +193,7 @@ class Trial:
             max_repeats=self.max_repeats,
             share=self.margin * len(self.measured),
         )
-        outcome = yield from duel.play()
+        outcome = yield from duel.run()
         self.refused |= duel.refused
         self.repeats = duel.repeats
         for item, (before, after) in duel.samples.items():
@@ -242,7 +263,7 @@ class Trial:
 
 
 @dataclass
-class _Duel(Duel):
+class _Duel(PairedTest):
     """The paired gate's duel, asked in both directions: accept is better, reject is worse, else nothing is sure."""
 
     share: float = 0.0
@@ -250,8 +271,8 @@ class _Duel(Duel):
     down: float = 1.0
     """As p, for worse."""
 
-    def play(self) -> Samples[Literal["accept", "reject", "indecisive"]]:
-        self._join(item for item in self.order if self._differs(self.screened[item], self.current[item]))
+    def run(self) -> Samples[Literal["accept", "reject", "indecisive"]]:
+        self._add_items(item for item in self.order if self._differs(self.screened[item], self.current[item]))
         confirmed = False
         while self.samples and self.repeats < self.max_repeats:
             self.repeats += 1
@@ -270,7 +291,7 @@ class _Duel(Duel):
         return "indecisive"
 
     def _both(self) -> Samples[None]:
-        yield from self._catch_up()
+        yield from self._sample_rounds()
         self.down = self._reverse()
 
     def _reverse(self) -> float:

@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.core.callers import make_callers, opened_env, opened_models
-from skillopt.core.context import Context
-from skillopt.core.pulse import pulse
-from skillopt.envs.base import Env, is_judged
-from skillopt.executor import open_executor
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget
-from skillopt.run.directory import RunDirectory, is_private, safe_name, short_hash
-from skillopt.run.events import Events, Listener
-from skillopt.run.journal import Journal
-from skillopt.run.summary import ROLES, usage
+from skillopt.record.base import ROLES, ByRole
+from skillopt.record.costs import Paid, usage
+from skillopt.record.directory import RunDirectory, announce, is_private, safe_name, short_hash
+from skillopt.record.events import Events, Listener
+from skillopt.record.journal import Journal
+from skillopt.tasks.base import Env, is_judged
+from skillopt.tasks.executor import open_executor
+from skillopt.training.callers import make_callers, open_env, open_models
+from skillopt.training.context import Context
+from skillopt.training.heartbeat import heartbeat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measuring:
+class MeasuringSession:
     """One process's work on a measurement."""
 
     ctx: Context
@@ -34,7 +35,7 @@ class Measuring:
     def folder(self) -> Path:
         return self.ctx.run.root
 
-    def paid(self) -> dict[str, dict[str, Any]]:
+    def paid(self) -> ByRole[Paid]:
         """Calls, tokens and dollars by role, over all sessions in this folder."""
         return usage(self.journal.totals(), self.budget.cost)
 
@@ -54,7 +55,7 @@ async def measuring_session(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
     shared_journal: Path | None = None,
-) -> AsyncIterator[Measuring]:
+) -> AsyncIterator[MeasuringSession]:
     """Everything that measuring takes, closed again whatever happens.
 
     `folder` holds the lock, the journal and the events; it may be found from the env, once that is open. The optimizer
@@ -63,12 +64,13 @@ async def measuring_session(
     """
     async with AsyncExitStack() as stack:
         opened_here = env is None
-        env = await stack.enter_async_context(opened_env(config, env))
+        env = await stack.enter_async_context(open_env(config, env))
         run = RunDirectory(folder if isinstance(folder, Path) else folder(env))
         roles = ROLES if is_judged(env) else ("target",)
-        opened = await stack.enter_async_context(opened_models(config, models, roles, run))
+        opened = await stack.enter_async_context(open_models(config, models, roles, run))
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
+        announce(run.root)
         journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
         events = stack.enter_context(Events(run.events, tuple(listeners)))
         callers, budget, _ = make_callers(config, journal, opened)
@@ -76,5 +78,5 @@ async def measuring_session(
         ctx = Context(
             config=config, env=env, target=target, optimizer=optimizer, run=run, events=events, executor=executor
         )
-        await stack.enter_async_context(pulse(ctx))
-        yield Measuring(ctx=ctx, journal=journal, budget=budget)
+        await stack.enter_async_context(heartbeat(ctx))
+        yield MeasuringSession(ctx=ctx, journal=journal, budget=budget)

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -20,9 +19,11 @@ from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.measure.replicate import left_of
 from skillopt.measure.session import folder_of
-from skillopt.run.directory import is_private, make_folder
-from skillopt.run.files import write_json
-from skillopt.run.result import Result
+from skillopt.record.directory import is_private, make_folder
+from skillopt.record.files import write_json
+from skillopt.record.result import Result
+from skillopt.record.results import Sweep, SweepRow
+from skillopt.record.summary import Summary
 
 Axes = dict[str, list[str]]
 """Values by dotted key, as written on the command line."""
@@ -104,7 +105,7 @@ def _draw(values: list[str], rng: random.Random) -> str:
     return str(rng.randint(int(ends[1]), int(ends[2])))
 
 
-async def sweep(load: Load, texts: Sequence[str], train: TrainTrial, *, draws: int | None = None) -> dict[str, Any]:
+async def sweep(load: Load, texts: Sequence[str], train: TrainTrial, *, draws: int | None = None) -> Sweep:
     """Run every trial, then read the test split for the best by validation. The same sweep again continues.
 
     The budget of the config is the budget of all trials together. Written to `sweep.json` after each trial.
@@ -116,53 +117,53 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial, *, draws: i
     folder = folder_of(base, "sweeps", {"config": base.identity(), "axes": axes, "draws": draws})
     make_folder(folder, private=is_private(base.env.private, base.env.output_root))
     started = time.monotonic()
-    summaries: list[dict[str, Any]] = []
-    rows: list[dict[str, Any]] = []
+    summaries: list[Summary] = []
+    rows: list[SweepRow] = []
+
+    def report(best: SweepRow | None = None) -> Sweep:
+        values = {key: tuple(texts) for key, texts in axes.items()}
+        result = Sweep(axes=values, planned=len(trials), rows=tuple(rows), chosen_by="validation", best=best)
+        write_json(folder / "sweep.json", result)
+        return result
+
     for config, trial in zip(configs, trials, strict=True):
         result = await train(_within(config, base, summaries, started), folder / "journal.sqlite", False)
         summaries.append(result.summary)
         rows.append(_row(len(rows) + 1, trial, result))
-        write_json(folder / "sweep.json", _report(axes, rows, len(trials)))
-    best = choose(rows)
-    at = best["trial"] - 1
-    others = summaries[:at] + summaries[at + 1 :]
-    final = await train(_within(configs[at], base, others, started), folder / "journal.sqlite", True)
-    best |= {"test": final.summary["best"]["test"], "test_interval": final.summary["best"]["test_interval"]}
-    best |= {"initial_test": final.summary["initial"]["test"]}
-    report = _report(axes, rows, len(trials)) | {"best": best}
-    write_json(folder / "sweep.json", report)
-    return report | {"path": str(folder / "sweep.json"), "benchmark": final.summary["benchmark"]}
+        report()
+    winner = choose(rows).trial - 1
+    others = summaries[:winner] + summaries[winner + 1 :]
+    final = (await train(_within(configs[winner], base, others, started), folder / "journal.sqlite", True)).summary
+    test = {"test": final.best.test, "test_interval": final.best.test_interval, "initial_test": final.initial.test}
+    rows[winner] = rows[winner].model_copy(update=test)
+    path = str(folder / "sweep.json")
+    return report(rows[winner]).model_copy(update={"path": path, "benchmark": final.benchmark})
 
 
-def choose(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def choose(rows: Sequence[SweepRow]) -> SweepRow:
     """The highest validation score; of equals the one that paid for fewer rollouts, then the first."""
-    return max(rows, key=lambda row: (row["best_val"], -row["rollouts_to_best"], -row["trial"]))
+    return max(rows, key=lambda row: (row.best_val, -row.rollouts_to_best, -row.trial))
 
 
-def _within(config: Config, base: Config, spent: Sequence[dict[str, Any]], started: float) -> Config:
+def _within(config: Config, base: Config, spent: Sequence[Summary], started: float) -> Config:
     left = left_of(base.budget, spent, (time.monotonic() - started) / 60)
     return config.model_copy(update={"budget": left})
 
 
-def _row(number: int, trial: list[str], result: Result) -> dict[str, Any]:
+def _row(number: int, trial: list[str], result: Result) -> SweepRow:
     summary = result.summary
-    values = {key: yaml.safe_load(raw) for key, _, raw in (text.partition("=") for text in trial)}
-    return {
-        "trial": number,
-        "values": values,
-        "run": str(result.path),
-        "initial_val": summary["initial"]["val"],
-        "best_val": summary["best"]["val"],
-        "val_interval": summary["best"]["val_interval"],
-        "accepted": summary["steps"]["accepted"],
-        "steps": summary["steps"]["run"],
-        "tokens": summary["best"]["tokens"],
-        "target_calls": summary["calls"]["target"],
-        "optimizer_calls": summary["calls"]["optimizer"],
-        "from_journal": summary["calls"]["from_journal"],
-        "rollouts_to_best": summary["rollouts_to_best"],
-    }
-
-
-def _report(axes: Axes, rows: list[dict[str, Any]], planned: int) -> dict[str, Any]:
-    return {"axes": axes, "planned": planned, "rows": rows, "chosen_by": "validation"}
+    return SweepRow(
+        trial=number,
+        values={key: yaml.safe_load(raw) for key, _, raw in (text.partition("=") for text in trial)},
+        run=str(result.path),
+        initial_val=summary.initial.val or 0.0,
+        best_val=summary.best.val or 0.0,
+        val_interval=summary.best.val_interval,
+        accepted=summary.steps.accepted,
+        steps=summary.steps.run,
+        tokens=summary.best.tokens,
+        target_calls=summary.calls.target,
+        optimizer_calls=summary.calls.optimizer,
+        from_journal=summary.calls.from_journal,
+        rollouts_to_best=summary.rollouts_to_best,
+    )

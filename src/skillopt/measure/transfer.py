@@ -3,110 +3,136 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from skillopt.config import Config
-from skillopt.core.initial import initial_of, run_of
-from skillopt.envs import open_env
 from skillopt.errors import UserError
-from skillopt.measure.course import scores_of
 from skillopt.measure.evaluate import evaluate
 from skillopt.measure.replicate import Train
 from skillopt.measure.session import folder_of
-from skillopt.measure.verdict import Spent, Verdict, added, more_tasks, paired, say, spent_in, too_few
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json, write_json
+from skillopt.measure.verdict import Sentence, added, more_tasks, named_figures, say, spent_in, too_few
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import write_json
+from skillopt.record.results import Spent, Transfer, TransferGoal, TransferRow, TransferSource
+from skillopt.record.run import Run
+from skillopt.record.summary import InitialScores, NoSkillScores, Summary
 from skillopt.skill import Skill
+from skillopt.tasks import using_env
+from skillopt.training.final_scores import paired, scores_of
+from skillopt.training.initial import initial_of, run_of
 
 
-async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: bool = True) -> dict[str, Any]:
-    """Rows of a table, also in `transfer.json`: no skill, zero-shot, fine-tuned, and from scratch where that ran.
+async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: bool = True) -> Transfer:
+    """Rows of a table, also in `transfer.json`: no skill, zero-shot, fine-tuned, and from scratch if that ran.
 
     A training from the skill measures it first, so that fine-tuning brings the zero-shot scores with it.
     """
-    if not run.best_skill.is_file() or not run.summary.is_file():
+    source = Run(run).summary if run.best_skill.is_file() else None
+    if source is None:
         raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
-    started = config.train.model_copy(
-        update={"init_skill": str(run.best_package if run.trains_package else run.best_skill)}
-    )
-    own = config.model_copy(update={"train": started})
-    source = read_json(run.summary)
-    rows = [{"skill": "the source's own score", "run": str(run.root), "where": source["benchmark"], **_best(source)}]
-    measured, verdict = await (_tuned(own, train) if tune else _zero_shot(own, run))
+    skill = str(run.best_package if run.trains_package else run.best_skill)
+    goal = config.model_copy(update={"train": config.train.model_copy(update={"init_skill": skill})})
+    rows = [_best("the source's own score", str(run.root), source)]
+    measured, verdict = await (_tuned(goal, train) if tune else _zero_shot(goal, run))
     rows += measured
     if tune and (scratch := _from_scratch(config)):
         rows.append(scratch)
-    goal = {"benchmark": config.env.benchmark or config.env.name, "target": config.models.target_model}
-    about = {"from": _about(run), "to": goal, "tuned": tune}
-    result = {"verdict": verdict.text, "outcome": verdict.word, **about, "rows": rows}
     path = folder_of(config, "transfers", [config.identity(), run.read_best().hash, tune]) / "transfer.json"
+    target = str(Run(run).settings["models.target_model"])
+    result = Transfer(
+        verdict=verdict.text,
+        outcome=verdict.word,
+        source=TransferSource(run=str(run.root), benchmark=source.benchmark, target=target),
+        to=TransferGoal(benchmark=config.env.benchmark or config.env.name, target=config.models.target_model),
+        tuned=tune,
+        rows=tuple(rows),
+    )
     write_json(path, result)
-    return result | {"path": str(path)}
+    return result.model_copy(update={"path": str(path)})
 
 
-async def _tuned(config: Config, train: Train) -> tuple[list[dict[str, Any]], Verdict]:
+async def _tuned(config: Config, train: Train) -> tuple[list[TransferRow], Sentence]:
     result = await train(config)
     summary, run = result.summary, str(result.path)
-    where = summary["benchmark"]
-    none = summary["baselines"].get("no_skill")
-    empty = [{"skill": "no skill", "run": run, "where": where, **_scores(none), "tokens": 0}] if none else []
-    zero = {"skill": "zero-shot", "run": run, "where": where, **_scores(summary["initial"])}
-    rows = [*empty, zero, {"skill": "fine-tuned", "run": run, "where": where, **_best(summary)}]
+    none = summary.baselines.no_skill
+    empty = [_row("no skill", run, summary.benchmark, none)] if none else []
+    zero = _row("zero-shot", run, summary.benchmark, summary.initial)
     metric = config.evaluation.metric
-    without, own = (scores_of(RunDirectory(result.path), f"test_{name}", metric) for name in ("no_skill", "initial"))
-    tuned = f"; trained further, {summary['best']['test']:.2f}"
-    verdict = _verdict(without, own, spent_in([summary]), tuned)
-    return rows, verdict or Verdict(word=summary["outcome"], text=result.verdict)
+    without, given = (scores_of(RunDirectory(result.path), f"test_{name}", metric) for name in ("no_skill", "initial"))
+    verdict = _verdict(without, given, spent_in([summary]), f"; trained further, {summary.best.test or 0.0:.2f}")
+    if verdict is None:
+        verdict = Sentence(word=summary.gain.test.word if summary.gain.test else "not finished", text=result.verdict)
+    return [*empty, zero, _best("fine-tuned", run, summary)], verdict
 
 
-async def _zero_shot(config: Config, run: RunDirectory) -> tuple[list[dict[str, Any]], Verdict]:
-    """The empty skill is measured where the two are compared, on the test split."""
-    rows, paid, scores = [], [], []
-    for name, skill in (("no skill", Skill("")), ("zero-shot", run.read_best())):
-        row: dict[str, Any] = {"skill": name, "run": "", "where": "", "tokens": skill.tokens}
-        for split in ("val", "test") if skill.text else ("test",):
-            found = await evaluate(config, skill, split=split)
-            row |= {"where": found["benchmark"], split: found["score"], f"{split}_interval": found["interval"]}
-            paid.append(found["spent"])
-        scores.append(found["scores"])
-        rows.append(row)
-    spent = added([Spent(**one) for one in paid])
-    verdict = _verdict(scores[0], scores[1], spent)
+async def _zero_shot(config: Config, run: RunDirectory) -> tuple[list[TransferRow], Sentence]:
+    """The empty skill is measured on the test split alone, where the two are compared."""
+    best = run.read_best()
+    none = await evaluate(config, Skill(""), split="test")
+    val, test = [await evaluate(config, best, split=split) for split in ("val", "test")]
+    rows = [
+        TransferRow(
+            skill="no skill", run="", where=none.benchmark, test=none.score, test_interval=none.interval, tokens=0
+        ),
+        TransferRow(
+            skill="zero-shot",
+            run="",
+            where=test.benchmark,
+            val=val.score,
+            val_interval=val.interval,
+            test=test.score,
+            test_interval=test.interval,
+            tokens=best.tokens,
+        ),
+    ]
+    verdict = _verdict(none.scores, test.scores, added([none.spent, val.spent, test.spent]))
     assert verdict, "both were measured on the test split"
     return rows, verdict
 
 
-def _verdict(none: Mapping[str, float], skill: Mapping[str, float], spent: Spent, then: str = "") -> Verdict | None:
-    """Does the skill help there, as it is? None where the empty skill was not measured."""
+def _verdict(none: Mapping[str, float], skill: Mapping[str, float], spent: Spent, then: str = "") -> Sentence | None:
+    """Does the skill help there, as it is? None if the empty skill was not measured."""
     gain = paired(none, skill)
     if gain is None:
         return None
-    figures = gain.named("no skill", "the skill as it is") + then
+    shown = named_figures(gain, "no skill", "the skill as it is") + then
     unsure = gain.word == "cannot tell"
-    return say(gain.word, figures, because=too_few(gain) * unsure, advice=more_tasks(gain) * unsure, spent=spent)
+    return say(gain.word, shown, because=too_few(gain) * unsure, advice=more_tasks(gain) * unsure, spent=spent)
 
 
-def _from_scratch(config: Config) -> dict[str, Any] | None:
-    """The run of the goal's own config, where it was trained to its end before."""
-    run = run_of(config, open_env(config), initial_of(config))
-    summary = read_json(run.summary) if run.summary.is_file() else {}
-    if summary.get("status") != "finished":
+def _from_scratch(config: Config) -> TransferRow | None:
+    """The run of the goal's own config, if it was trained to its end before."""
+    with using_env(config) as env:
+        run = run_of(config, env, initial_of(config))
+    summary = Run(run).summary
+    if summary is None or summary.status != "finished":
         return None
-    return {"skill": "from its own start", "run": str(run.root), "where": summary["benchmark"], **_best(summary)}
+    return _best("from its own start", str(run.root), summary)
 
 
-def _best(summary: Mapping[str, Any]) -> dict[str, Any]:
-    best = summary["best"]
-    again = best.get("val_remeasured")
-    fresh = {"val": again, "val_interval": best["val_remeasured_interval"]} if again is not None else {}
-    return _scores(best) | fresh
+def _best(name: str, run: str, summary: Summary) -> TransferRow:
+    best = summary.best
+    again = best.val_remeasured is not None
+    return TransferRow(
+        skill=name,
+        run=run,
+        where=summary.benchmark,
+        val=best.val_remeasured if again else best.val,
+        val_interval=best.val_remeasured_interval if again else best.val_interval,
+        test=best.test,
+        test_interval=best.test_interval,
+        tokens=best.tokens,
+    )
 
 
-def _scores(column: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("val", "val_interval", "test", "test_interval", "tokens")
-    return {name: column[name] for name in names if name in column}
-
-
-def _about(run: RunDirectory) -> dict[str, Any]:
-    config, summary = read_json(run.config_json), read_json(run.summary)
-    return {"run": str(run.root), "benchmark": summary["benchmark"], "target": config["models.target_model"]}
+def _row(name: str, run: str, benchmark: str, scores: InitialScores | NoSkillScores) -> TransferRow:
+    val, bounds = (scores.val, scores.val_interval) if isinstance(scores, InitialScores) else (None, None)
+    return TransferRow(
+        skill=name,
+        run=run,
+        where=benchmark,
+        val=val,
+        val_interval=bounds,
+        test=scores.test,
+        test_interval=scores.test_interval,
+        tokens=scores.tokens,
+    )

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from skillopt.errors import SkillOptError
+from skillopt.chat_protocol import (
+    CompletionBody,
+    JsonObject,
+    JsonSchema,
+    Message,
+    ResponseFormat,
+    ToolCall,
+    ToolDefinition,
+)
+from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import redact
+from skillopt.provider_table import Provider, split_name
 
-Message = dict[str, Any]
-"""`{"role": "system" | "user" | "assistant" | "tool", "content": …}` as the OpenAI chat protocol has it."""
+if TYPE_CHECKING:
+    from skillopt.config import Config
+    from skillopt.record.directory import RunDirectory
+
+__all__ = ["CompletionBody", "JsonObject", "JsonSchema", "Message", "ToolCall", "ToolDefinition"]
 
 
 def content_text(content: Any) -> str:
@@ -29,8 +44,12 @@ class Schema:
     """A JSON schema for the reply. Its name is the stage that asks, so that any server can distinguish stages."""
 
     name: str
-    body: dict[str, Any]
+    body: JsonObject
     form: Form = "schema"
+
+    def response_format(self) -> ResponseFormat:
+        """As the OpenAI chat protocol asks for it."""
+        return {"type": "json_schema", "json_schema": {"name": self.name, "schema": self.body, "strict": True}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +65,7 @@ class ChatRequest:
     """A fresh sample of a noisy model has its own seed; None for a deterministic one."""
     effort: str = ""
     """The reasoning effort; empty leaves it to the endpoint."""
-    tools: tuple[Mapping[str, Any], ...] = ()
-    """`{"type": "function", "function": {name, description, parameters}}`, as the OpenAI chat protocol has them."""
+    tools: tuple[ToolDefinition, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,20 +86,37 @@ class ChatReply:
 
     text: str
     finish_reason: str = "stop"
-    """`stop`, or `length` when the reply was cut off at max_tokens."""
+    """`length` when the reply was cut off at max_tokens, `tool_calls` when tools are to be called, else `stop`. Every
+    other word of an endpoint becomes one of these (`known_reason`)."""
     usage: Usage = field(default_factory=Usage)
-    tool_calls: tuple[Mapping[str, Any], ...] = ()
-    """Tools that the model wants called: `{"id", "type": "function", "function": {name, arguments: JSON text}}`."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Tools that the model wants called."""
 
     def message(self) -> Message:
         """The reply as the next message of the conversation."""
-        calls = {"tool_calls": [dict(call) for call in self.tool_calls]} if self.tool_calls else {}
-        return {"role": "assistant", "content": self.text, **calls}
+        message: Message = {"role": "assistant", "content": self.text}
+        if self.tool_calls:
+            message["tool_calls"] = [{**call} for call in self.tool_calls]
+        return message
+
+
+_REASONS = {
+    "length": "length",
+    "max_tokens": "length",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+}
+
+
+def known_reason(reason: str) -> str:
+    """Why a reply ended, in one of our words; an endpoint may write anything there."""
+    return _REASONS.get(reason.lower(), "stop")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
-    """What an endpoint says is left of one of its limits."""
+class RateLimit:
+    """What an endpoint says about one of its limits."""
 
     limit: float
     remaining: float
@@ -91,34 +126,43 @@ class Left:
 
 @dataclass(frozen=True, kw_only=True)
 class RateLimits:
-    requests: Left | None = None
-    tokens: Left | None = None
+    requests: RateLimit | None = None
+    tokens: RateLimit | None = None
 
 
-class ChatModel(Protocol):
-    """A frozen model. `chat` raises the errors below and no others; it does not retry."""
+class ChatModel:
+    """A frozen model. Subclasses set `name` and `endpoint` and have `chat`; every other member has a default.
 
-    @property
-    def name(self) -> str:
-        """`provider:model`, as the user wrote it."""
-        ...
+    `chat` raises TransientError, RefusedError or FatalError (skillopt.models.base) and nothing else. It does
+    not retry.
+    """
 
-    @property
-    def endpoint(self) -> str:
-        """What distinguishes this model from another of the same name: a URL, or the hash of the weights."""
-        ...
+    name: str = ""
+    """`provider:model`, as the user wrote it."""
+    endpoint: str = ""
+    """What distinguishes this model from another of the same name: a URL, or the hash of the weights."""
+    deterministic: bool = False
+    """The same request always gives the same reply."""
+    max_concurrency: int | None = None
+    """Calls at once that it can handle; None: any number."""
+    human_paced: bool = False
+    """A person writes the replies, which may take hours: only the end of the run ends a call."""
+    ends_calls: bool = False
+    """It ends a call that takes too long by itself, and raises TransientError."""
+    limits: RateLimits | None = None
+    """The endpoint's rate limits, as its last reply stated them; None if it states none."""
+    waiting: Mapping[int, Path] = {}
+    """Requests that wait for a person's reply: the number of each, and its folder."""
 
-    @property
-    def deterministic(self) -> bool:
-        """The same request always gives the same reply."""
-        ...
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """The reply to one request."""
+        raise NotImplementedError(f"{type(self).__name__} has no method chat")
 
-    async def chat(self, request: ChatRequest) -> ChatReply: ...
-
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Give back connections and processes."""
 
 
-class NoModel:
+class NoModel(ChatModel):
     """Takes the place of the optimizer in a run in which nothing calls it."""
 
     name = endpoint = "none"
@@ -127,24 +171,90 @@ class NoModel:
     async def chat(self, request: ChatRequest) -> ChatReply:
         raise FatalError("this run has no optimizer model")
 
+
+class _Adapted(ChatModel):
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.name = self.endpoint = type(model).__name__
+        members = [name for name in ChatModel.__annotations__ if hasattr(model, name)]
+        vars(self).update({name: getattr(model, name) for name in members})
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        reply: ChatReply = await self._model.chat(request)
+        return reply
+
     async def close(self) -> None:
-        return
+        if hasattr(self._model, "close"):
+            await self._model.close()
+
+
+def as_chat_model(model: Any) -> ChatModel:
+    """A user's object as a ChatModel: one that has a method `chat` is enough."""
+    return model if isinstance(model, ChatModel) else _Adapted(model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """What a provider's factory makes a model from."""
+
+    role: str
+    name: str
+    provider: Provider
+    config: Config
+    run: RunDirectory | None = None
+    """For models that leave files."""
+
+    @property
+    def model(self) -> str:
+        """The name without the provider."""
+        return split_name(self.name)[1]
+
+    @property
+    def url(self) -> str:
+        """The role's own base URL; empty if the config names none."""
+        return self.config.role(self.role).url
+
+    @property
+    def key_name(self) -> str:
+        """The variable of the key that the config names; empty if it names none."""
+        return self.config.role(self.role).key_name
+
+    @property
+    def shared_url(self) -> str:
+        """The base URL that the config has for all roles."""
+        section, _, key = self.provider.url_setting.partition(".")
+        return str(getattr(getattr(self.config, section), key)) if key else ""
+
+    def base_url(self) -> str:
+        """The role's URL, else that of the config, of the environment, of the provider."""
+        url = self.url or self.shared_url or os.environ.get(self.provider.url_variable, "") or self.provider.url
+        if not url:
+            raise UserError(f"{self.name}: {self.provider.url_hint}")
+        return url
 
 
 class ModelError(SkillOptError):
     """A call that gave no reply. An error is never a wrong answer: it has no score. It repeats no secret."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(redact(message))
+        self.usage = usage
+        """What a reply took that came and cannot be used: it was paid for. None if no reply came."""
 
 
 class TransientError(ModelError):
     """May go away by itself (429, 5xx, a timeout, a reset): worth another try."""
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, reached: bool = True, overloaded: bool = False
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        reached: bool = True,
+        overloaded: bool = False,
+        usage: Usage | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, usage=usage)
         self.retry_after = retry_after
         self.throttled = overloaded
         """The endpoint said so (429, 503, 529), which says nothing of the item: it is asked again as long as that is
@@ -157,6 +267,11 @@ class TransientError(ModelError):
 
 class RefusedError(ModelError):
     """The endpoint refuses this item because of its content (content filter, too long)."""
+
+
+class UnansweredError(RefusedError):
+    """All tries of one request failed, while others were answered. The item may be the cause, or bad luck in a partial
+    outage: it is set aside only if it fails in further rounds, too."""
 
 
 class FormRefusedError(RefusedError):

@@ -6,24 +6,38 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypedDict, cast
+
+from pydantic import JsonValue
 
 from skillopt.errors import Stopped
-from skillopt.models.base import ChatReply, ChatRequest, FatalError, Message, RefusedError, TransientError, Usage
-from skillopt.models.call import Caller, backoff, kept
-from skillopt.run.journal import Record
+from skillopt.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    FatalError,
+    JsonObject,
+    Message,
+    ModelSpec,
+    ToolDefinition,
+    TransientError,
+    UnansweredError,
+    Usage,
+)
+from skillopt.models.call import Caller, backoff, stop_on_disk_error, timed
+from skillopt.record.journal import JournalRow
 
 RETRIES = 2
 """Of a whole rollout: an agent retries by itself, and what it does may take minutes."""
 
-Work = Callable[[], Awaitable[dict[str, Any]]]
+Work = Callable[[], Awaitable[JsonObject]]
+_TOOLS = "skillopt:tools"
+"""Where the journal keeps the tools that were offered during a whole rollout, next to its result."""
 
 
-class UnseenModel:
+class UnseenModel(ChatModel):
     """Takes the place of the model for an agent that calls models by itself: `command:…`, `agent:…`."""
-
-    deterministic = False
 
     def __init__(self, name: str) -> None:
         self.name = self.endpoint = name
@@ -31,24 +45,30 @@ class UnseenModel:
     async def chat(self, request: ChatRequest) -> ChatReply:
         raise FatalError(f"{self.name}: is not a model that can be called; name one in models.target_model")
 
-    async def close(self) -> None:
-        return
+
+def open_unseen(spec: ModelSpec) -> UnseenModel:
+    return UnseenModel(spec.name)
 
 
 class BoundChat:
-    """A Chat (envs/base.py) that names every call by the rollout that it is made for."""
+    """A Chat (tasks/base.py) that names every call by the rollout that it is made for."""
 
-    def __init__(self, caller: Caller, *, label: str, stage: str, later: bool = False) -> None:
+    def __init__(self, caller: Caller, *, label: str, stage: str, low_priority: bool = False) -> None:
         self._caller = caller
         self._label = label
         self._stage = stage
-        self._later = later
+        self._low_priority = low_priority
         self._turn = 0
-        self.calls: list[dict[str, Any]] = []
-        """What each call took, in order: tokens, and the seconds until its reply was there."""
+        self.calls: list[dict[str, float]] = []
+        """What each call took, in order: tokens, and the seconds until its reply was there, without waits for a slot or
+        after the endpoint had turned a call away."""
+        self._waits: list[float] = []
+        self.tools: list[ToolDefinition] = []
+        """Definitions of all tools that the target was offered."""
 
-    async def __call__(self, messages: Sequence[Message], *, tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
+    async def __call__(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> ChatReply:
         self._turn += 1
+        self._offer(tools)
         started = time.monotonic()
         reply = await self._caller(
             messages,
@@ -56,67 +76,77 @@ class BoundChat:
             label=f"{self._label}/{self._turn}",
             turn=self._turn,
             tools=tools,
-            later=self._later,
+            low_priority=self._low_priority,
+            waits=self._waits,
         )
         self._count(reply.usage, started)
         return reply
 
+    def _offer(self, tools: Sequence[ToolDefinition]) -> None:
+        self.tools += [{**tool} for tool in tools if tool not in self.tools]
+
     def _count(self, usage: Usage, started: float) -> None:
         tokens = {"prompt": usage.prompt, "completion": usage.completion, "cached": usage.cached}
-        self.calls.append({**tokens, "seconds": round(time.monotonic() - started, 3)})
+        reported = {} if usage.usd is None else {"usd": usage.usd}
+        seconds = max(0.0, time.monotonic() - started - sum(self._waits))
+        self._waits.clear()
+        self.calls.append({**tokens, "seconds": round(seconds, 3), **reported})
 
-    async def whole(self, identity: Sequence[Any], work: Work) -> dict[str, Any]:
-        """A rollout whose model calls we cannot see, journalled as one; see Chat.whole."""
+    async def opaque_rollout(self, identity: Sequence[Any], work: Work) -> JsonObject:
+        """A rollout whose model calls we cannot see, journalled as one; see Chat.opaque_rollout."""
         caller = self._caller
         label = "" if caller.deterministic else self._label
         text = json.dumps(["whole rollout", caller.model.endpoint, caller.model.name, *identity, label], sort_keys=True)
         key = hashlib.sha256(text.encode()).hexdigest()
         started = time.monotonic()
-        async with caller.whole_lock(key):  # a deterministic agent is not asked twice at the same time, either
+        async with caller.rollout_lock(key):  # a deterministic agent is not asked twice at the same time, either
             stored = caller.journal.get(key, 1)
             if stored is not None:
                 caller.from_journal += 1
-                if self._unseen:
+                if self._unseen or self._reported(stored):
                     self._count(_usage(stored), started)
-                return stored
-            async with caller.whole_slots:
+                self._offer(stored.get(_TOOLS, ()))
+                return {name: value for name, value in stored.items() if name != _TOOLS}
+            async with caller.rollout_slots:
                 result = caller.clean(await self._tried(work))
-            with kept(caller.switch):
-                self._store(key, result)
-        if self._unseen:
+            offered = cast("list[JsonValue]", caller.clean(self.tools))
+            with stop_on_disk_error(caller.switch):
+                self._store(key, {**result, _TOOLS: offered} if offered else result)
+        if self._unseen or self._reported(result):
             self._count(_usage(result), started)
         return result
 
-    async def _tried(self, work: Work) -> dict[str, Any]:
+    async def _tried(self, work: Work) -> JsonObject:
         caller, hardware = self._caller, self._caller.hardware
         most, before, failures, first = min(RETRIES, hardware.max_retries), 0, 0, time.monotonic()
         for attempt in itertools.count():
             caller.switch.check()
-            before = before if attempt else caller.whole_done
+            before = before if attempt else caller.opaque_rollouts
             self._turn = 0  # a second try asks the same again, and finds what the first was answered
             try:
                 result = await self._counted(work)
-                caller.whole_done += 1
+                caller.opaque_rollouts += 1
                 return result
             except TransientError as error:
+                caller.check_wait(error)
                 trouble, wait = error, backoff(error, attempt)
                 failures += not error.throttled
                 if error.throttled:  # says nothing of the item; only how long it lasts counts
                     if not most or time.monotonic() + wait - first > hardware.max_retry_seconds:
                         raise
-                elif failures > most and caller.whole_done - before >= 3:
-                    raise RefusedError(f"{error}; this item always fails, while others are done") from None
+                elif failures > most and caller.opaque_rollouts - before >= 3:
+                    raise UnansweredError(f"{error}; all tries of this item failed, while others are done") from None
                 elif failures > most:
                     raise
             except (FatalError, Stopped) as error:
                 caller.switch.trip(error)
                 raise
             caller.retries += 1
-            with caller.throttle.holding(trouble, wait):
+            with caller.throttle.holding(trouble, wait), timed(self._waits):
                 await caller.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
 
-    async def _counted(self, work: Work) -> dict[str, Any]:
+    async def _counted(self, work: Work) -> JsonObject:
         """Where the agent's calls are its own, the rollout counts as one call of the budget."""
         budget = self._caller.budget
         if not self._unseen:
@@ -133,11 +163,11 @@ class BoundChat:
         budget.settle(reserved, _usage(result))
         return result
 
-    def _store(self, key: str, result: dict[str, Any]) -> None:
+    def _store(self, key: str, result: JsonObject) -> None:
         caller, unseen = self._caller, self._unseen or self._reported(result)
         usage = _usage(result) if unseen else Usage()
         caller.journal.put(
-            Record(
+            JournalRow(
                 key=key,
                 attempt=1,
                 role=caller.role,
@@ -153,7 +183,7 @@ class BoundChat:
             )
         )
 
-    def _reported(self, result: Mapping[str, Any]) -> bool:
+    def _reported(self, result: JsonObject) -> bool:
         """Did the agent leave out the model that it was given, and say what its own calls took?"""
         return self._turn == 0 and bool(result.get("usage"))
 
@@ -162,7 +192,16 @@ class BoundChat:
         return isinstance(self._caller.model, UnseenModel)
 
 
-def _usage(result: Mapping[str, Any]) -> Usage:
-    used = result.get("usage") or {}
-    tokens = {kind: int(used.get(kind) or 0) for kind in ("prompt", "completion", "cached")}
-    return Usage(**tokens, usd=used.get("usd"))
+class _Reported(TypedDict, total=False):
+    """What an agent says that its calls took."""
+
+    prompt: int | None
+    completion: int | None
+    cached: int | None
+    usd: float | None
+
+
+def _usage(result: JsonObject) -> Usage:
+    used = cast("_Reported", result.get("usage") or {})
+    prompt, completion, cached = used.get("prompt"), used.get("completion"), used.get("cached")
+    return Usage(prompt=int(prompt or 0), completion=int(completion or 0), cached=int(cached or 0), usd=used.get("usd"))

@@ -10,7 +10,8 @@ from skillopt.config import BudgetConfig, Price
 from skillopt.errors import Stopped
 from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
-from skillopt.run.journal import Journal, Total
+from skillopt.provider_table import provider_of
+from skillopt.record.journal import Journal, Total
 
 
 class Amount(NamedTuple):
@@ -99,7 +100,7 @@ def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
     if total.usd is not None and total.model not in prices:
         return total.usd
     usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
-    if total.model.startswith("agent:") and usage == Usage(prompt=0, completion=0):
+    if provider_of(total.model).is_function and usage == Usage(prompt=0, completion=0):
         return 0.0  # a function that reported nothing: it may well call no model, and the verdict says so
     return cost_of(usage, price_of(total.model, prices))
 

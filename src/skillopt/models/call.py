@@ -9,7 +9,7 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -26,14 +26,18 @@ from skillopt.models.base import (
     Message,
     RefusedError,
     Schema,
+    ToolDefinition,
     TransientError,
+    UnansweredError,
     Usage,
+    as_chat_model,
+    known_reason,
 )
 from skillopt.models.budget import Budget
-from skillopt.models.limiter import Endpoint, Limiter, Switch, Throttle
-from skillopt.run.journal import Journal, Record
+from skillopt.models.limiter import Endpoint, Limiter, Sent, Switch, Throttle
+from skillopt.record.journal import Journal, JournalRow
 
-__all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all", "kept", "request_key"]
+__all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all", "request_key", "stop_on_disk_error"]
 
 T = TypeVar("T")
 
@@ -42,6 +46,9 @@ LONGEST_WAIT = 60.0
 """The longest wait in seconds that we choose; an endpoint's Retry-After is obeyed."""
 LONGEST_TURNED_AWAY = 20.0
 """The same after a 429: the limiter sends fewer calls at once, so that the next try need not be far away."""
+
+STARTED_AT_ONCE = 256
+"""Tasks that start before the event loop has its next turn."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +60,8 @@ class _Asked:
     attempt: int
     stage: str
     turn: int
-    later: bool
+    low_priority: bool
+    waits: list[float]
 
 
 @dataclass(kw_only=True)
@@ -81,27 +89,28 @@ class Caller:
     """Replies that were there already."""
     retries: int = 0
     throttle: Throttle = field(default_factory=Throttle)
-    whole_done: int = 0
+    opaque_rollouts: int = 0
     """Whole rollouts of agents whose calls we cannot see (models/bound.py)."""
     _reached: bool = False
     _replies: int = 0
     _completions: int = 0
     _in_flight: dict[tuple[str, int], asyncio.Future[ChatReply]] = field(default_factory=dict)
-    _whole_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _rollout_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
+        self.model = as_chat_model(self.model)
         self.timeout = self.timeout or self.hardware.call_timeout or 120.0
-        self.whole_slots = asyncio.Semaphore(self.workers or self.hardware.workers)
+        self.rollout_slots = asyncio.Semaphore(self.workers or self.hardware.workers)
         self._secrets = secrets()
 
     def clean(self, value: T) -> T:
         """A JSON value from outside without the environment's secrets. A value without any is returned unchanged."""
         return scrub(value, self._secrets)
 
-    def whole_lock(self, key: str) -> asyncio.Lock:
+    def rollout_lock(self, key: str) -> asyncio.Lock:
         """One lock for one whole rollout, as long as somebody holds it."""
-        lock = self._whole_locks.get(key) or asyncio.Lock()
-        return self._whole_locks.setdefault(key, lock)
+        lock = self._rollout_locks.get(key) or asyncio.Lock()
+        return self._rollout_locks.setdefault(key, lock)
 
     async def __call__(
         self,
@@ -112,14 +121,16 @@ class Caller:
         schema: Schema | None = None,
         attempt: int = 1,
         turn: int = 1,
-        later: bool = False,
-        tools: Sequence[Mapping[str, Any]] = (),
+        low_priority: bool = False,
+        tools: Sequence[ToolDefinition] = (),
+        waits: list[float] | None = None,
     ) -> ChatReply:
         """The reply, from the journal or paid for.
 
         `label` names the purpose of the sample (split, item, step, repeat). A noisy model gives a fresh sample for
         each; a deterministic one is never asked the same twice, whatever the label. A call that nothing waits for yet
-        is sent `later` than those that something does.
+        has `low_priority`. To `waits` are added the seconds in which no request was on its way: the wait for a slot,
+        and after the endpoint had turned the call away.
         """
         label = "" if self.deterministic else label
         request = ChatRequest(
@@ -139,17 +150,22 @@ class Caller:
                 return _reply_from(stored)
             earlier = self._in_flight.get((key, attempt))
             if earlier is None:
-                asked = _Asked(request=request, key=key, attempt=attempt, stage=stage, turn=turn, later=later)
-                return await self._ask(asked)
+                break
             await asyncio.wait([earlier])
             if not earlier.cancelled():
                 return earlier.result()
-
-    async def _ask(self, asked: _Asked) -> ChatReply:
-        """Ask the model; whoever wants the same meanwhile waits for this reply. Where the asker is cancelled, one of
-        those who wait asks in its place."""
+        asked = _Asked(
+            request=request,
+            key=key,
+            attempt=attempt,
+            stage=stage,
+            turn=turn,
+            low_priority=low_priority,
+            waits=[] if waits is None else waits,
+        )
+        # Whoever wants the same meanwhile waits for this reply; if this call is cancelled, one of them asks instead.
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
-        self._in_flight[asked.key, asked.attempt] = future
+        self._in_flight[key, attempt] = future
         try:
             reply = await self._paid(asked)
             future.set_result(reply)
@@ -159,12 +175,12 @@ class Caller:
             future.exception()  # nobody else may be waiting for it
             raise
         finally:
-            del self._in_flight[asked.key, asked.attempt]
+            del self._in_flight[key, attempt]
             future.cancel()  # does nothing to one that is done
 
     async def _store(self, asked: _Asked, reply: ChatReply) -> None:
         await self.journal.store(
-            Record(
+            JournalRow(
                 key=asked.key,
                 attempt=asked.attempt,
                 role=self.role,
@@ -186,11 +202,14 @@ class Caller:
         for attempt in itertools.count():
             estimate = self._estimate(asked.request)
             tokens = estimate.prompt + estimate.completion
-            level = await self.limiter.enter(self.switch, tokens=tokens, later=asked.later)
+            with timed(asked.waits):
+                sent = await self.limiter.enter(
+                    self.switch, tokens=tokens, again=attempt > 0, low_priority=asked.low_priority
+                )
             if not attempt:
                 first, others = time.monotonic(), self._replies
             try:
-                reply = await self._once(asked, estimate, level)
+                reply = await self._once(asked, estimate, sent)
             except TransientError as error:
                 trouble, wait = error, backoff(error, attempt)
                 failures += not error.throttled
@@ -201,49 +220,48 @@ class Caller:
             finally:
                 self.limiter.leave()
             if reply is not None:
-                with kept(self.switch):
+                with stop_on_disk_error(self.switch):
                     await self._store(asked, reply)
                 return reply
             self.retries += 1
-            with self.throttle.holding(trouble, wait):
+            with self.throttle.holding(trouble, wait), timed(asked.waits):
                 await self.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
 
-    async def _once(self, asked: _Asked, estimate: Usage, level: int) -> ChatReply:
+    async def _once(self, asked: _Asked, estimate: Usage, sent: Sent) -> ChatReply:
         endpoint = self.limiter.endpoint
         reserved = self.budget.reserve(self.model.name, estimate)
+        human_paced = self.model.human_paced
         try:
-            reply = await self._answer(asked.request)
+            if human_paced:  # only the end of the run, or of its time, ends this wait
+                reply = await self.switch.until(self.model.chat(asked.request), self.budget.time_left())
+            else:
+                async with asyncio.timeout(None if self.model.ends_calls else self.timeout):
+                    reply = await self.model.chat(asked.request)
         except TimeoutError:
             self.budget.give_back(reserved)
-            endpoint.turned_down(level, None)
+            if human_paced:
+                raise self.budget.out_of_time() from None
+            endpoint.on_throttled(sent, None)
             raise TransientError(f"no answer within {self.timeout:g} s") from None
         except (TransientError, FatalError, RefusedError, Stopped) as error:
-            self.budget.give_back(reserved)
+            if isinstance(error, Stopped) or error.usage is None:
+                self.budget.give_back(reserved)
+            else:
+                self.budget.settle(reserved, error.usage)
             if isinstance(error, TransientError) and error.overloaded:
-                endpoint.turned_down(level, error.retry_after)
+                endpoint.on_throttled(sent, error.retry_after)
             raise
-        if not self._patient:  # how long a reader takes says nothing of how many letters may wait
-            endpoint.went_through(level)
+        if not human_paced:  # how long a reader takes says nothing of how many letters may wait
+            endpoint.on_success()
         self.budget.settle(reserved, reply.usage)
         self._learn(estimate, reply.usage)
-        text, calls = self.clean(reply.text), self.clean(reply.tool_calls)
-        honest = text == reply.text and calls == reply.tool_calls
-        return reply if honest else replace(reply, text=text, tool_calls=calls)
-
-    async def _answer(self, request: ChatRequest) -> ChatReply:
-        """A reader's reply may take hours: only the end of the run, or of its time, ends that wait."""
-        if not self._patient:
-            async with asyncio.timeout(getattr(self.model, "timeout", self.timeout)):
-                return await self.model.chat(request)
-        try:
-            return await self.switch.until(self.model.chat(request), self.budget.time_left())
-        except TimeoutError:
-            raise self.budget.out_of_time() from None
-
-    @property
-    def _patient(self) -> bool:
-        return bool(getattr(self.model, "patient", False))  # only letters are
+        return replace(
+            reply,
+            text=self.clean(reply.text),
+            tool_calls=self.clean(reply.tool_calls),
+            finish_reason=known_reason(reply.finish_reason),
+        )
 
     def _estimate(self, request: ChatRequest) -> Usage:
         """About what a call will take: four characters a token, and a reply like the ones before."""
@@ -257,16 +275,26 @@ class Caller:
         self._replies += 1
         self._completions += usage.completion
         self.limiter.used(usage.prompt + usage.completion - estimate.prompt - estimate.completion)
-        limits = getattr(self.model, "limits", None)  # only some endpoints report them
-        if limits is not None:
-            self.limiter.learn(limits)
+        if self.model.limits is not None:
+            self.limiter.learn(self.model.limits, self.hardware.max_retry_seconds)
+
+    def check_wait(self, error: TransientError) -> None:
+        """Stop the run if the endpoint asks for a longer wait than the user allows: whatever is sent meanwhile would be
+        turned away as well."""
+        most = self.hardware.max_retry_seconds
+        if error.retry_after is not None and error.retry_after > most:
+            wait = f"{error.retry_after:g} s, longer than hardware.max_retry_seconds ({most:g})"
+            stopped = Stopped(f"{self.role}: {error}; it asks to wait {wait}. The same command continues the run later")
+            self.switch.trip(stopped)
+            raise stopped
 
     def _give_up(self, error: TransientError, attempt: int, failures: int, seconds: float, others: int) -> None:
         """Raise where another try is not worth it: after `seconds` in all, while `others` were answered.
 
         An endpoint that has too much to do (429) says nothing of the item: how often it turns a call away does not
-        count, only how long, and the item is not set aside.
+        count, only how long, and the item is not set aside for it.
         """
+        self.check_wait(error)
         if not error.reached and not self._reached and attempt >= 2:
             fatal = FatalError(f"{self.role}: {error}; is the server running, and the URL right?")
             self.switch.trip(fatal)
@@ -276,7 +304,7 @@ class Caller:
             return
         tried = f"{self.role}: {error} (after {attempt + 1} tries)"
         if attempt and others >= 3 and not error.throttled:
-            raise RefusedError(f"{tried}, while {others} others were answered: this sample always fails")
+            raise UnansweredError(f"{tried}, while {others} others were answered")
         raise TransientError(tried, reached=error.reached, overloaded=error.throttled)
 
 
@@ -297,7 +325,7 @@ def request_key(model: ChatModel, request: ChatRequest, label: str) -> str:
 
 
 @contextlib.contextmanager
-def kept(switch: Switch) -> Iterator[None]:
+def stop_on_disk_error(switch: Switch) -> Iterator[None]:
     """A reply that cannot be written down stops everything: whatever else is asked would be paid for and lost, too."""
     try:
         yield
@@ -305,6 +333,14 @@ def kept(switch: Switch) -> Iterator[None]:
         stopped = Stopped(disk_trouble(error))
         switch.trip(stopped)
         raise stopped from error
+
+
+@contextlib.contextmanager
+def timed(seconds: list[float]) -> Iterator[None]:
+    """Add to `seconds` how long the block took."""
+    started = time.monotonic()
+    yield
+    seconds.append(time.monotonic() - started)
 
 
 def backoff(error: TransientError, attempt: int) -> float:
@@ -330,8 +366,21 @@ def _reply_from(stored: dict[str, Any]) -> ChatReply:
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Run all to their end, then raise the first error: what is in flight is paid for and must be kept."""
-    results = await asyncio.gather(*work, return_exceptions=True)
+    """Run all to their end, then raise the first error: what is in flight is paid for and must be kept.
+
+    They start in groups, so that the first of very many calls is sent, and a stop is heard, while others still start.
+    """
+    tasks: list[asyncio.Future[T]] = []
+    try:
+        for number, each in enumerate(work, 1):
+            tasks.append(asyncio.ensure_future(each))
+            if number % STARTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        raise
+    results = await asyncio.gather(*tasks, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result

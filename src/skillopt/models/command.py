@@ -9,28 +9,30 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
-from skillopt.cli_agents.output import Heard, hear_text, last_line, plain_text
-from skillopt.cli_agents.presets import PLACES, PRESETS, Preset
-from skillopt.cli_agents.process import Finished, few_variables, fingerprint, run_command, words_of
-from skillopt.cli_agents.trouble import trouble_in
+from skillopt.config.options import Options
 from skillopt.errors import UserError
 from skillopt.keys import redact
 from skillopt.models.base import (
+    ChatModel,
     ChatReply,
     ChatRequest,
     FatalError,
     FormRefusedError,
     Message,
+    ModelSpec,
     RefusedError,
     TransientError,
     Usage,
     content_text,
 )
-from skillopt.options import Options
+from skillopt.models.bound import UnseenModel
+from skillopt.processes.agent_failures import classify_failure
+from skillopt.processes.agent_output import AgentOutput, last_line, parse_text, plain_text
+from skillopt.processes.coding_agents import LOGIN_VARIABLES, Preset, preset_of
+from skillopt.processes.process import Finished, fingerprint, minimal_environ, run_command, split_command
 from skillopt.skill.tokens import count_tokens
 
 _FORM = "write command:PROGRAM ARGUMENTS as in a shell, such as command:llm -m my-model"
@@ -51,19 +53,17 @@ class CommandOptions(Options):
     """Commands that run at the same time; null: as many as this one is known to handle."""
 
 
-class CommandModel:
+class CommandModel(ChatModel):
     """One command line as a ChatModel. It has no JSON mode: schemas are spelled out in the prompt."""
 
-    deterministic = False
-    timeout: float | None = None
-    """It keeps its own time, which for an agent is longer than an endpoint's."""
+    ends_calls = True  # its time is longer than an endpoint's
 
     def __init__(self, name: str, preset: Preset | None, words: list[str], options: CommandOptions) -> None:
         self.name = name
         self._preset = preset
         self._options = options
         self._argv = words
-        self.width = options.at_once or (preset.at_once if preset else 8)
+        self.max_concurrency = options.at_once or (preset.max_concurrency if preset else 8)
         self.endpoint = f"{name} {fingerprint(words)[:16]}".strip()
 
     async def chat(self, request: ChatRequest) -> ChatReply:
@@ -84,18 +84,18 @@ class CommandModel:
         preset, options = self._preset, self._options
         for name, text in (preset.files if preset else {}).items():
             (folder / name).write_text(text, encoding="utf-8")
-        env = few_variables([*PLACES, *options.pass_env, *(preset.pass_env if preset else ())])
+        env = minimal_environ([*LOGIN_VARIABLES, *options.pass_env, *(preset.pass_env if preset else ())])
         env |= {"NO_COLOR": "1", "TERM": "dumb", **(preset.env if preset else {})}
         try:
             return await run_command(self._argv, cwd=folder, env=env, stdin=prompt, timeout=options.timeout)
         except OSError as error:
             raise FatalError(f"{self.name}: '{self._argv[0]}' cannot be started: {error.strerror or error}") from None
 
-    def _heard(self, done: Finished) -> Heard:
+    def _heard(self, done: Finished) -> AgentOutput:
         """The answer; raises what a failure calls for."""
         if done.too_long:
             raise RefusedError(f"{self.name}: printed more than 8 MB; it was ended")
-        heard = (self._preset.heard if self._preset else hear_text)(done.stdout or done.stderr)
+        heard = (self._preset.parse if self._preset else parse_text)(done.stdout or done.stderr)
         short = heard.output if len(heard.output) < _SHORT and "{" not in heard.output else ""
         if done.timed_out:
             self._complain(f"{done.stdout}\n{done.stderr}", f"no answer within {self._options.timeout:g} s")
@@ -103,7 +103,7 @@ class CommandModel:
             words = "; ".join(filter(None, (heard.error, last_line(done.stderr))))
             said = plain_text(words or last_line(done.stdout))
             self._complain(f"{heard.error}\n{done.stderr}\n{short}", f"ended with exit code {done.code}: {said[:500]}")
-        if short and trouble_in(short).kind == "login":
+        if short and classify_failure(short).kind == "login":
             self._complain(short, short)
         if not heard.output.strip():
             raise TransientError(f"{self.name}: printed nothing")
@@ -111,7 +111,7 @@ class CommandModel:
 
     def _complain(self, words: str, said: str) -> None:
         """Raise what the words of a failed command mean."""
-        trouble = trouble_in(plain_text(words)[-8000:])
+        trouble = classify_failure(plain_text(words)[-8000:])
         message = f"{self.name}: {redact(' '.join(said.split()))}"
         if trouble.kind == "login":
             way = self._preset.login if self._preset else f"sign in with {self._argv[0]} in a terminal"
@@ -120,26 +120,22 @@ class CommandModel:
             raise TransientError(f"{message} (a limit of the account)", retry_after=trouble.wait, overloaded=True)
         raise TransientError(message)
 
-    async def close(self) -> None:
-        return
 
-
-def open_command(role: str, name: str, options: dict[str, Any]) -> CommandModel:
-    """The command of a role; raises UserError where it is not a program, or the options are not its own."""
-    where = f"models.{role}_model"
-    if role != "optimizer":
-        raise UserError(f"{where}: '{name}' answers as the optimizer or judge; as the target set env.command")
-    checked = CommandOptions.read(options, f"models.{role}_options")
-    provider, _, rest = name.partition(":")
-    preset = PRESETS.get(provider)
+def open_command(spec: ModelSpec) -> ChatModel:
+    """The command of a role; raises UserError if it is not a program, or the options are not for it."""
+    if spec.role == "target":
+        return UnseenModel(spec.name)  # a command as the target does tasks (tasks/command.py)
+    where = f"models.{spec.role}_model"
+    options = CommandOptions.read(spec.config.models.optimizer_options, f"models.{spec.role}_options")
+    preset = preset_of(spec.provider.prefix)
     if preset:
-        words = [preset.program, *preset.ask, *preset.model_argv(rest.strip()), *checked.args, *preset.last]
+        words = [preset.program, *preset.ask, *preset.model_argv(spec.model.strip()), *options.args, *preset.last]
     else:
-        words = [*words_of(rest, where, _FORM), *checked.args]
+        words = [*split_command(spec.model, where, _FORM), *options.args]
     if shutil.which(words[0]) is None:
         hint = f"; {preset.install}" if preset else ""
         raise UserError(f"{where}: '{words[0]}' is not a program that can be found on PATH{hint}")
-    return CommandModel(name, preset, words, checked)
+    return CommandModel(spec.name, preset, words, options)
 
 
 def prompt_text(messages: tuple[Message, ...]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import math
 import os
 import time
 from typing import Any
@@ -29,19 +30,20 @@ class EntraToken:
 
     def __init__(self) -> None:
         self._credential: Any = None
-        self._token, self._expires = "", 0.0
+        self._token, self._old_at = "", -math.inf
 
     async def __call__(self) -> str:
         if given := os.environ.get(TOKEN_NAME, "").strip():
             return given
-        if time.time() > self._expires - 300:
+        if time.monotonic() >= self._old_at:
             try:
                 token = await asyncio.to_thread(self._fetch)
             except Exception as error:  # the library raises many kinds, each of them about the login
                 raise FatalError(
                     f"azure: no Entra ID token: {redact(str(error))[:300]}; set {TOKEN_NAME}, or log in"
                 ) from None
-            self._token, self._expires = token.token, float(token.expires_on)
+            good_for = float(token.expires_on) - time.time() - 300  # the machine's clock may be set meanwhile
+            self._token, self._old_at = token.token, time.monotonic() + good_for
             remember(self._token)
         return self._token
 

@@ -13,8 +13,8 @@ from typing import Any
 from skillopt.models.base import (
     FatalError,
     FormRefusedError,
-    Left,
     ModelError,
+    RateLimit,
     RateLimits,
     RefusedError,
     TransientError,
@@ -22,9 +22,20 @@ from skillopt.models.base import (
 
 _TRANSIENT = {408, 409, 425, 429}
 _OVERLOADED = {429, 503, 529}
-_ITEM_CODES = {"content_filter", "context_length_exceeded", "string_above_max_length", "request_too_large"}
+_ITEM_STATUS = {400, 422, 500}
+"""500: some versions of llama-server answer so to a prompt that is too long."""
+_ITEM_CODES = {
+    "content_filter",
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "request_too_large",
+    "string_above_max_length",
+}
 _ITEM_WORDS = re.compile(
-    r"maximum context length|context window|prompt is too long|content management policy|content filter", re.I
+    r"context.?(?:length|limit|size|window)|(?:input|prompt|request) is too (?:large|long)|too many (?:input )?tokens|"
+    r"(?:input|prompt) token(?: count|s exceed)|maximum (?:input|model|prompt) length|expected maxLength|"
+    r".inputs. tokens|content management policy|content filter",
+    re.I,
 )
 _FORM_WORDS = re.compile(r"response_format|json_schema|json_object|structured.?output|guided.?(json|decoding)", re.I)
 _UNWANTED = re.compile(
@@ -37,6 +48,8 @@ _TAG = re.compile(r"<[^>]*>")
 _LONGEST = 86_400.0
 """Seconds: whoever asks for a longer wait than a day means something else."""
 _MOST_TOKENS = 10**9
+_SEARCHED = 2**16
+"""Characters of an error that are searched for what it means."""
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?\Z")
 
 
@@ -50,31 +63,39 @@ def classify(
     status: int, headers: Mapping[str, str], said: Any, where: str, clean: Callable[[str], str] = str
 ) -> ModelError:
     """The error to raise for an answer of this status; `said` is its body, parsed where it could be."""
-    words, code = complaint(said)
+    words, codes = complaint(said)
     words = words.strip().removeprefix(f"{status}: ")  # some bodies say it again
     text = f"{where}: {clean(words)[:500]}"  # in this order: a key that is cut in two would not be found
-    if status == 429 and code in {"insufficient_quota", "billing_error"}:
+    words = words[:_SEARCHED]
+    if status == 429 and codes & {"insufficient_quota", "billing_error"}:
         return FatalError(text)
+    if status == 413 or (status in _ITEM_STATUS and (codes & _ITEM_CODES or _ITEM_WORDS.search(words))):
+        return RefusedError(text)
     if status in _TRANSIENT or status >= 500:
         return TransientError(text, retry_after=retry_after(headers), overloaded=status in _OVERLOADED)
-    if status == 413 or (status in {400, 422} and (code in _ITEM_CODES or _ITEM_WORDS.search(words))):
-        return RefusedError(text)
     if status in {400, 404, 415, 422} and _FORM_WORDS.search(words):
         return FormRefusedError(text)
     return FatalError(text)
 
 
-def complaint(said: Any) -> tuple[str, str]:
-    """The endpoint's message, and its error code."""
-    error = said.get("error") if isinstance(said, dict) else None
-    detail = error if isinstance(error, dict) else {}
+def complaint(said: Any) -> tuple[str, set[str]]:
+    """The endpoint's message, and its error codes."""
     raw = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    error = _error_of(said)
+    detail = {key.lower(): value for key, value in error.items()} if isinstance(error, dict) else {}
     words = detail.get("message") or (error if isinstance(error, str) else web_page(raw) or raw)
-    return str(words), str(detail.get("code") or detail.get("type") or "")
+    return str(words), {str(detail[key]) for key in ("code", "type") if detail.get(key)}
+
+
+def _error_of(said: Any) -> Any:
+    """The part of a body that describes the error: Google puts it into a list, Bedrock writes `Error` or nothing."""
+    body = said[0] if isinstance(said, list) and said else said
+    return (body.get("error") or body.get("Error") or body) if isinstance(body, dict) else None
 
 
 def web_page(text: str) -> str:
     """What a web page in place of an answer says, in short; empty where it is no web page."""
+    text = text[:10_000]  # the search for pairs of tags takes time by the square of the length
     if not _PAGE.match(text):
         return ""
     title = _TITLE.search(text)
@@ -84,10 +105,11 @@ def web_page(text: str) -> str:
 
 def refused_parameter(status: int, said: Any, sent: Iterable[str]) -> str:
     """Which of the parameters that were sent the endpoint does not take; empty if that is not the problem."""
-    words, code = complaint(said)
-    if status not in {400, 422} or not _UNWANTED.search(f"{code} {words}"):
+    words, codes = complaint(said)
+    words = words[:_SEARCHED]
+    if status not in {400, 422} or not _UNWANTED.search(f"{' '.join(sorted(codes))} {words}"):
         return ""
-    error = said.get("error") if isinstance(said, dict) else None
+    error = _error_of(said)
     named = str(error.get("param") or "") if isinstance(error, dict) else ""
     if named:
         return next((name for name in sent if name == named), "")
@@ -100,8 +122,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
         if (wait := _number(text)) is not None:
             return min(_LONGEST, max(0.0, wait / unit))
+    then, now = _date(value), _date(headers.get("Date", ""))  # of one clock: this machine's may be wrong
+    return None if then is None else min(_LONGEST, max(0.0, then - (time.time() if now is None else now)))
+
+
+def _date(text: str) -> float | None:
     try:
-        return min(_LONGEST, max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time()))
+        return email.utils.parsedate_to_datetime(text).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None
 
@@ -117,7 +144,7 @@ def rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
     return RateLimits(requests=requests, tokens=tokens) if requests or tokens else None
 
 
-def _left(headers: Mapping[str, str], what: str) -> Left | None:
+def _left(headers: Mapping[str, str], what: str) -> RateLimit | None:
     given = headers.get(f"x-ratelimit-limit-{what}")
     if given is None:
         return None
@@ -126,7 +153,7 @@ def _left(headers: Mapping[str, str], what: str) -> Left | None:
     reset = _seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
     if limit is None or remaining is None or reset is None or limit < 1 or remaining < 0:
         return None
-    return Left(limit=limit, remaining=remaining, reset=min(_LONGEST, reset))
+    return RateLimit(limit=limit, remaining=remaining, reset=min(_LONGEST, reset))
 
 
 def _number(text: str) -> float | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from skillopt.errors import SkillOptError
@@ -21,7 +23,7 @@ T = TypeVar("T")
 START = 32
 """Calls at once before anything is known of an endpoint; where more are allowed they double while all goes well."""
 WINDOW = 40
-"""Recent outcomes, which show the state of an endpoint."""
+"""Recent calls, which show the state of an endpoint."""
 
 
 class Switch:
@@ -117,21 +119,22 @@ class Bucket:
         self._seen = now
 
 
-class Places:
-    """A number of places, which may change. Waiting calls get one in order of arrival, `later` ones last."""
+class Slots:
+    """A number of places, which may change. Waiting calls get one in order of arrival: calls that are sent `again`
+    first, `low_priority` ones last."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.in_flight = 0
-        self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque())
+        self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque(), deque())
 
-    async def enter(self, *, later: bool = False) -> int:
+    async def enter(self, *, again: bool = False, low_priority: bool = False) -> int:
         """Wait for a place; returns the level: how many are taken now."""
         if self.in_flight < self.limit:
             self.in_flight += 1
             return self.in_flight
         turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting[later].append(turn)
+        self._waiting[2 if low_priority else 0 if again else 1].append(turn)
         try:
             return await turn
         except asyncio.CancelledError:
@@ -153,12 +156,24 @@ class Places:
                     turn.set_result(self.in_flight)
 
 
-class Endpoint(Places):
+@dataclass(slots=True)
+class Sent:
+    """One call at an endpoint."""
+
+    level: int
+    """How many calls were in flight when it was sent, with itself."""
+    rejected: bool = False
+
+
+class Endpoint(Slots):
     """One server's health: how many calls at once it can handle, and whether it has asked for a pause.
 
-    A call that is turned away where most from its level on go through says nothing about width (a server may turn away
-    every fifth at any). Where most are turned away, the limit falls below that level. It grows by one after as many
-    successes as the limit, and after twice as many each time that growing was a mistake.
+    Calls are compared in the order in which they were sent, and a call that has no answer yet counts as accepted: a
+    rejection comes at once, an answer takes its time, so that the first answers to arrive are mostly rejections.
+
+    A rejected call says nothing about width if most calls from its level on are accepted (a server may reject every
+    fifth at any width). If most are rejected, the limit falls below that level. It grows by one after as many successes
+    as the limit, and after twice as many each time that growing was a mistake.
     """
 
     def __init__(self, ceiling: int) -> None:
@@ -166,7 +181,7 @@ class Endpoint(Places):
         self.ceiling = ceiling
         self.turned_away = 0
         """429s and their like, over the session."""
-        self._outcomes: deque[tuple[int, bool]] = deque(maxlen=WINDOW)
+        self._recent: deque[Sent] = deque(maxlen=WINDOW)
         self._not_before = 0.0
         self._doubling = True  # until the limit first falls
         self._probing = False  # the limit has grown by one since it fell
@@ -185,9 +200,13 @@ class Endpoint(Places):
         """Seconds that are left of a pause; not above 0 where there is none."""
         return self._not_before - time.monotonic()
 
-    def went_through(self, level: int) -> None:
+    def sent(self, level: int) -> Sent:
+        """A call that has a place is sent now."""
+        self._recent.append(Sent(level))
+        return self._recent[-1]
+
+    def on_success(self) -> None:
         """A call was answered."""
-        self._outcomes.append((level, True))
         self._healthy += 1
         if self.limit < self.ceiling and self._healthy >= (1 if self._doubling else self.limit * self._patience):
             self._patience = 1 if self._probing else self._patience
@@ -196,17 +215,15 @@ class Endpoint(Places):
             self.limit += 1
             self.hand_out()
 
-    def turned_down(self, level: int, retry_after: float | None) -> None:
+    def on_throttled(self, call: Sent, retry_after: float | None) -> None:
         """A call was answered 429, or similar: 503, 529, nothing at all."""
         self.turned_away += 1
-        self._outcomes.append((level, False))
-        recent = [ok for _, ok in self._outcomes][-WINDOW // 2 :]
-        if retry_after and recent.count(False) > len(recent) / 2:
+        call.rejected = True
+        if retry_after and _mostly_rejected([*self._recent][-WINDOW // 2 :]):
             self.pause(retry_after)
-        for lowest in sorted({other for other, ok in self._outcomes if not ok}):
-            beyond = [ok for other, ok in self._outcomes if other >= lowest]
-            refused = beyond.count(False)
-            if 1 < lowest <= self.limit and refused >= 2 and refused > len(beyond) / 2:
+        for lowest in sorted({sent.level for sent in self._recent if sent.rejected}):
+            beyond = [sent for sent in self._recent if sent.level >= lowest]
+            if 1 < lowest <= self.limit and _mostly_rejected(beyond):
                 self._fall(lowest - 1)
                 return
 
@@ -216,7 +233,12 @@ class Endpoint(Places):
         self.limit = limit
         self._doubling = self._probing = False
         self._healthy = 0
-        self._outcomes = deque((pair for pair in self._outcomes if pair[0] <= limit), maxlen=WINDOW)
+        self._recent = deque((sent for sent in self._recent if sent.level <= limit), maxlen=WINDOW)
+
+
+def _mostly_rejected(calls: Sequence[Sent]) -> bool:
+    rejected = sum(call.rejected for call in calls)
+    return rejected >= 2 and rejected > len(calls) / 2
 
 
 class Limiter:
@@ -231,14 +253,15 @@ class Limiter:
         self.limit = limit
         self.in_flight = 0
         self.endpoint = endpoint or Endpoint(limit)
-        self._places = Places(limit)
+        self._slots = Slots(limit)
         self._own = {"requests": requests is not None, "tokens": tokens is not None}
         self._buckets = {name: Bucket(n) for name, n in (("requests", requests), ("tokens", tokens)) if n is not None}
 
-    def learn(self, limits: RateLimits) -> None:
-        """What the endpoint's headers say. The user's limits override them."""
+    def learn(self, limits: RateLimits, longest: float = math.inf) -> None:
+        """What the endpoint's headers say. The user's limits override them, and a limit that is restored in more than
+        `longest` seconds (one for a day) is not spread over that time: the endpoint says so when it is used up."""
         for name, left in (("requests", limits.requests), ("tokens", limits.tokens)):
-            if left is None or self._own[name] or left.reset <= 0 or left.remaining >= left.limit:
+            if left is None or self._own[name] or not 0 < left.reset <= longest or left.remaining >= left.limit:
                 continue
             rate = (left.limit - left.remaining) / left.reset
             bucket = self._buckets.setdefault(name, Bucket(left.limit))
@@ -249,31 +272,33 @@ class Limiter:
         if "tokens" in self._buckets:
             self._buckets["tokens"].take(tokens)
 
-    async def enter(self, switch: Switch, *, tokens: float = 0, later: bool = False) -> int:
-        """A place for one call of about `tokens` tokens; `later` ones come after all others. Returns
-        the call's level at its endpoint."""
-        await self._places.enter(later=later)
+    async def enter(
+        self, switch: Switch, *, tokens: float = 0, again: bool = False, low_priority: bool = False
+    ) -> Sent:
+        """A slot for one call of about `tokens` tokens. A call that is sent `again` goes before all others, one of
+        `low_priority` after them. The call is sent when this returns."""
+        await self._slots.enter(again=again, low_priority=low_priority)
         level = 0
         try:
-            level = await self.endpoint.enter()
+            level = await self.endpoint.enter(again=again)
             while (wait := self._wait()) > 0:
                 await switch.sleep(wait)
             switch.check()
         except BaseException:
             if level:
                 self.endpoint.leave()
-            self._places.leave()
+            self._slots.leave()
             raise
         for name, bucket in self._buckets.items():
             bucket.take(1 if name == "requests" else tokens)
         self.in_flight += 1
-        return level
+        return self.endpoint.sent(level)
 
     def leave(self) -> None:
         """The call that had a place has ended, however it did."""
         self.in_flight -= 1
         self.endpoint.leave()
-        self._places.leave()
+        self._slots.leave()
 
     def _wait(self) -> float:
         waits = [bucket.wait() for bucket in self._buckets.values()]

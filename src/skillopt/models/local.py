@@ -8,15 +8,26 @@ import os
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from skillopt.config.roles import local_processes
 from skillopt.errors import UserError
 from skillopt.keys import no_secrets
 from skillopt.models import weights
-from skillopt.models.base import ChatReply, ChatRequest, FatalError, RefusedError, TransientError, Usage
+from skillopt.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    CompletionBody,
+    FatalError,
+    ModelSpec,
+    RefusedError,
+    TransientError,
+    Usage,
+)
+from skillopt.models.local_worker import LocalAnswer
 from skillopt.models.openai_chat import tool_calls
-from skillopt.workers import WorkerGoneError, WorkerPool, WorkerProcess
+from skillopt.processes.workers import WorkerGoneError, WorkerPool, WorkerProcess
+from skillopt.provider_table import local_processes, split_name
 
 WORKER = Path(__file__).with_name("local_worker.py")
 MAX_TOKENS = 1024
@@ -25,7 +36,7 @@ MAX_CRASHES = 3
 """Of workers in a row; then it is not worth another try."""
 
 
-class LocalModel:
+class LocalModel(ChatModel):
     """A GGUF file as a ChatModel: `local:NAME` of the weights catalogue, or `local:/path/to/file.gguf`.
 
     Nothing is loaded or fetched before the first chat. The same request gives the same reply on one machine,
@@ -43,7 +54,7 @@ class LocalModel:
     def __init__(
         self, name: str, *, workers: int | None = None, context: int = 8192, prefix_cache: bool = True
     ) -> None:
-        self._weights = name.removeprefix("local:")
+        self._weights = split_name(name)[1] or name
         self.name = f"local:{self._weights}"
         if importlib.util.find_spec("xllamacpp") is None:
             raise UserError(f"{self.name}: llama.cpp is not installed; pip install 'skillopt[local]'")
@@ -58,7 +69,7 @@ class LocalModel:
         self._crashes = 0
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self) -> str:  # type: ignore[override]  # known only when the file has been read
         """The weights' SHA-256. An own file is read once for it and remembered."""
         if weights.is_file(self._weights):
             return f"local:{weights.sha256_of(weights.path(self._weights))}"
@@ -89,9 +100,9 @@ class LocalModel:
         if self._folder is not None:
             self._folder.cleanup()
 
-    async def _asked(self, body: dict[str, Any]) -> dict[str, Any]:
+    async def _asked(self, body: CompletionBody) -> LocalAnswer:
         try:
-            reply = await self._pool.ask(body)
+            reply = cast("LocalAnswer", await self._pool.ask(body))
         except WorkerGoneError as error:
             self._crashes += 1
             if self._pool.closed:
@@ -127,8 +138,8 @@ class LocalModel:
             raise FatalError(f"{self.name}: {reply['message']}{worker.last_words()}")
         return worker
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {
+    def _body(self, request: ChatRequest) -> CompletionBody:
+        body: CompletionBody = {
             "messages": list(request.messages),
             "temperature": request.temperature or 0.0,
             "max_tokens": request.max_tokens or MAX_TOKENS,
@@ -137,6 +148,9 @@ class LocalModel:
         if request.tools:
             body["tools"] = list(request.tools)
         if request.schema is not None:
-            schema = {"name": request.schema.name, "schema": request.schema.body, "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+            body["response_format"] = request.schema.response_format()
         return body
+
+
+def open_local(spec: ModelSpec) -> LocalModel:
+    return LocalModel(spec.name)

@@ -21,16 +21,55 @@ import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
-from skillopt import child
+from skillopt.processes import child
 
-Message = dict[str, Any]
+if TYPE_CHECKING:
+    from skillopt.chat_protocol import CompletionBody, Message, ToolCall
 
 PLACEHOLDER = "~"
 """Takes the place of the user's message when only the system message is evaluated."""
 STATE_BYTES = 512 << 20
 """All saved states of one model together; the least recently used go first."""
+
+
+class LocalSetup(TypedDict):
+    """The first line that a worker reads."""
+
+    weights: str
+    context: int
+    states: str
+    prefix_cache: bool
+
+
+class LocalReply(TypedDict, total=False):
+    content: str | None
+    tool_calls: list[ToolCall]
+
+
+class LocalChoice(TypedDict):
+    message: LocalReply
+    finish_reason: str
+
+
+class LocalCached(TypedDict):
+    cached_tokens: int
+
+
+class LocalTokens(TypedDict):
+    prompt_tokens: int
+    completion_tokens: int
+    prompt_tokens_details: LocalCached
+
+
+class LocalAnswer(TypedDict, total=False):
+    """A chat completion, or what was wrong."""
+
+    choices: list[LocalChoice]
+    usage: LocalTokens
+    error: str
+    message: str
 
 
 class RequestError(Exception):
@@ -44,7 +83,7 @@ class RequestError(Exception):
 def prefixes(messages: list[Message]) -> list[list[Message]]:
     """What is worth keeping of a conversation, shortest first: the system message, then each turn."""
     system = [message for message in messages[:1] if message["role"] == "system"]
-    found = [[*system, {"role": "user", "content": PLACEHOLDER}]] if system else []
+    found: list[list[Message]] = [[*system, {"role": "user", "content": PLACEHOLDER}]] if system else []
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and i > len(system)]
     return found + [messages[:i] for i in turns]
 
@@ -76,7 +115,7 @@ class Engine:
         self._server = xllamacpp.Server(params)
         self._address = str(self._server.listening_address).split("//")[1]
 
-    def chat(self, request: dict[str, Any]) -> dict[str, Any]:
+    def chat(self, request: CompletionBody) -> LocalAnswer:
         # Tools come before the messages in the prompt, so a prefix without them is another prompt.
         kept = prefixes(request["messages"]) if self._prefix_cache and not request.get("tools") else []
         known = len(kept)
@@ -88,7 +127,7 @@ class Engine:
             self._restore(kept[index])
         return self._complete(request, continued=bool(kept))
 
-    def _complete(self, body: dict[str, Any], *, continued: bool) -> dict[str, Any]:
+    def _complete(self, body: CompletionBody, *, continued: bool) -> LocalAnswer:
         try:
             reply = self._server.handle_chat_completions({**body, "cache_prompt": continued, "id_slot": 0})
         except (ValueError, RuntimeError) as error:
@@ -96,7 +135,8 @@ class Engine:
         if fault := reply.get("error"):
             too_long = fault.get("type") == "exceed_context_size_error"
             raise RequestError("refused" if too_long else "fatal", str(fault.get("message", fault)))
-        return dict(reply)
+        completion: LocalAnswer = reply
+        return completion
 
     def _restore(self, messages: list[Message]) -> bool:
         file = self._states / self._name(messages)
@@ -141,7 +181,7 @@ class Engine:
             total -= size
 
 
-def begin(setup: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def begin(setup: LocalSetup) -> Callable[[CompletionBody], LocalAnswer]:
     _folders.append(setup["states"])
     return Engine(**setup).chat
 
@@ -155,7 +195,7 @@ def at_end() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def explain(error: BaseException) -> dict[str, Any]:
+def explain(error: BaseException) -> LocalAnswer:
     return {"error": getattr(error, "kind", "fatal"), "message": str(error)}
 
 

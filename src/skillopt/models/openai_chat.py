@@ -6,28 +6,35 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
-from skillopt.models.base import ChatReply, ChatRequest, FatalError, RateLimits, RefusedError, TransientError, Usage
+from skillopt.models import entra
+from skillopt.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    CompletionBody,
+    FatalError,
+    ModelSpec,
+    RefusedError,
+    ToolCall,
+    TransientError,
+    Usage,
+)
 from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter, web_page
-from skillopt.models.transport import Transport, UnreachableError
+from skillopt.models.transport import Transport, UnreachableError, UnreadableError
 from skillopt.version import __version__
 
-_THINKING = re.compile(r"\A(?:\s*<think>)?(?:(?!<think>).)*?</think>\s*", re.DOTALL)
-_UNFINISHED = re.compile(r"\A\s*<think>(?!.*</think>).*", re.DOTALL)
 
-
-class OpenAIChat:
+class OpenAIChat(ChatModel):
     """A model behind `POST …/chat/completions`.
 
     A parameter that the endpoint refuses (temperature, seed, reasoning_effort, the name of the token limit) is left out
-    from then on. `limits` is what the last reply's headers said about the endpoint's rate limits.
+    from then on.
     """
-
-    deterministic = False
 
     def __init__(
         self,
@@ -50,7 +57,6 @@ class OpenAIChat:
             raise UserError(f"{name}: the key in {key_name} contains a line break or a control character")
         self.name = name
         self.endpoint = url.rstrip("/")
-        self.limits: RateLimits | None = None
         self._model = model
         self._key = key
         self._key_name = key_name
@@ -58,32 +64,25 @@ class OpenAIChat:
         self._token = token
         self._limit_fields = [limit_field, *({"max_tokens", "max_completion_tokens"} - {limit_field})]
         self._left_out: set[str] = set()
-        self._url = f"{self.endpoint}/chat/completions" + (f"?{urlencode(query)}" if query else "")
-        self._transport: Transport | None = None
+        self._transport = Transport(f"{self.endpoint}/chat/completions" + (f"?{urlencode(query)}" if query else ""))
         self._answered = False
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         while True:
             payload = self._payload(request)
             try:
-                return await self._post(payload)
+                status, received, body = await self._transport.post(await self._headers(), json.dumps(payload).encode())
+                self.limits = rate_limits(received) or self.limits
+                return self._reply(status, received, body, payload)
             except ParameterRefused as refused:
                 self._left_out.add(refused.name)
-
-    async def _post(self, payload: dict[str, Any]) -> ChatReply:
-        if self._transport is None:
-            self._transport = Transport(self._url)
-        headers = await self._headers()
-        try:
-            status, received, body = await self._transport.post(headers, json.dumps(payload).encode())
-        except UnreachableError as error:
-            raise TransientError(
-                f"{self.endpoint}: cannot connect ({self._clean(str(error))})", reached=False
-            ) from None
-        except ConnectionError as error:
-            raise TransientError(f"{self.endpoint}: {self._clean(str(error)) or type(error).__name__}") from None
-        self.limits = rate_limits(received) or self.limits
-        return self._reply(status, received, body, payload)
+            except UnreachableError as error:
+                text = f"{self.endpoint}: cannot connect ({self._clean(str(error))})"
+                raise TransientError(text, reached=False) from None
+            except ConnectionError as error:
+                usage = Usage() if isinstance(error, UnreadableError) else None
+                words = self._clean(str(error)) or type(error).__name__
+                raise TransientError(f"{self.endpoint}: {words}", usage=usage) from None
 
     async def _headers(self) -> dict[str, str]:
         if self._token is not None:
@@ -93,8 +92,8 @@ class OpenAIChat:
             return _JSON
         return {**_JSON, self._key_header: f"Bearer {self._key}" if self._key_header == "Authorization" else self._key}
 
-    def _payload(self, request: ChatRequest) -> dict[str, Any]:
-        payload: dict[str, Any] = {"model": self._model, "messages": list(request.messages)}
+    def _payload(self, request: ChatRequest) -> CompletionBody:
+        payload: CompletionBody = {"model": self._model, "messages": list(request.messages)}
         limit_field = next((name for name in self._limit_fields if name not in self._left_out), "")
         optional = {
             "temperature": request.temperature,
@@ -102,17 +101,17 @@ class OpenAIChat:
             "seed": request.seed,
             "reasoning_effort": request.effort or None,
         }
-        payload |= {k: v for k, v in optional.items() if k and v is not None and k not in self._left_out}
+        kept = {k: v for k, v in optional.items() if k and v is not None and k not in self._left_out}
+        payload |= cast("CompletionBody", kept)
         if request.tools:
             payload["tools"] = list(request.tools)
         if request.schema is not None and request.schema.form == "json":
             payload["response_format"] = {"type": "json_object"}
         elif request.schema is not None and request.schema.form == "schema":
-            schema = {"name": request.schema.name, "schema": request.schema.body, "strict": True}
-            payload["response_format"] = {"type": "json_schema", "json_schema": schema}
+            payload["response_format"] = request.schema.response_format()
         return payload
 
-    def _reply(self, status: int, headers: Mapping[str, str], body: bytes, payload: dict[str, Any]) -> ChatReply:
+    def _reply(self, status: int, headers: Mapping[str, str], body: bytes, payload: CompletionBody) -> ChatReply:
         try:
             data = json.loads(body)
         except (ValueError, RecursionError):
@@ -127,27 +126,27 @@ class OpenAIChat:
             finish = finish if finish and isinstance(finish, str) else "stop"
             usage = _usage(data.get("usage"))
         except (TypeError, KeyError, IndexError, AttributeError):
-            raise self._no_completion(body) from None
+            raise self._no_completion(body, _usage(data.get("usage") if isinstance(data, dict) else None)) from None
         self._answered = True
         if finish == "content_filter":
-            raise RefusedError(f"{self.endpoint}: the content filter refused this item")
+            raise RefusedError(f"{self.endpoint}: the content filter refused this item", usage=usage)
         return ChatReply(text=answer(text), finish_reason=finish, usage=usage, tool_calls=calls)
 
-    def _no_completion(self, body: bytes) -> Exception:
+    def _no_completion(self, body: bytes, usage: Usage) -> Exception:
         """An answer that is none. A web page at an incomplete URL where nothing else ever came is no bad moment."""
         raw = body.decode(errors="replace")
         page = web_page(raw)
         said = self._clean(page or " ".join(raw.split()))[:200] or "nothing"
         text = f"{self.endpoint}: the reply is not a chat completion but {said}"
         hint = self._try_url() if page and not self._answered else ""
-        return FatalError(f"{text}{hint}") if hint else TransientError(text)
+        return FatalError(f"{text}{hint}") if hint else TransientError(text, usage=usage)
 
     def _try_url(self) -> str:
         """What to try where the address may be incomplete: most servers have their API below /v1."""
         known = re.search(r"/(v\d+\w*|openai|api)(/|$)", urlsplit(self.endpoint).path)
         return "" if known else f"; is the URL complete? Try {self.endpoint}/v1"
 
-    def _error(self, status: int, headers: Mapping[str, str], said: Any, payload: dict[str, Any]) -> Exception:
+    def _error(self, status: int, headers: Mapping[str, str], said: Any, payload: CompletionBody) -> Exception:
         name = refused_parameter(status, said, [n for n in payload if n in _OPTIONAL])
         if name:
             return ParameterRefused(name)
@@ -162,9 +161,36 @@ class OpenAIChat:
         return redact(text.replace(self._key, "***") if self._key else text)  # its own also where it is short
 
     async def close(self) -> None:
-        if self._transport is not None:
-            await self._transport.close()
-            self._transport = None
+        await self._transport.close()
+
+
+def open_openai(spec: ModelSpec) -> OpenAIChat:
+    """A model at any base URL."""
+    return OpenAIChat(
+        spec.name,
+        spec.model,
+        url=spec.base_url(),
+        key_name=spec.key_name or spec.provider.key_name,
+        key_needed=bool(spec.key_name) or not (spec.url or spec.provider.key_optional),
+        limit_field=spec.provider.limit_field,
+    )
+
+
+def open_azure(spec: ModelSpec) -> OpenAIChat:
+    """A deployment on Azure, with a key or a token of Entra ID."""
+    key_name = spec.key_name or spec.provider.key_name
+    by_token = not os.environ.get(key_name) and entra.available()
+    return OpenAIChat(
+        spec.name,
+        spec.model,
+        url=f"{spec.base_url().rstrip('/')}/openai/deployments/{spec.model}",
+        key_name=entra.TOKEN_NAME if by_token else key_name,
+        key_needed=True,
+        key_header="api-key",
+        limit_field=spec.provider.limit_field,
+        query={"api-version": spec.config.hardware.azure_api_version},
+        token=entra.EntraToken() if by_token else None,
+    )
 
 
 _JSON = {"Content-Type": "application/json", "User-Agent": f"skillopt/{__version__}"}
@@ -186,7 +212,9 @@ def check_url(name: str, url: str) -> None:
 def answer(text: str) -> str:
     """The text without the model's thinking; thinking that was cut off leaves nothing."""
     whole = text.encode("utf-8", "replace").decode()  # a reply cut inside an emoji has half a character
-    return _UNFINISHED.sub("", _THINKING.sub("", whole)) if "think>" in whole else whole
+    thought, closed, rest = whole.lstrip().removeprefix("<think>").partition("</think>")
+    shown = rest.lstrip() if closed and "<think>" not in thought else whole
+    return "" if shown.lstrip().startswith("<think>") and "</think>" not in shown else shown
 
 
 def _text(content: Any) -> str:
@@ -198,7 +226,7 @@ def _text(content: Any) -> str:
     return content or ""
 
 
-def tool_calls(calls: Any) -> tuple[dict[str, Any], ...]:
+def tool_calls(calls: Any) -> tuple[ToolCall, ...]:
     """Calls in the protocol's own form, nothing else of what a server may add."""
     return tuple(
         {

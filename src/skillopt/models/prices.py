@@ -1,49 +1,53 @@
-"""What tokens cost: the user's own prices, then the list prices in prices.toml. An unknown price stays unknown."""
+"""What tokens cost: the user's own prices, then the list prices of genai-prices. An unknown price stays unknown."""
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cache
-from importlib import resources
 
-from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Price
 from skillopt.models.base import Usage
-
-FREE = ("sim:", "local:", "handoff")
-"""Providers that run on this machine, and letters to whoever reads them."""
-_VERSION = re.compile(r"(-\d{4}-\d{2}-\d{2}|-\d{8}|-latest)\Z")
-"""A dated version of a model has the model's price."""
+from skillopt.provider_table import program_of, provider_of, split_name
 
 
 @cache
-def list_prices() -> dict[str, Price]:
-    text = (resources.files("skillopt.models") / "prices.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)["prices"]
-    return {
-        f"{provider}:{model}": Price(input=row[0], output=row[1], cached=row[2] if len(row) > 2 else None)
-        for provider, models in tables.items()
-        for model, row in models.items()
-    }
+def list_price(model: str) -> Price | None:
+    """Today's price in the list that comes with genai-prices: that of short prompts, at the hour when it is highest."""
+    price_list = provider_of(model).price_list
+    if not price_list:
+        return None
+    import genai_prices  # takes 0.2 s; it fetches nothing unless it is asked to
+
+    try:
+        listed = genai_prices.calc_price(genai_prices.Usage(), split_name(model)[1], provider_id=price_list).model
+    except LookupError:
+        return None
+    now = datetime.now(UTC)
+    day = [listed.get_prices(now.replace(hour=hour)) for hour in range(24)]
+
+    def highest(kind: str) -> float | None:
+        values = [getattr(prices, kind, None) for prices in day]
+        return max((float(getattr(value, "base", value)) for value in values if value is not None), default=None)
+
+    prompt, reply = highest("input_mtok"), highest("output_mtok")
+    if prompt is None or reply is None:
+        return None
+    return Price(input=prompt, output=reply, cached=highest("cache_read_mtok"))
 
 
 def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
     """The price of `provider:model`; `own` overrides the list."""
     if model in own:
         return own[model]
-    if model.startswith(FREE):
+    if provider_of(model).is_free:
         return Price(input=0, output=0)
-    table = list_prices()
-    return table.get(model) or table.get(_VERSION.sub("", model))
+    return list_price(model)
 
 
 def is_priced(model: str, own: Mapping[str, Price]) -> bool:
     """Will the cost be known? A price is, or it is a command line that says what it cost."""
-    provider, _, name = model.partition(":")
-    preset = PRESETS.get(name if provider == "command" else provider)
-    return (preset is not None and preset.reports_cost) or price_of(model, own) is not None
+    return program_of(model).reports_cost or price_of(model, own) is not None
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:

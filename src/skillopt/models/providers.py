@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
+import importlib
 import importlib.util
+import inspect
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
 from skillopt.models.base import (
+    ChatModel,
     ChatReply,
     ChatRequest,
     FatalError,
     Message,
     ModelError,
+    ModelSpec,
     RefusedError,
     TransientError,
     Usage,
 )
 from skillopt.models.http import ParameterRefused, classify, counted, refused_parameter
 from skillopt.models.openai_chat import answer, check_url
+from skillopt.models.transport import UnreadableError, read_body
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent
@@ -35,10 +42,8 @@ _UNREADABLE = (TypeError, ValueError, AttributeError, LookupError, AssertionErro
 _OPTIONAL = {"temperature": "temperature", "seed": "seed", "thinking": "effort|thinking"}
 
 
-class ProviderChat:
+class ProviderChat(ChatModel):
     """A model behind any provider's own protocol. The SDK below does not retry: call.py does."""
-
-    deterministic = False
 
     def __init__(self, name: str, provider: str, model: str, *, url: str = "", key_name: str = "") -> None:
         if importlib.util.find_spec("pydantic_ai") is None:
@@ -46,13 +51,12 @@ class ProviderChat:
         if url:
             check_url(name, url)
         self.name = name
-        self._model = _build(name, provider, model, url, key_name)
-        self._base_url = (url or self._model.base_url or provider).rstrip("/")
+        self._build = partial(_build, name, provider, model, url, key_name)
+        self._model = self._build()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self.endpoint = (url or self._model.base_url or provider).rstrip("/")
         self._left_out: set[str] = set()
-
-    @property
-    def endpoint(self) -> str:
-        return self._base_url
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         while True:
@@ -66,6 +70,10 @@ class ProviderChat:
         from pydantic_ai import exceptions
         from pydantic_ai.direct import model_request
 
+        loop = asyncio.get_running_loop()
+        if self._closed or self._loop not in (None, loop):  # its connections were part of a loop that has ended
+            self._model = self._build()
+        self._loop, self._closed = loop, False
         messages, parameters = messages_from(request.messages), _parameters(request)
         try:
             response = await model_request(
@@ -77,15 +85,20 @@ class ProviderChat:
         except exceptions.ContentFilterError as error:
             raise RefusedError(f"{self.endpoint}: {redact(str(error))[:500]}") from None
         except exceptions.ModelAPIError as error:
+            if unreadable := _unreadable(error):
+                raise TransientError(f"{self.endpoint}: {unreadable}", usage=Usage()) from None
             reached = not isinstance(error, exceptions.ModelConnectionError)
             raise TransientError(f"{self.endpoint}: {redact(str(error))[:500]}", reached=reached) from None
         except exceptions.UnexpectedModelBehavior as error:
-            raise TransientError(f"{self.endpoint}: {redact(str(error))[:500]}") from None
+            raise TransientError(f"{self.endpoint}: {redact(str(error))[:500]}", usage=Usage()) from None
         except exceptions.UserError as error:
             raise FatalError(f"{self.name}: {redact(str(error))[:500]}") from None
+        except UnreadableError as error:
+            raise TransientError(f"{self.endpoint}: {error}", usage=Usage()) from None
         except _UNREADABLE as error:  # the libraries take for granted that an answer has the form that it should have
             words = redact(f"{type(error).__name__}: {error}")[:500]
-            raise TransientError(f"{self.endpoint}: the reply is not a chat completion ({words})") from error
+            text = f"{self.endpoint}: the reply is not a chat completion ({words})"
+            raise TransientError(text, usage=Usage()) from error
 
     def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
         """The endpoint's own words, as the same kind of error as on the fast client."""
@@ -136,11 +149,31 @@ class ProviderChat:
         )
 
     async def close(self) -> None:
+        self._closed = True
         client = getattr(self._model, "client", None)
         close = getattr(client, "close", None)
         if close is not None:
             with contextlib.suppress(Exception):
                 await close()
+
+
+def open_provider(spec: ModelSpec) -> ProviderChat:
+    return ProviderChat(spec.name, spec.provider.prefix, spec.model, url=spec.url, key_name=spec.key_name)
+
+
+def library_knows(provider: str) -> bool:
+    """Does the client library know this provider, which has no row in the table?"""
+    if importlib.util.find_spec("pydantic_ai") is None:
+        return False
+    from pydantic_ai.providers import infer_provider_class
+
+    try:
+        infer_provider_class(provider)
+    except ImportError:  # a part of the library is missing; opening it says which
+        return True
+    except Exception:  # how the library says that it does not know the name is not part of its contract
+        return False
+    return True
 
 
 def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Model:
@@ -156,7 +189,8 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
         options["api_key"] = key
 
     def factory(kind: str) -> Provider[Any]:
-        return infer_provider_class(kind)(**options)
+        provider_class = infer_provider_class(kind)
+        return provider_class(**options, **_http_client(provider_class))
 
     try:
         return infer_model(f"{provider}:{model}", provider_factory=factory)
@@ -169,6 +203,40 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
         words = redact(str(error)).split(" or pass it via")[0]
         kind = MissingKey if "key" in words.lower() else UserError
         raise kind(f"{name}: {words} (in the environment or in .env)") from None
+
+
+def _http_client(provider_class: type) -> dict[str, Any]:
+    """`http_client` for a provider that takes one: it reads no more of an answer than our own client does."""
+    parameter = inspect.signature(provider_class).parameters.get("http_client")
+    kind = re.search(r"(httpx2?)\.AsyncClient|HTTPClient", str(parameter.annotation)) if parameter else None
+    if kind is None:
+        return {}
+    newest = "httpx2" if importlib.util.find_spec("httpx2") else "httpx"  # some SDKs take only the older one
+    library = importlib.import_module(kind[1] or newest)
+
+    async def bound(response: Any) -> None:
+        raw = response.stream
+        try:
+            body = await read_body(response.status_code, response.headers, raw)
+        finally:
+            await raw.aclose()
+        response.headers.pop("Content-Encoding", None)
+        response.stream = library.ByteStream(body)
+
+    client = library.AsyncClient(
+        timeout=library.Timeout(1200, connect=5),  # call.py's timeout is the one that counts
+        limits=library.Limits(max_connections=None, max_keepalive_connections=100),
+        headers={"Accept-Encoding": "gzip"},
+        event_hooks={"response": [bound]},  # a transport of our own would turn off the environment's proxies
+    )
+    return {"http_client": client}
+
+
+def _unreadable(error: BaseException | None) -> UnreadableError | None:
+    """Our error below those that an SDK has made of it."""
+    while error is not None and not isinstance(error, UnreadableError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def messages_from(messages: Sequence[Message]) -> list[ModelMessage]:

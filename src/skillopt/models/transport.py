@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import zlib
+from collections.abc import AsyncIterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -11,6 +13,8 @@ import aiohttp
 
 KEPT = 75.0
 """Seconds that a connection is kept for another request."""
+LONGEST = 8 * 2**20
+"""Bytes of an answer that are read, before and after decompression."""
 
 
 class Response(NamedTuple):
@@ -23,31 +27,75 @@ class UnreachableError(ConnectionError):
     """Nobody answers there."""
 
 
+class UnreadableError(ConnectionError):
+    """An answer that is too long, or compressed in a way that nobody asked for."""
+
+
 class Transport:
-    """POSTs to one URL. Raises ConnectionError for whatever gives no whole response."""
+    """POSTs to one URL. Raises ConnectionError for whatever gives no whole response.
+
+    Its connections belong to an event loop; in another one, and after `close`, it connects again.
+    """
 
     def __init__(self, url: str) -> None:
         self._url, self._proxy = url, env_proxy(url)
-        # The limiter bounds what is in flight; call.py's timeout bounds how long.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT),
-            timeout=aiohttp.ClientTimeout(total=None),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def _connected(self) -> aiohttp.ClientSession:
+        loop, earlier = asyncio.get_running_loop(), self._session
+        if self._session is None or self._loop is not loop:
+            # The limiter bounds what is in flight; call.py's timeout bounds how long.
+            self._loop = loop
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT),
+                timeout=aiohttp.ClientTimeout(total=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"Accept-Encoding": "gzip"},
+                auto_decompress=False,  # aiohttp has no limit for what comes out
+            )
+            if earlier is not None:
+                await earlier.close()
+        return self._session
 
     async def post(self, headers: Mapping[str, str], body: bytes) -> Response:
+        session = await self._connected()
         try:
-            async with self._session.post(
+            async with session.post(
                 self._url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
             ) as response:
-                return Response(response.status, response.headers, await response.read())
+                body = await read_body(response.status, response.headers, response.content.iter_any())
+                return Response(response.status, response.headers, body)
         except (aiohttp.ClientConnectorError, UnicodeError) as error:  # a name that can be none is no text for DNS
             raise UnreachableError(getattr(error, "strerror", "") or str(error)) from None
         except aiohttp.ClientError as error:
             raise ConnectionError(str(error) or type(error).__name__) from None
 
     async def close(self) -> None:
-        await self._session.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+async def read_body(status: int, headers: Mapping[str, str], parts: AsyncIterable[bytes]) -> bytes:
+    """The body, not more than LONGEST bytes of it. For an error its beginning is enough; a longer reply is an error."""
+    body = bytearray()
+    async for part in parts:
+        body += part
+        if len(body) > LONGEST:
+            break
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
+        body = _unpacked(body)
+    if len(body) > LONGEST and status == 200:
+        raise UnreadableError(f"the answer is longer than {LONGEST >> 20} MB; the rest was not read")
+    return bytes(body[:LONGEST])
+
+
+def _unpacked(body: bytearray) -> bytearray:
+    try:
+        return bytearray(zlib.decompressobj(wbits=47).decompress(body, LONGEST + 1))  # 47: gzip or zlib
+    except zlib.error:
+        raise UnreadableError("the answer is compressed, and not with gzip") from None
 
 
 def env_proxy(url: str) -> str | None:

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from skillopt.errors import UserError
-from skillopt.run.files import read_json, write_json
+from skillopt.record.files import read_json, write_json
 
 Progress = Callable[[int, int, str], None]
 """Called with bytes done, bytes in all, and what is going on: `model hub`, `package index, part 2 of 6` …"""
@@ -41,7 +40,7 @@ class IndexParts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class WeightsFile:
     """One model of the catalogue."""
 
     name: str
@@ -56,21 +55,21 @@ class Entry:
 
 
 @functools.cache
-def catalogue() -> dict[str, Entry]:
+def catalogue() -> dict[str, WeightsFile]:
     text = resources.files("skillopt.models").joinpath("weights.toml").read_text(encoding="utf-8")
     return read_catalogue(text)
 
 
-def read_catalogue(text: str) -> dict[str, Entry]:
+def read_catalogue(text: str) -> dict[str, WeightsFile]:
     entries = {}
     for name, table in tomllib.loads(text).items():
         index = table.pop("index")
         parts = IndexParts(**{**index, "parts": tuple(index["parts"])})
-        entries[name] = Entry(name=name, index=parts, **table)
+        entries[name] = WeightsFile(name=name, index=parts, **table)
     return entries
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> WeightsFile:
     """The catalogue's entry of that name; UserError names the ones there are."""
     known = catalogue()
     if name not in known:
@@ -93,12 +92,12 @@ def cache_root() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "skillopt"
 
 
-def cached(item: Entry) -> Path:
+def cached(item: WeightsFile) -> Path:
     """Where the cache keeps this file, or would."""
     return cache_root() / "weights" / item.file
 
 
-def partial(item: Entry) -> Path:
+def partial(item: WeightsFile) -> Path:
     """Where the cache gathers the bytes of a file that is not complete yet."""
     return cached(item).with_name(item.file + ".partial")
 
@@ -162,7 +161,7 @@ def verify(name: str) -> Path:
     return found
 
 
-def check(item: Entry, file: Path, digest: str) -> None:
+def check(item: WeightsFile, file: Path, digest: str) -> None:
     if digest == item.sha256:
         return
     fix = "replace it or unset SKILLOPT_WEIGHTS_DIR"
@@ -195,7 +194,7 @@ def _mark(file: Path) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns]
 
 
-def _remembered() -> dict[str, Any]:
+def _remembered() -> dict[str, list[int | str]]:
     try:
         known = read_json(cache_root() / "hashes.json")
     except (OSError, ValueError):

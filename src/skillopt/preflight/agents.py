@@ -6,25 +6,26 @@ import shutil
 import time
 from pathlib import Path
 
-from skillopt.cli_agents.presets import PRESETS
 from skillopt.config import Config
-from skillopt.core.callers import make_callers
-from skillopt.envs.base import Item
-from skillopt.envs.command import CommandAgent
-from skillopt.envs.workspace import Workspaces
 from skillopt.errors import SkillOptError
 from skillopt.models import open_model
 from skillopt.models.bound import BoundChat
-from skillopt.run.journal import Journal
+from skillopt.processes.coding_agents import preset_of, presets
+from skillopt.record.journal import Journal
 from skillopt.skill import Skill
+from skillopt.tasks.base import Item
+from skillopt.tasks.command import CommandAgent
+from skillopt.tasks.workspace import Workspaces
+from skillopt.training.callers import make_callers
 
 _ASKED = Item(id="doctor", question="Reply with the word ready. Do nothing else.")
 
 
 def installed_agents() -> str:
     """Which of the agents of the table are on PATH."""
-    found = [name for name, preset in PRESETS.items() if shutil.which(preset.program)]
-    missing = [name for name in PRESETS if name not in found]
+    every = presets()
+    found = [name for name, preset in every.items() if shutil.which(preset.program)]
+    missing = [name for name in every if name not in found]
     parts = [
         f"installed: {', '.join(found)}" if found else "",
         f"not installed: {', '.join(missing)}" if missing else "",
@@ -34,7 +35,7 @@ def installed_agents() -> str:
 
 def does_tasks(config: Config) -> bool:
     """Is the target a coding agent that is known by name?"""
-    return isinstance(config.env.command, str) and config.env.command in PRESETS
+    return isinstance(config.env.command, str) and preset_of(config.env.command) is not None
 
 
 async def agent_answers(config: Config) -> tuple[str, str]:

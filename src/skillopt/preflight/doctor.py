@@ -7,48 +7,40 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from skillopt.config import Config
-from skillopt.core.callers import make_callers, opened_models
-from skillopt.core.initial import initial_kind, initial_of, run_of
-from skillopt.envs import open_env
-from skillopt.envs.base import SPLITS, Env, Item, check_splits, close_env, is_noisy, score_output
-from skillopt.envs.splits import how_to_enlarge
 from skillopt.errors import SkillOptError
-from skillopt.letters.schemas import text_schema
 from skillopt.models import open_model
-from skillopt.models.base import TransientError
+from skillopt.models.base import Message, TransientError
 from skillopt.models.call import Caller
-from skillopt.models.prices import FREE, price_of
+from skillopt.models.prices import price_of
 from skillopt.models.structured import ask
 from skillopt.preflight.agents import agent_answers, does_tasks, installed_agents
-from skillopt.preflight.components import needs_optimizer
-from skillopt.preflight.plan import Plan, is_deterministic, plan_run
-from skillopt.run.journal import Journal
-from skillopt.run.summary import ROLES
+from skillopt.preflight.plan import is_deterministic, plan_run
+from skillopt.provider_table import provider_of
+from skillopt.record.base import ROLES
+from skillopt.record.forecast import Check, Plan, Preflight
+from skillopt.record.journal import Journal
 from skillopt.skill import Skill
 from skillopt.statistics import smallest_detectable, smallest_sure
+from skillopt.tasks import using_env
+from skillopt.tasks.base import SPLITS, Env, Item, check_splits, is_noisy, score_output, unknown_members
+from skillopt.tasks.scorer_check import can_be_tried, scorer_finding
+from skillopt.tasks.splits import how_to_enlarge
+from skillopt.training.callers import make_callers, open_models
+from skillopt.training.initial import initial_kind, initial_of, run_of
+from skillopt.training.parts import Parts, needs_optimizer
+from skillopt.training.requests.schemas import text_schema
 
-Status = Literal["pass", "warn", "fail"]
 NOISE = 0.1
 """The share of flipped outcomes for which the smallest improvement that a gate can see is reported."""
 PLAUSIBLE = 0.25
 """A gain that a training may well reach, and that the splits must be large enough to show."""
-_NOT_ASKED = {"target": ("local:", "command:", "agent:"), "optimizer": ("local:", "handoff")}
-"""A local model would have to be fetched and loaded first; an agent calls its own model, and a reader is a person."""
 _SCORED = 10
 """Items of each split that the scorer is tried on."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    name: str
-    status: Status
-    says: str
-    fix: str = ""
 
 
 def passed(name: str, says: str) -> Check:
@@ -62,20 +54,20 @@ def warned(name: str, says: str, fix: str) -> Check:
 
 async def examine(config: Config, *, offline: bool = False) -> list[Check]:
     """All checks. Without `offline`, each role's endpoint is asked one short question, which is paid for."""
-    try:
-        env = open_env(config)
-        check_splits(env)
-        skill = initial_of(config)
-    except SkillOptError as error:
-        return [Check(name="data", status="fail", says=str(error), fix="see above")]
-    checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env)]
-    close_env(env)
-    opened = [_opens(config, role) for role in _roles(config)]
+    with ExitStack() as stack:
+        try:
+            env = stack.enter_context(using_env(config))
+            check_splits(env)
+            skill = initial_of(config)
+        except SkillOptError as error:
+            return [Check(name="data", status="fail", says=str(error), fix="see above")]
+        checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env, config.evaluation.metric)]
+    opened = [_opens(config, role) for role in _roles(config, env)]
     checks += opened
     if does_tasks(config):
         checks.append(passed("coding agents", installed_agents()))
     if not offline and all(check.status == "pass" for check in opened):
-        checks += await endpoints(config)
+        checks += await endpoints(config, env)
         checks += await _agent(config) if does_tasks(config) else []
     return checks
 
@@ -106,13 +98,14 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
     ]
 
 
-def advice(config: Config, env: Env, skill: Skill, plan: Plan) -> list[dict[str, str]]:
-    """The findings of the part that costs nothing, for the events of a run."""
-    return [asdict(check) for check in cheap(config, env, skill, plan) if check.status != "pass"]
+def preflight(config: Config, env: Env, skill: Skill, parts: Parts) -> Preflight:
+    """What a training is told before it begins: its plan, and the findings of the part that costs nothing."""
+    plan = plan_run(config, env, skill, parts=parts)
+    return Preflight(plan=plan, advice=[check for check in cheap(config, env, skill, plan) if check.status != "pass"])
 
 
-def _roles(config: Config) -> tuple[str, ...]:
-    return ROLES if needs_optimizer(config) else ("target",)
+def _roles(config: Config, env: Env | None = None) -> tuple[str, ...]:
+    return ROLES if needs_optimizer(config, env=env) else ("target",)
 
 
 def check_sizes(config: Config, env: Env) -> Check:
@@ -146,8 +139,11 @@ def _gate(config: Config) -> Check:
 
 def _warnings(env: Env) -> Iterator[Check]:
     """What the env itself finds suspicious in its data, such as a label that its place or length gives away."""
-    for says in getattr(env, "warnings", ()):
+    for says in env.warnings:
         yield warned("data", says, "compare the score with the baselines; see docs/benchmarks.md")
+    for name, meant in unknown_members(env).items():
+        says = f"the env's '{name}' is no member of Env and is not used" + f"; did you mean '{meant}'?" * bool(meant)
+        yield warned("env", says, "rename it, or begin the names of helpers with an underscore; see docs/your_env.md")
 
 
 def _initial(config: Config, skill: Skill) -> Check:
@@ -182,7 +178,7 @@ def _boundary(config: Config) -> Check:
 
 def _prices(config: Config) -> Iterator[Check]:
     for role in _roles(config):
-        name: str = getattr(config.models, f"{role}_model")
+        name = config.role(role).model
         price = price_of(name, config.budget.prices)
         if price is None:
             fix = f'give it as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
@@ -194,10 +190,10 @@ def _prices(config: Config) -> Iterator[Check]:
 
 def _rates(config: Config) -> Iterator[Check]:
     """Workers above the rate limit only wait; a second for a call is quick."""
-    widths = {role: config.role(role).workers for role in ROLES}
+    widths: dict[str, int] = {role: config.role(role).workers for role in ROLES}
     keys = {"target": "hardware.workers", "optimizer": "gradient.analyst_workers"}
     for role in _roles(config):
-        rpm: int | None = getattr(config.models, f"{role}_rpm")
+        rpm = config.role(role).rpm
         says = f"{widths[role]} at once" + (f", {rpm} requests a minute" if rpm else "; the limiter adapts")
         too_many = rpm is not None and widths[role] * 60 > rpm * 4
         fix = f"{keys[role]} of {max(1, (rpm or 0) // 15)} is enough for that rate" if too_many else ""
@@ -229,7 +225,7 @@ def _dotenv() -> Iterator[Check]:
 def _budget(config: Config, plan: Plan) -> Check:
     """A limit below what a run needs at least stops it for certain."""
     limits = [pair for pair in _limits(config, plan) if pair[1] is not None]
-    if not limits and all(getattr(config.models, f"{role}_model").startswith(FREE) for role in _roles(config)):
+    if not limits and all(provider_of(config.role(role).model).is_free for role in _roles(config)):
         return passed("budget", "no limit is set, and nothing costs money")
     if not limits:
         fix = "set budget.max_usd, budget.max_calls, budget.max_tokens or budget.max_minutes"
@@ -257,15 +253,15 @@ def _sum(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
     return sum(low for low, _ in both), sum(high for _, high in both)
 
 
-async def scorer(env: Env) -> Check:
-    """Scores the same outputs twice; the items' own answers must be right."""
+async def scorer(env: Env, metric: str = "hard") -> Check:
+    """Scores the same outputs twice; the items' own answers must be right, and those of other items wrong."""
     if is_noisy(env):
         says = "a judge, or declared noisy: the same output may get another score; the paired gate allows for it"
         return passed("scorer", says)
     unsure = []
     items = [item for split in SPLITS for item in env.items(split)[:_SCORED]]
     for item in items:
-        for output in _outputs(item) if not getattr(env, "looks_at_files", False) else [""]:
+        for output in _outputs(item) if not env.scores_files else [""]:
             try:
                 first, second = await score_output(env, item, output), await score_output(env, item, output)
             except Exception as error:  # whatever a scorer raises is the finding
@@ -276,6 +272,8 @@ async def scorer(env: Env) -> Check:
                 return Check(name="scorer", status="fail", says=says, fix="make it depend on the item and output alone")
         if item.answers and (await score_output(env, item, item.answers[0])).hard < 1:
             unsure.append(item.id)
+    if can_be_tried(env) and (finding := await scorer_finding(env, items, metric)):
+        return Check(name="scorer", status="fail" if finding.certain else "warn", says=finding.says, fix=finding.fix)
     if unsure:
         says = f"the item's own answer does not score 1: {', '.join(unsure[:5])}"
         return warned("scorer", says, "check these items' answers and env.scoring")
@@ -288,7 +286,7 @@ def _outputs(item: Item) -> list[str]:
 
 def _opens(config: Config, role: str) -> Check:
     """Name, URL and key, without a call."""
-    name: str = getattr(config.models, f"{role}_model")
+    name = config.role(role).model
     try:
         model = open_model(role, config)
     except SkillOptError as error:
@@ -296,15 +294,13 @@ def _opens(config: Config, role: str) -> Check:
     return passed(f"{role} model", f"{name} at {model.endpoint}")
 
 
-async def endpoints(config: Config) -> list[Check]:
+async def endpoints(config: Config, env: Env | None = None) -> list[Check]:
     """One short question to each role's model: reachable, key valid, model there; the optimizer's with a schema."""
     tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema}
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
     checks = []
-    roles = [
-        role for role in _roles(config) if not getattr(config.models, f"{role}_model").startswith(_NOT_ASKED[role])
-    ]
-    async with opened_models(quick, roles=roles) as models:
+    roles = [role for role in _roles(config, env) if role in provider_of(config.role(role).model).probed_roles]
+    async with open_models(quick, roles=roles) as models:
         for role in roles:
             with Journal(":memory:") as journal:
                 callers, _, _ = make_callers(quick, journal, {role: models[role]})
@@ -329,7 +325,9 @@ async def _answers(caller: Caller) -> tuple[str, str]:
 
 
 async def _fits_schema(caller: Caller) -> tuple[str, str]:
-    messages = [{"role": "user", "content": 'Reply with a JSON object whose field "memory" is the word ready.'}]
+    messages: list[Message] = [
+        {"role": "user", "content": 'Reply with a JSON object whose field "memory" is the word ready.'}
+    ]
     answer = await ask(caller, messages, text_schema("meta_skill", "memory"), json.dumps, label="doctor")
     if answer.unreachable:
         raise TransientError(answer.lost)

@@ -11,30 +11,23 @@ from itertools import combinations
 from statistics import fmean
 from typing import Literal
 
-from skillopt.edits.similarity import essence, opposite_text, other_value, same_text, skeleton
-from skillopt.envs.base import Item
 from skillopt.keys import key_lines
 from skillopt.preflight.scripts import parse_trouble
-from skillopt.run.source import Source
+from skillopt.record.source import Source
 from skillopt.skill.document import FILE, Skill, open_fence
 from skillopt.skill.package import PackageError, problems
 from skillopt.skill.parts import Part, rules
-from skillopt.skill.tokens import count_tokens
+from skillopt.skill.tokens import count_tokens, exact_tokens
+from skillopt.tasks.base import Item
+from skillopt.training.edits.similarity import (
+    content_words,
+    opposite_text,
+    other_value,
+    same_text,
+    words_without_values,
+)
 
 Level = Literal["error", "warning", "note"]
-RULES: dict[str, str] = {
-    "form": "The Agent Skills form: front matter, name, description, length",
-    "empty": "A skill has text",
-    "fence": "Every code fence is closed",
-    "link": "Links lead to files of the package and to headings that exist",
-    "unused": "Every file of the package is mentioned",
-    "script": "Scripts and data files can be parsed",
-    "duplicate": "No instruction is given twice",
-    "contradiction": "No instruction is given once with and once without a negation, or with two values",
-    "time": "No fact that is only true for a time",
-    "path": "No path that only one machine has",
-    "secret": "No key, token or password",
-}
 _MOST_LINES, _MOST_TOKENS = 500, 5000
 """Of a body, by the advice of the format's authors."""
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)<>\s]+)>?(?:\s+[\"'(][^)\n]*)?\)|^\s{0,3}\[[^\]\n]+\]:\s*<?(\S+?)>?\s*$")
@@ -70,7 +63,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """Who pays for how many tokens, by the o200k vocabulary."""
+    """Who pays for how many tokens; exact if the extra `tokens` is installed."""
 
     listed: int
     """Name and description: every request to an agent that has the skill. 0 for a plain file."""
@@ -138,7 +131,7 @@ def _form(source: Source) -> Iterator[Finding]:
 
 def _lines(source: Source) -> Iterator[Finding]:
     """Instructions of the main document that say the same, or the opposite."""
-    own = [part for part in rules(Skill(source.document.body)) if len(essence(part.text)) > 2]
+    own = [part for part in rules(Skill(source.document.body)) if len(content_words(part.text)) > 2]
     first = source.text.count("\n") - source.document.body.count("\n")
 
     def at(part: Part) -> int:
@@ -146,7 +139,7 @@ def _lines(source: Source) -> Iterator[Finding]:
 
     groups: dict[tuple[str, ...], list[Part]] = defaultdict(list)
     for part in own:
-        groups[skeleton(part.text)].append(part)
+        groups[words_without_values(part.text)].append(part)
     for group in groups.values():
         for a, b in combinations(group[:50], 2):
             if same_text(a.text, b.text):
@@ -241,7 +234,7 @@ def _tokens(source: Source, items: Sequence[Item]) -> Tokens:
     listed = 0
     if source.is_package and package.front:
         try:
-            listed = count_tokens(f"{package.name}\n{package.description}")
+            listed = exact_tokens(f"{package.name}\n{package.description}")
         except PackageError:  # reported as a finding
             listed = 0
     others = [
@@ -249,10 +242,11 @@ def _tokens(source: Source, items: Sequence[Item]) -> Tokens:
         for name, content in source.files.items()
         if name != source.main and name.lower().endswith(".md") and content is not None
     ]
-    loaded = count_tokens(package.body if source.main == FILE else source.text)
+    body = package.body if source.main == FILE else source.text
+    loaded = count_tokens(body)
     tasks = [count_tokens(f"{item.context}\n\n{item.question}".strip()) for item in items]
     share = fmean(loaded / max(1, loaded + task) for task in tasks) if tasks else None
-    return Tokens(listed=listed, loaded=loaded, on_demand=sum(map(count_tokens, others)), share=share)
+    return Tokens(listed=listed, loaded=exact_tokens(body), on_demand=sum(map(exact_tokens, others)), share=share)
 
 
 def _finding(

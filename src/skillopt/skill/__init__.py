@@ -1,7 +1,7 @@
 """The parameter: a skill (a document or a package), its edits, and the log that proves where each line came from."""
 
-from skillopt.skill.document import FILE, Section, Skill, Span
-from skillopt.skill.edit import Applied, Edit, Limits, Skip, apply_edits
+from skillopt.skill.document import FILE, Skill, SkillSection, Span
+from skillopt.skill.edit import Applied, Edit, SizeLimits, Skip, apply_edits
 from skillopt.skill.patch_log import Entry, PatchLog, PatchLogError, replay
 
 __all__ = [
@@ -9,11 +9,11 @@ __all__ = [
     "Applied",
     "Edit",
     "Entry",
-    "Limits",
     "PatchLog",
     "PatchLogError",
-    "Section",
+    "SizeLimits",
     "Skill",
+    "SkillSection",
     "Skip",
     "Span",
     "apply_edits",

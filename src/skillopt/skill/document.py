@@ -1,6 +1,7 @@
 """A skill: a Markdown document with sections and protected regions, alone or at the head of a package of files.
 
-Text is kept byte for byte.
+Text is kept byte for byte. The markers around a protected region are for a run's own records: a target and the files
+that a run hands out get the document without them (`Skill.shown`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ CLOSE_MARKER = "<!-- /skillopt:protected -->"
 MARKER = re.compile(r"<!--\s*/?\s*skillopt\s*:", re.IGNORECASE)
 """Anything that could be taken for one of our markers."""
 
+_MARKERS = f"(?:{re.escape(OPEN_MARKER)}|{re.escape(CLOSE_MARKER)})"
+_NOT_SHOWN = re.compile(rf"^[ \t]*{_MARKERS}[ \t]*(?:\r?\n|\Z)|{_MARKERS}", re.MULTILINE)
+"""A marker, with the whole line if nothing else is on it."""
 _REGION = re.compile(f"{re.escape(OPEN_MARKER)}(?:(?!{re.escape(OPEN_MARKER)}).)*?{re.escape(CLOSE_MARKER)}", re.DOTALL)
 """From the last opening marker before a closing one: a stray marker above cannot draw other text into a region."""
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _CLOSING_MARKS = re.compile(r"(?:^| )#+$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
+_MARKED = re.compile(r"^ {0,3}(?:#|```|~~~).*", re.MULTILINE)
+"""A line that may be a heading or a fence; a long document has few of them."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Section:
+class SkillSection:
     """A heading and the text below it, up to the next heading of any level."""
 
     title: str
@@ -53,9 +59,9 @@ class Skill:
     """An immutable skill: one document, or a package of files with SKILL.md at its head."""
 
     text: str = ""
-    """The document; of a package, SKILL.md without its front matter. Every target gets it."""
+    """The document; of a package, SKILL.md without its front matter."""
     front: str = ""
-    """SKILL.md's front matter with both `---` lines, unchanged; empty where it has none."""
+    """SKILL.md's front matter with both `---` lines, unchanged; empty if it has none."""
     others: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     """The package's further files by their paths, such as `references/rules.md`. Never changed in place."""
     executable: frozenset[str] = frozenset()
@@ -82,12 +88,18 @@ class Skill:
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
     @cached_property
+    def shown(self) -> Skill:
+        """This skill as every target reads it and `best_skill.md` has it: the guidance stays, its markers go."""
+        plain = _NOT_SHOWN.sub("", self.text)
+        return self if plain == self.text else replace(self, text=plain)
+
+    @cached_property
     def tokens(self) -> int:
         """Of the document that every target gets; what is in further files is read only when needed."""
-        return count_tokens(self.text)
+        return count_tokens(self.shown.text)
 
     def read(self, path: str) -> str | None:
-        """A file as text, SKILL.md without its front matter; None where there is none, or it is not text."""
+        """A file as text, SKILL.md without its front matter; None if there is none, or it is not text."""
         if path == FILE:
             return self.text
         try:
@@ -111,21 +123,21 @@ class Skill:
         return write_folder(self, folder, front)
 
     @cached_property
-    def sections(self) -> tuple[Section, ...]:
+    def sections(self) -> tuple[SkillSection, ...]:
         """The sections in order; together they cover the text without gap or overlap."""
         starts: list[tuple[int, int, str]] = []
         fence = ""
-        position = 0
-        for line in split_lines(self.text):
+        for marked in _MARKED.finditer(self.text):
+            line = marked[0].rstrip("\r")
             outside, fence = not fence, _fence_after(line, fence)
-            if outside and not fence and (heading := _HEADING.match(line.rstrip("\r\n"))):
-                starts.append((position, len(heading[1]), (heading[2] or "").strip()))
-            position += len(line)
+            if outside and not fence and (heading := _HEADING.match(line)):
+                starts.append((marked.start(), len(heading[1]), _title(line[heading.end() :])))
         if not starts or starts[0][0] > 0:
             starts.insert(0, (0, 0, ""))
         ends = [start for start, _, _ in starts[1:]] + [len(self.text)]
         return tuple(
-            Section(title, level, Span(start, end)) for (start, level, title), end in zip(starts, ends, strict=True)
+            SkillSection(title, level, Span(start, end))
+            for (start, level, title), end in zip(starts, ends, strict=True)
         )
 
     @cached_property
@@ -152,13 +164,13 @@ class Skill:
         gap = "" if not self.text else "\n" if self.text.endswith("\n") else "\n\n"
         return replace(self, text=f"{self.text}{gap}{region}\n")
 
-    def find_sections(self, title: str) -> list[Section]:
+    def find_sections(self, title: str) -> list[SkillSection]:
         """The sections with that title; case, `#` marks and space do not matter. Headings in guidance are none."""
         wanted = normal_title(title)
         named = [s for s in self.sections if s.level and normal_title(s.title) == wanted]
         return [s for s in named if not any(r.start <= s.span.start < r.end for r in self.protected)]
 
-    def below(self, section: Section) -> Span:
+    def below(self, section: SkillSection) -> Span:
         """A section with its subsections. A title (level 1) is no container: all of the document is below it."""
         if section.level < 2:
             return section.span
@@ -174,13 +186,20 @@ def split_lines(text: str) -> list[str]:
 def open_fence(text: str) -> str:
     """The code fence that is still open at the end, or an empty string."""
     fence = ""
-    for line in split_lines(text):
-        fence = _fence_after(line, fence)
+    for marked in _MARKED.finditer(text):
+        fence = _fence_after(marked[0], fence)
     return fence
 
 
+def _title(text: str) -> str:
+    """What follows the marks of a heading, without the marks that may close it: ` Form ##` is `Form`."""
+    text = text.strip(" \t")
+    bare = text.rstrip("#")
+    return (bare if bare.endswith((" ", "\t")) else text).strip()
+
+
 def _fence_after(line: str, fence: str) -> str:
-    """The code fence that is open after this line, where `fence` was before it."""
+    """The code fence that is open after this line; `fence` was open before it."""
     mark = _FENCE.match(line.rstrip("\r\n"))
     if not mark:
         return fence

@@ -31,7 +31,7 @@ class Edit(BaseModel):
     id: str = ""
     op: Op
     file: str = FILE
-    """The package's file that it changes; an `add` may make a new one. Stored only where it is not SKILL.md."""
+    """The package's file that it changes; an `add` may make a new one. Stored only if it is not SKILL.md."""
     section: str = ""
     """Where an `add` goes (created if it does not exist); otherwise it distinguishes equal anchors."""
     anchor: str = ""
@@ -65,7 +65,7 @@ class Edit(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class SizeLimits:
     """Gradient clipping: what one edit and each file may grow to; of a package, what it may have in all."""
 
     max_edit_tokens: int = 400
@@ -79,7 +79,9 @@ class Limits:
     """The parts of a package that edits may touch."""
 
 
-UNLIMITED = Limits(max_edit_tokens=1 << 40, max_skill_tokens=1 << 40, max_file_tokens=1 << 40, max_total_tokens=1 << 40)
+UNLIMITED = SizeLimits(
+    max_edit_tokens=1 << 40, max_skill_tokens=1 << 40, max_file_tokens=1 << 40, max_total_tokens=1 << 40
+)
 """For edits that were accepted before."""
 
 
@@ -111,55 +113,72 @@ class _Draft:
     """The replacements found so far, all in coordinates of the original text."""
 
     skill: Skill
-    places: list[tuple[Span, str]] = field(default_factory=list)
+    replacements: list[tuple[Span, str]] = field(default_factory=list)
     new_sections: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
 
     def render(self) -> str:
         old = self.skill.text
-        insertions = {span.start: text for span, text in self.places if span.start == span.end}
+        insertions = {span.start: text for span, text in self.replacements if span.start == span.end}
         if self.new_sections:
             tail = _end_of_content(self.skill, Span(0, len(old)))
             blocks = [f"## {title}\n\n" + _join(texts) for title, texts in self.new_sections.values()]
             before = insertions.get(tail, "")
             gap = "\n\n" if (old[:tail] + before).strip() else ""
             insertions[tail] = before + gap + "\n\n".join(blocks)
-        places = [(span, text) for span, text in self.places if span.start < span.end]
-        places += [(Span(at, at), text + _after(old, at)) for at, text in insertions.items()]
+        replacements = [(span, text) for span, text in self.replacements if span.start < span.end]
+        replacements += [(Span(at, at), text + _after(old, at)) for at, text in insertions.items()]
         out, position = [], 0
-        for span, text in sorted(places, key=lambda place: (place[0].start, place[0].end)):
+        for span, text in sorted(replacements, key=lambda replacement: (replacement[0].start, replacement[0].end)):
             out += [old[position : span.start], text]
             position = span.end
         new = "".join([*out, old[position:]])
         return new.replace("\r\n", "\n").replace("\n", "\r\n") if _is_crlf(old) else new
 
 
-def apply_edits(skill: Skill, edits: Iterable[Edit], limits: Limits | None = None) -> Applied:
+def apply_edits(skill: Skill, edits: Iterable[Edit], limits: SizeLimits | None = None) -> Applied:
     """Apply `edits` in order; every anchor refers to its file in `skill` as it was before any of them.
 
     Of two edits that touch the same text the first applies. Text and files that no edit touches stay byte for byte. A
     further file that edits leave without text is removed.
     """
-    limits = limits or Limits()
-    drafts: dict[str, _Draft] = {}
-    candidate = skill
+    builder = SkillBuilder(skill, limits or SizeLimits())
     applied: list[Edit] = []
     skipped: list[Skip] = []
-    for proposed in edits:
-        edit = _in_script(proposed)
+    for edit in edits:
+        skip = builder.add(edit)
+        if skip:
+            skipped.append(skip)
+        else:
+            applied.append(edit)
+    return Applied(skill=builder.skill, applied=tuple(applied), skipped=tuple(skipped))
+
+
+class SkillBuilder:
+    """Applies edits to a skill one by one, as `apply_edits` does to a list."""
+
+    def __init__(self, skill: Skill, limits: SizeLimits) -> None:
+        self.skill = skill
+        """With the edits so far."""
+        self._before = skill
+        self._limits = limits
+        self._drafts: dict[str, _Draft] = {}
+
+    def add(self, edit: Edit) -> Skip | None:
+        """Apply an edit; or say why not, and leave the skill as it is."""
+        edit = _in_script(edit)
+        before, limits = self._before, self._limits
         try:
-            if problem := file_problem(skill, edit.file, edit.op, limits.train):
+            if problem := file_problem(before, edit.file, edit.op, limits.train):
                 raise _Unfit("file", problem)
             _check(edit, limits)
-            attempt = _place(drafts.get(edit.file) or _Draft(Skill(skill.read(edit.file) or "")), edit)
-            grown = candidate.with_file(edit.file, attempt.render())
-            _check_size(candidate, grown, edit.file, limits)
-            _check_structure(attempt, Skill(grown.read(edit.file) or ""), edit.file)
+            draft = _place(self._drafts.get(edit.file) or _Draft(Skill(before.read(edit.file) or "")), edit)
+            grown = self.skill.with_file(edit.file, draft.render())
+            _check_size(self.skill, grown, edit.file, limits)
+            _check_structure(draft, Skill(grown.read(edit.file) or ""), edit.file)
         except _Unfit as unfit:
-            skipped.append(Skip(edit.id, unfit.kind, str(unfit)))
-        else:
-            drafts[edit.file], candidate = attempt, grown
-            applied.append(proposed)
-    return Applied(skill=candidate, applied=tuple(applied), skipped=tuple(skipped))
+            return Skip(edit.id, unfit.kind, str(unfit))
+        self._drafts[edit.file], self.skill = draft, grown
+        return None
 
 
 def _in_script(edit: Edit) -> Edit:
@@ -167,9 +186,9 @@ def _in_script(edit: Edit) -> Edit:
     return edit.model_copy(update={"section": ""}) if part_of(edit.file) == "scripts" else edit
 
 
-def _check_size(before: Skill, grown: Skill, file: str, limits: Limits) -> None:
+def _check_size(before: Skill, grown: Skill, file: str, limits: SizeLimits) -> None:
     most = limits.max_skill_tokens if file == FILE else limits.max_file_tokens
-    old, new = (count_tokens(skill.read(file) or "") for skill in (before, grown))
+    old, new = (skill.tokens if file == FILE else count_tokens(skill.read(file) or "") for skill in (before, grown))
     if new > max(most, old):
         what = "the skill" if file == FILE else f"'{file}'"
         raise _Unfit("skill_too_long", f"would grow {what} past {most} tokens")
@@ -187,7 +206,7 @@ def _check_structure(attempt: _Draft, grown: Skill, file: str) -> None:
         raise _Unfit("structure", "would turn text around it into code")
 
 
-def _check(edit: Edit, limits: Limits) -> None:
+def _check(edit: Edit, limits: SizeLimits) -> None:
     """What can be said of an edit without looking at the document."""
     if not edit.trajectory_ids:
         raise _Unfit("no_trajectory", "cites no trajectory")
@@ -214,14 +233,14 @@ def _check(edit: Edit, limits: Limits) -> None:
 
 def whole_section(edit: Edit, skill: Skill) -> Edit:
     """A `modify` or `delete` that names a section and no anchor means all of it, with its subsections: that becomes the
-    anchor. Its heading stays where the new text does not repeat it."""
+    anchor. Its heading stays if the new text does not repeat it."""
     if edit.op == "add" or edit.anchor.strip() or not edit.section.strip():
         return edit
     document = Skill(skill.read(edit.file) or "")
-    found = document.find_sections(edit.section)
-    if len(found) != 1:
+    sections = document.find_sections(edit.section)
+    if len(sections) != 1:
         return edit
-    whole = document.below(found[0])
+    whole = document.below(sections[0])
     anchor = document.text[whole.start : _end_of_content(document, whole)]
     heading = anchor.partition("\n")[0].rstrip()
     body = _without_own_heading(edit.text, edit.section).strip("\r\n").rstrip()
@@ -243,13 +262,13 @@ def _place(draft: _Draft, edit: Edit) -> _Draft:
     if edit.op == "add":
         return _place_add(draft, edit)
     span = _find(draft.skill, edit)
-    if any(span.overlaps(other) for other, _ in draft.places):
+    if any(span.overlaps(other) for other, _ in draft.replacements):
         raise _Unfit("overlap", "touches text that another edit of this step changes")
     if edit.op == "modify":
         if edit.text == edit.anchor:
             raise _Unfit("no_change", "changes nothing")
-        return _Draft(draft.skill, [*draft.places, (span, edit.text)], draft.new_sections)
-    return _Draft(draft.skill, [*draft.places, (_whole_line(draft.skill.text, span), "")], draft.new_sections)
+        return _Draft(draft.skill, [*draft.replacements, (span, edit.text)], draft.new_sections)
+    return _Draft(draft.skill, [*draft.replacements, (_whole_line(draft.skill.text, span), "")], draft.new_sections)
 
 
 def _place_add(draft: _Draft, edit: Edit) -> _Draft:
@@ -258,21 +277,21 @@ def _place_add(draft: _Draft, edit: Edit) -> _Draft:
     text = _without_own_heading(edit.text, edit.section).strip("\r\n").rstrip()
     if not text:
         raise _Unfit("empty", "has no text")
-    if _stands_in(text, skill.text) or any(_stands_in(text, written) for _, written in draft.places):
+    if _stands_in(text, skill.text) or any(_stands_in(text, written) for _, written in draft.replacements):
         raise _Unfit("duplicate", "is in the document already")
     if edit.section.strip() and section is None:
         key = normal_title(edit.section)
         title, texts = draft.new_sections.get(key, (bare_title(edit.section), []))
         if text in texts:
             raise _Unfit("duplicate", "is in the document already")
-        return _Draft(skill, draft.places, {**draft.new_sections, key: (title, [*texts, text])})
+        return _Draft(skill, draft.replacements, {**draft.new_sections, key: (title, [*texts, text])})
     where = section.span if section else Span(0, len(skill.text))
     point = _end_of_content(skill, where)
     here = Span(point, point)
-    if any(here.overlaps(other) for other, _ in draft.places):
+    if any(here.overlaps(other) for other, _ in draft.replacements):
         raise _Unfit("overlap", "touches text that another edit of this step changes")
-    earlier = next((written for span, written in draft.places if span == here), "")
-    others = [place for place in draft.places if place[0] != here]
+    earlier = next((written for span, written in draft.replacements if span == here), "")
+    others = [replacement for replacement in draft.replacements if replacement[0] != here]
     before = earlier or skill.text[where.start : point]
     return _Draft(skill, [*others, (here, earlier + _gap(before, text) + text)], draft.new_sections)
 
@@ -362,7 +381,7 @@ def _markers(skill: Skill) -> int:
 
 def _hides_heading(draft: _Draft, grown: Skill) -> bool:
     """Is a heading that no edit touches no longer one?"""
-    old, changed = draft.skill.text, [span for span, _ in draft.places if span.start < span.end]
+    old, changed = draft.skill.text, [span for span, _ in draft.replacements if span.start < span.end]
     kept: Counter[tuple[int, str]] = Counter()
     for section in draft.skill.sections:
         line_end = old.find("\n", section.span.start)

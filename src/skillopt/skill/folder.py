@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from io import BufferedRandom
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import cast
+
+from pydantic import BaseModel
 
 from skillopt.skill.document import FILE, Skill
 from skillopt.skill.package import PackageError, read_package
@@ -17,16 +22,42 @@ MOST_FILES, MOST_BYTES, LARGEST_FILE = 2000, 100_000_000, 30_000_000
 """More than a package has: a home folder that is named by mistake is not read."""
 _LEFT_OUT = {".git", ".env", "__pycache__", ".DS_Store"}
 """What is in the folder but not the package's: a `.env` is the user's."""
-_UNUSUAL = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
+_BLANK = re.compile("[\\\\\u115f\u1160\u2800\u3164\uffa0]")
+"""A backslash, and letters that nobody sees."""
+
+
+class NotAFileError(OSError):
+    """A link, a pipe, a device or a folder in the place of a file."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(errno.EINVAL, "is a link, a pipe or a device, and must be a regular file", str(path))
+
+
+def open_regular(path: Path, mode: str = "rb") -> BufferedRandom:
+    """Open a regular file as bytes. A link is not followed, a pipe or device not waited for: NotAFileError."""
+    return cast(BufferedRandom, open(path, mode, opener=_opened))
+
+
+def _opened(path: str, flags: int) -> int:
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO, errno.EISDIR}:
+            raise NotAFileError(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NotAFileError(path)
+    return handle
 
 
 def path_problem(path: str) -> str:
-    """Why this cannot be the path of a package's file; empty where it can. `references/rules.md` can."""
+    """Why this cannot be the path of a package's file; empty if it can. `references/rules.md` can."""
     parts = path.split("/")
     if not path or path.startswith("/") or any(part in {"", ".", ".."} for part in parts):
         return "must be a path inside the package, such as references/rules.md, without '..'"
-    if _UNUSUAL.search(path):
-        return "holds a backslash, a control character or bytes that are not UTF-8"
+    if not path.isprintable() or _BLANK.search(path):
+        return "holds a backslash, a control character, an invisible character or bytes that are not UTF-8"
     if len(path.encode()) > 240 or len(parts) > 10:
         return "is too long: at most 240 bytes and 10 levels"
     if left_out := [part for part in parts if part in _LEFT_OUT]:
@@ -34,12 +65,25 @@ def path_problem(path: str) -> str:
     return ""
 
 
+def name_clash(paths: Iterable[str]) -> str:
+    """Two of these paths that are one on a disk that ignores case; empty if there are none."""
+    seen: dict[str, str] = {}
+    for path in paths:
+        parts = path.split("/")
+        for end in range(1, len(parts) + 1):
+            name = "/".join(parts[:end])
+            same = seen.setdefault(unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold()), name)
+            if same != name:
+                return f"'{same}' and '{name}' differ only in case"
+    return ""
+
+
 def read_folder(folder: Path) -> Skill:
     """The package in this folder: SKILL.md and all further files. Raises PackageError, which names the file."""
     contents: dict[str, bytes] = {}
     executable: set[str] = set()
-    for path, place, info in listed(folder):
-        contents[path] = place.read_bytes()
+    for path, file, info in listed(folder):
+        contents[path] = file.read_bytes()
         if info.st_mode & stat.S_IXUSR:
             executable.add(path)
     if FILE not in contents:
@@ -56,24 +100,26 @@ def listed(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
 
     All are checked before the first is given out: links that lead out of the folder, sizes, names, kinds.
     """
-    found: list[tuple[str, Path, os.stat_result]] = []
+    files: list[tuple[str, Path, os.stat_result]] = []
     size = 0
-    for path, place in sorted(_walk(folder), key=lambda row: row[0].split("/")):
-        info = _checked(folder, path, place)
+    for path, file in sorted(_walk(folder), key=lambda row: row[0].split("/")):
+        info = _checked(folder, path, file)
         size += info.st_size
-        if len(found) >= MOST_FILES or size > MOST_BYTES:
+        if len(files) >= MOST_FILES or size > MOST_BYTES:
             raise PackageError(
                 f"{folder}: has more than {MOST_FILES} files or {MOST_BYTES / 1e6:.0f} MB next to its {FILE}; a "
                 "package is smaller: put the skill into a separate folder"
             )
-        found.append((path, place, info))
-    yield from found
+        files.append((path, file, info))
+    if clash := name_clash(path for path, _, _ in files):
+        raise PackageError(f"{folder}: {clash}, and many disks cannot hold both; rename one")
+    yield from files
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
     count = 0
-    for place, folders, names in os.walk(folder):
-        links = [name for name in folders if (Path(place) / name).is_symlink()]
+    for parent, folders, names in os.walk(folder):
+        links = [name for name in folders if (Path(parent) / name).is_symlink()]
         folders[:] = [name for name in folders if name not in _LEFT_OUT and name not in links]
         for name in [*names, *links]:
             if name in _LEFT_OUT:
@@ -81,17 +127,17 @@ def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
             count += 1
             if count > 10 * MOST_FILES:  # a folder that is no package: do not look at all of it
                 raise PackageError(f"{folder}: has more than {MOST_FILES} files; put the skill into a separate folder")
-            file = Path(place) / name
+            file = Path(parent) / name
             yield file.relative_to(folder).as_posix(), file
 
 
-def _checked(folder: Path, path: str, place: Path) -> os.stat_result:
-    shown = place.as_posix().encode("utf-8", "backslashreplace").decode()
+def _checked(folder: Path, path: str, file: Path) -> os.stat_result:
+    shown = file.as_posix().encode("utf-8", "backslashreplace").decode()
     if problem := path_problem(path):
         raise PackageError(f"{shown}: the name {problem}; rename the file")
-    if place.is_symlink():
+    if file.is_symlink():
         try:
-            goal = place.resolve(strict=True)
+            goal = file.resolve(strict=True)
         except (OSError, RuntimeError):
             raise PackageError(f"{shown}: is a link to nothing; remove it") from None
         if not goal.is_relative_to(folder.resolve()) or goal.is_dir():
@@ -99,7 +145,7 @@ def _checked(folder: Path, path: str, place: Path) -> os.stat_result:
                 f"{shown}: is a link that leads out of the package, or to a folder; put a copy of the file in its place"
             )
     try:
-        info = place.stat()
+        info = file.stat()
     except OSError as error:
         raise PackageError(f"{shown}: cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(info.st_mode):
@@ -111,21 +157,31 @@ def _checked(folder: Path, path: str, place: Path) -> os.stat_result:
     return info
 
 
-def changes(base: Skill, skill: Skill) -> dict[str, Any]:
-    """What of the further files differs from the package that a run began with, for a JSON file."""
+class PackageChanges(BaseModel):
+    """skills/skill_vNNNN.files.json: files of a package that differ from the package that the run began with."""
+
+    hash: str
+    """Of the whole package."""
+    changed: dict[str, str]
+    """The new text by path."""
+    removed: list[str]
+
+
+def changes(base: Skill, skill: Skill) -> PackageChanges:
+    """The difference between a skill's further files and the package that a run began with, for a JSON file."""
     changed = {path: content.decode() for path, content in skill.others.items() if base.others.get(path) != content}
     removed = sorted(base.others.keys() - skill.others.keys())
-    return {"hash": skill.hash, "changed": dict(sorted(changed.items())), "removed": removed}
+    return PackageChanges(hash=skill.hash, changed=dict(sorted(changed.items())), removed=removed)
 
 
-def with_changes(base: Skill, text: str, changed: dict[str, Any]) -> Skill:
-    """The skill of which `changes` gave this. Raises PackageError where the files are no longer what they were."""
+def with_changes(base: Skill, text: str, changed: PackageChanges) -> Skill:
+    """The skill of which `changes` gave this. Raises PackageError if the files are no longer what they were."""
     skill = replace(base, text=text)
-    for path in changed["removed"]:
+    for path in changed.removed:
         skill = skill.with_file(path, "")
-    for path, content in changed["changed"].items():
+    for path, content in changed.changed.items():
         skill = skill.with_file(path, content)
-    if skill.hash != changed["hash"]:
+    if skill.hash != changed.hash:
         raise PackageError("the files of this version are not what they were when it was written")
     return skill
 
@@ -140,14 +196,16 @@ def write_folder(skill: Skill, folder: Path, front: str = "") -> Path:
     for path in files:
         if problem := path_problem(path):
             raise PackageError(f"{path!r}: the name of a file in a package {problem}")
+    if clash := name_clash(files):
+        raise PackageError(f"{folder}: {clash}; rename one of the files")
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise PackageError(f"{folder}: exists already; a package is written to a new or an empty folder")
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in files.items():
-        place = folder.joinpath(*PurePosixPath(path).parts)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        target = folder.joinpath(*PurePosixPath(path).parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
         mode = 0o755 if path in skill.executable else 0o644
-        handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
     return folder

@@ -5,15 +5,18 @@ Only what is trained changes: the body, or the description. Everything else stay
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import unicodedata
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import yaml
+from pydantic import JsonValue
 
-from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER, Skill
+from skillopt.skill.document import Skill
 from skillopt.skill.tokens import count_tokens
 
 MAX_NAME, MAX_DESCRIPTION = 64, 1024
@@ -40,7 +43,7 @@ class Package:
         return self.front + self.body
 
     @property
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, JsonValue]:
         match = _FRONT.match(self.front)
         try:
             fields = yaml.safe_load(match[1]) if match else {}
@@ -86,8 +89,8 @@ def quoted(text: str) -> str:
 
 
 def plain_description(text: str) -> str:
-    """A trained document as a description: one paragraph without headings, list marks and markers."""
-    lines = [line.strip() for line in without_markers(text).splitlines()]
+    """A trained document as a description: one paragraph without headings and list marks."""
+    lines = [line.strip() for line in text.splitlines()]
     bare = (re.sub(r"^(?:[-*+]|\d+[.)])\s+", "", line) for line in lines if not re.match(r"#{1,6}(?:\s|$)", line))
     return re.sub("-{3,}", "—", one_line(" ".join(bare)))
 
@@ -95,20 +98,22 @@ def plain_description(text: str) -> str:
 def problems(package: Package, folder: str) -> list[str]:
     """What a validator of the format would turn down; `folder` is the name of the package's folder."""
     fields = package.fields
-    found = [f"front matter: unknown field '{name}'" for name in fields if name not in FIELDS]
+    messages = [f"front matter: unknown field '{name}'" for name in fields if name not in FIELDS]
     if problem := name_problem(package.name):
-        found.append(problem)
+        messages.append(problem)
     elif unicodedata.normalize("NFKC", folder) != unicodedata.normalize("NFKC", package.name):
-        found.append(f"the package's name is '{package.name}', so that its folder must be called that, not '{folder}'")
+        messages.append(
+            f"the package's name is '{package.name}', so that its folder must be called that, not '{folder}'"
+        )
     if not package.description:
-        found.append("the description is empty; say what the skill does and when to use it")
+        messages.append("the description is empty; say what the skill does and when to use it")
     if len(package.description) > MAX_DESCRIPTION:
-        found.append(f"the description has {len(package.description)} characters; {MAX_DESCRIPTION} are allowed")
-    return found
+        messages.append(f"the description has {len(package.description)} characters; {MAX_DESCRIPTION} are allowed")
+    return messages
 
 
 def name_problem(name: str) -> str:
-    """Why this cannot be a package's name; empty where it can."""
+    """Why this cannot be a package's name; empty if it can."""
     fits = name and len(name) <= MAX_NAME and name == name.lower() and "--" not in name and name.strip("-") == name
     if fits and all(c.isalnum() or c == "-" for c in name):
         return ""
@@ -118,12 +123,6 @@ def name_problem(name: str) -> str:
 def suggested_name(text: str) -> str:
     """A name that can be: `My Task_2` is `my-task-2`."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_NAME].strip("-") or "skill"
-
-
-def without_markers(text: str) -> str:
-    """The document as an agent reads it: the guidance stays, the markers around it go."""
-    lines = text.split("\n")
-    return "\n".join(line for line in lines if line.strip() not in {OPEN_MARKER, CLOSE_MARKER})
 
 
 @dataclass(frozen=True)
@@ -143,19 +142,29 @@ def split_body(body: str, most_tokens: int) -> tuple[str, list[Reference]]:
     end, always stay; so does a section that is hardly longer than the line in its place.
     """
     blocks = _blocks(body)
-    moved: dict[int, Reference] = {}
+    tokens = [count_tokens(text) for _, text in blocks]
+    longest = sorted(range(len(blocks)), key=lambda n: (-tokens[n], n))
+    references: dict[int, Reference] = {}
+    numbers: Counter[str] = Counter()
     taken: set[str] = set()
-    for place in sorted(range(len(blocks)), key=lambda n: (-count_tokens(blocks[n][1]), n)):
-        title, text = blocks[place]
-        if count_tokens(_joined(blocks, moved)) <= most_tokens or not title or count_tokens(text) < 60:
-            continue
-        slug = base = suggested_name(title)
-        number = 2
-        while slug in taken:
-            slug, number = f"{base}-{number}", number + 1
-        taken.add(slug)
-        moved[place] = Reference(f"references/{slug}.md", title, text.strip("\n") + "\n")
-    return _joined(blocks, moved), [moved[place] for place in sorted(moved)]
+    for number in longest:
+        title, text = blocks[number]
+        if title and tokens[number] >= 60:
+            slug = base = suggested_name(title)
+            while slug in taken:
+                numbers[base] += 1
+                slug = f"{base}-{numbers[base] + 1}"
+            taken.add(slug)
+            references[number] = Reference(f"references/{slug}.md", title, text.strip("\n") + "\n")
+
+    def moving(count: int) -> dict[int, Reference]:
+        return dict(itertools.islice(references.items(), count))
+
+    def fits(count: int) -> bool:
+        return count_tokens(_joined(blocks, moving(count))) <= most_tokens
+
+    moved = moving(bisect_left(range(len(references)), True, key=fits))
+    return _joined(blocks, moved), [moved[number] for number in sorted(moved)]
 
 
 def _blocks(body: str) -> list[tuple[str, str]]:

@@ -11,16 +11,28 @@ from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER, Skill, open_fence
 _ITEM = re.compile(r"(?:[-*+]|\d+[.)])[ \t]+")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 
+_Range = tuple[int, int]
+"""Lines from the first on, up to and without the last; counted from 0."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     name: str
     """Where it is: `line 9`, `lines 4–6`, or a section's title."""
     text: str
-    without: Skill
-    """The document with this part taken out."""
-    lines: tuple[int, int]
-    """Its first and last line, from 1."""
+    skill: Skill
+    """The document that it is a part of."""
+    ranges: tuple[_Range, ...]
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """Its first and last line, from 1."""
+        return self.ranges[0][0] + 1, self.ranges[-1][1]
+
+    @property
+    def without(self) -> Skill:
+        """The document with this part taken out, made when it is asked for: a long document has many parts."""
+        return _left(self.skill, split_lines(self.skill.text), self.ranges)
 
 
 def rules(skill: Skill) -> list[Part]:
@@ -34,25 +46,21 @@ def sections(skill: Skill) -> list[Part]:
     lines = split_lines(skill.text)
     guided = _guidance(lines)
     parts = []
+    last = 0
     for section in skill.sections:
-        first = skill.text.count("\n", 0, section.span.start)
-        last = first + len(split_lines(skill.text[section.span.start : section.span.end]))
+        first, last = last, last + len(split_lines(skill.text[section.span.start : section.span.end]))
         if any(start < first < end for start, end in guided):
             continue
-        own = list(_outside(first, last, guided))
-        body = "".join(line for a, b in own for line in lines[a:b] if not _HEADING.match(line))
+        ranges = list(_outside(first, last, guided))
+        body = "".join(line for a, b in ranges for line in lines[a:b] if not _HEADING.match(line))
         if body.strip():
-            parts.append(_part(skill, lines, own, section.title or "(before the first heading)"))
+            parts.append(_part(skill, lines, ranges, section.title or "(before the first heading)"))
     return [*parts, *(_part(skill, lines, [region], "(guidance)") for region in guided)]
 
 
 def without_lines(skill: Skill, lines: Sequence[tuple[int, int]]) -> Skill:
     """The document with several rules taken out at once: each by its first and last line, from 1."""
     return _left(skill, split_lines(skill.text), [(first - 1, last) for first, last in lines])
-
-
-_Range = tuple[int, int]
-"""Lines from the first on, up to and without the last; counted from 0."""
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[_Range]:
@@ -88,10 +96,9 @@ def _outside(first: int, last: int, regions: Sequence[_Range]) -> Iterator[_Rang
 
 
 def _part(skill: Skill, lines: Sequence[str], ranges: Sequence[_Range], name: str) -> Part:
-    ranges = [own for own in ranges if own[0] < own[1]]
+    ranges = [(start, end) for start, end in ranges if start < end]
     text = "".join(line for start, end in ranges for line in lines[start:end]).strip("\r\n")
-    where = (ranges[0][0] + 1, ranges[-1][1])
-    return Part(name=name, text=text, without=_left(skill, lines, ranges), lines=where)
+    return Part(name=name, text=text, skill=skill, ranges=tuple(ranges))
 
 
 def _left(skill: Skill, lines: Sequence[str], ranges: Sequence[_Range]) -> Skill:

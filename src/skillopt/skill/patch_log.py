@@ -10,12 +10,13 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from skillopt.skill.document import Skill
 from skillopt.skill.edit import UNLIMITED, Edit, apply_edits
+from skillopt.skill.folder import open_regular
 
 GENESIS = "0" * 64
 
@@ -39,7 +40,7 @@ class Entry(BaseModel):
     skill_after: str
     """Hashes of the documents before and after the whole step."""
     edit: Edit
-    evidence: dict[str, Any]
+    evidence: dict[str, JsonValue]
     """What the gate measured."""
     prev: str
     hash: str = ""
@@ -74,11 +75,11 @@ class PatchLog:
         version: int,
         before: Skill,
         after: Skill,
-        evidence: dict[str, Any],
+        evidence: dict[str, JsonValue],
     ) -> None:
         if self._tail is None:
-            known = [(entry.seq, entry.hash) for entry in self.entries()]
-            self._tail = known[-1] if known else (0, GENESIS)
+            tails = [(entry.seq, entry.hash) for entry in self.entries()]
+            self._tail = tails[-1] if tails else (0, GENESIS)
         seq, prev = self._tail
         lines = []
         for edit in edits:
@@ -98,7 +99,7 @@ class PatchLog:
             entry = entry.model_copy(update={"hash": entry.digest()})
             prev = entry.hash
             lines.append(entry.line())
-        with self.path.open("ab") as file:
+        with open_regular(self.path, "ab") as file:
             file.write(b"".join(lines))
             file.flush()
             os.fsync(file.fileno())
@@ -107,7 +108,8 @@ class PatchLog:
     def truncate(self, size: int) -> None:
         """Forget what was written after the last finished step."""
         if self.path.exists() and self.size > size:
-            os.truncate(self.path, size)
+            with open_regular(self.path, "r+b") as file:
+                file.truncate(size)
             self._tail = None
 
     def entries(self) -> Iterator[Entry]:
@@ -115,7 +117,7 @@ class PatchLog:
         prev = GENESIS
         if not self.path.exists():
             return
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             for number, line in enumerate(file, 1):
                 try:
                     entry = Entry.model_validate_json(line)
@@ -131,7 +133,7 @@ class PatchLog:
 
 
 def replay(initial: Skill, entries: Sequence[Entry]) -> dict[int, Skill]:
-    """Every version from the log alone: `{0: initial, 1: …}`. Raises where the result differs from the log's hashes."""
+    """Every version from the log alone: `{0: initial, 1: …}`. Raises if the result differs from the log's hashes."""
     versions = {0: initial}
     skill = initial
     for version in sorted({entry.version for entry in entries}):

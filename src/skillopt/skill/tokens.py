@@ -1,34 +1,57 @@
-"""Counting tokens offline, in the o200k vocabulary. Loaded at the first count."""
+"""How many tokens a text has: one estimate, the same on every machine, because limits decide results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sized
 from functools import lru_cache
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
+
+_PIECE = re.compile(
+    r"(?P<word>[A-Z]?[a-z]+|[A-Z]+)|(?P<number>[0-9]{1,3})|(?P<line>[ \t]*\n\s*)|(?P<spaces>[ \t]{2,})|"
+    r"(?P<underscore>_+)|(?P<korean>[\uac00-\ud7ff])|(?P<wide>[\u2e80-\uffff\U00010000-\U0010ffff])|"
+    r"(?P<letter>[^\x00-\x7f])|(?P<signs>[^\w\s]+)"
+)
+_WEIGHTS = {
+    "word": 1.0, "number": 1.0, "line": 1.0, "spaces": 0.7, "underscore": 0.3, "korean": 0.6, "wide": 0.7,
+    "letter": 0.33, "signs": 0.9,
+}  # fmt: skip
+"""Tokens of a piece. Wide characters are those of Chinese and Japanese, and emoji; letters are all other scripts."""
+_SHORT_WORD = 7
+"""Letters of a word that is one token; every nine more are another."""
 
 
 @lru_cache(maxsize=4096)
 def count_tokens(text: str) -> int:
-    """Tokens of `text`; half a surrogate pair counts as U+FFFD does."""
-    if not text.isascii():
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    piece = 50_000  # a tokenizer may refuse a very long text
-    return sum(_counter()(text[i : i + piece]) for i in range(0, len(text), piece))
+    """About as many tokens as the o200k vocabulary makes of a text.
+
+    Compared with exact counts, paragraph by paragraph, the mean error is 7 % for our docs, 6 % for our sources, 5 % for
+    the tasks in data/, and 4 % for skills and for short Chinese, Japanese and Korean texts; over whole files it is 1 to
+    5 %. For other scripts it is 12 %.
+    """
+    tokens = 0.0
+    for piece in _PIECE.finditer(text):
+        kind = piece.lastgroup or ""
+        tokens += _WEIGHTS[kind]
+        if kind == "word":
+            tokens += max(0, piece.end() - piece.start() - _SHORT_WORD) / 9
+        elif kind == "signs":
+            tokens += 0.3 * (piece.end() - piece.start() - 1)
+    return round(tokens)
 
 
 @lru_cache(maxsize=1)
-def _counter() -> Callable[[str], int]:
-    """The compiled half of bpe-openai, whose vocabulary is built in. Importing the package itself would unpack three
-    more vocabularies, which takes over a second."""
-    package = find_spec("bpe_openai")
-    compiled = PathFinder.find_spec("_bindings", package.submodule_search_locations if package else None)
-    if compiled is not None and compiled.loader is not None:
-        bindings = module_from_spec(compiled)
-        compiled.loader.exec_module(bindings)
-        count: Callable[[str], int] = bindings.tokenizer_for_encoding("o200k_base").count
-        return count
-    import bpe_openai
+def _encode() -> Callable[[str], Sized]:
+    """Takes a second, to unpack the vocabularies."""
+    from bpe_openai import get_encoding
 
-    encoding = bpe_openai.get_encoding("o200k_base")
-    return lambda text: len(encoding.encode_ordinary(text))
+    encode: Callable[[str], Sized] = get_encoding("o200k_base").encode_ordinary
+    return encode
+
+
+def exact_tokens(text: str) -> int:
+    """The exact count in the o200k vocabulary if the extra `tokens` is installed, else the estimate. Only for people to
+    read: it decides nothing."""
+    try:
+        return len(_encode()(text.encode("utf-8", "replace").decode()))
+    except ImportError:
+        return count_tokens(text)

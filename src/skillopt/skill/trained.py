@@ -36,12 +36,12 @@ def part_of(path: str) -> TrainedPart | None:
 
 
 def editable(skill: Skill, parts: Iterable[str]) -> list[str]:
-    """The files that may be edited where these parts are trained, SKILL.md first. Of one document, that document."""
+    """The files that may be edited if these parts are trained, SKILL.md first. Of one document, that document."""
     if not skill.is_package:
         return [FILE]
     parts = set(parts)
-    found = [path for path in skill.files if part_of(path) in parts]
-    return [path for path in found if path == FILE or is_text(skill, path)]
+    paths = [path for path in skill.files if part_of(path) in parts]
+    return [path for path in paths if path == FILE or is_text(skill, path)]
 
 
 def is_text(skill: Skill, path: str) -> bool:
@@ -50,7 +50,7 @@ def is_text(skill: Skill, path: str) -> bool:
 
 
 def file_problem(skill: Skill, path: str, op: str, parts: Sequence[str]) -> str:
-    """Why an edit may not touch this file; empty where it may."""
+    """Why an edit may not touch this file; empty if it may."""
     if path == FILE:
         return "" if "body" in parts or not skill.is_package else f"{FILE} is not trained (package.train)"
     if not skill.is_package:
@@ -66,7 +66,7 @@ def _new_file_problem(skill: Skill, path: str, parts: Sequence[str]) -> str:
     part = part_of(path)
     if part is None or part not in parts or not re.fullmatch(NEW_FILES.get(part, "(?!)"), path):
         return f"'{path[:80]}' cannot be a new file; {_allowed(parts)}"
-    same = next((known for known in skill.others if known.casefold() == path.casefold()), "")
+    same = next((name for name in skill.others if name.casefold() == path.casefold()), "")
     return f"'{path}' differs from '{same}' only in case" if same else ""
 
 

@@ -1,6 +1,6 @@
 """`handoff`: a model that is whoever reads letters. Each request becomes a file, each reply is a file next to it."""
 
 from skillopt.models.handoff.box import Box, Letter, box_of
-from skillopt.models.handoff.model import HandoffModel
+from skillopt.models.handoff.model import HandoffModel, open_handoff
 
-__all__ = ["Box", "HandoffModel", "Letter", "box_of"]
+__all__ = ["Box", "HandoffModel", "Letter", "box_of", "open_handoff"]

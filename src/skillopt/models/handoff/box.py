@@ -12,19 +12,21 @@ import hashlib
 import json
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from skillopt.errors import UserError
-from skillopt.models.base import ChatReply, ChatRequest
+from skillopt.models.base import ChatReply, ChatRequest, JsonObject, JsonSchema, Message
+from skillopt.models.handoff.bounds import excess
 from skillopt.models.handoff.page import page, problem_page
 from skillopt.models.handoff.schema import problems
 from skillopt.models.structured import parse
-from skillopt.run.directory import RunDirectory, meant_run
-from skillopt.run.files import json_text, plain, read_json, write_atomic
+from skillopt.provider_table import path_of, provider_of
+from skillopt.record.directory import RunDirectory, resolve_run
+from skillopt.record.files import draft_of, json_text, plain, read_bytes, read_json, write_atomic
+from skillopt.skill.folder import NotAFileError
 
 LONGEST_REPLY = 1 << 20
 """Bytes of a reply. No stage of ours can use more."""
@@ -39,6 +41,24 @@ class BadReply(UserError):  # noqa: N818 - what it is
         self.problems = found
 
 
+class LetterSchema(TypedDict):
+    name: str
+    body: JsonSchema
+
+
+class LetterState(TypedDict):
+    """A letter for programs."""
+
+    number: int
+    stage: str
+    open: bool
+    problem: str
+    """What was wrong with the last reply."""
+    page: str
+    request: str
+    reply: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Letter:
     """One request, as it is in its file."""
@@ -48,9 +68,9 @@ class Letter:
     run: str
     hash: str
     stage: str
-    messages: list[dict[str, Any]]
-    schema: dict[str, Any] | None
-    """name and body; None where text is asked for."""
+    messages: list[Message]
+    schema: LetterSchema | None
+    """None if text is asked for."""
     max_tokens: int | None
 
     @property
@@ -75,7 +95,7 @@ class Letter:
 
     @property
     def open(self) -> bool:
-        return not self.reply.exists()
+        return not os.path.lexists(self.reply)
 
     def check_size(self, size: int) -> None:
         if size > LONGEST_REPLY:
@@ -101,16 +121,26 @@ class Letter:
             raise BadReply(self.name, found)
         return json.dumps(plain(value), ensure_ascii=False)
 
-    def row(self) -> dict[str, Any]:
+    def read_reply(self) -> str:
+        """As `checked`, of the reply's file; raises OSError if there is none."""
+        try:
+            return self.checked(read_bytes(self.reply, LONGEST_REPLY + 1))
+        except NotAFileError as error:
+            raise BadReply(self.name, [f"it {error.strerror}"]) from None
+
+    def row(self) -> LetterState:
         """For programs: where everything is, and what was wrong with the last reply."""
-        wrong = self.problem.read_text(encoding="utf-8") if self.open and self.problem.exists() else ""
-        paths = {"page": self.page, "request": self.request, "reply": self.reply}
+        wrong = ""
+        with contextlib.suppress(OSError):
+            wrong = read_bytes(self.problem, LONGEST_REPLY).decode("utf-8", "replace") if self.open else ""
         return {
             "number": self.number,
             "stage": self.stage,
             "open": self.open,
             "problem": wrong,
-            **{name: str(path) for name, path in paths.items()},
+            "page": str(self.page),
+            "request": str(self.request),
+            "reply": str(self.reply),
         }
 
 
@@ -131,16 +161,18 @@ class Box:
         return [letter for letter in self.letters() if letter.open]
 
     def letter(self, number: int) -> Letter:
-        """Raises UserError where there is none of that number."""
+        """Raises UserError if there is none of that number, or if its schema asks for too much."""
         letter = self._read(number)
         if letter is None or self.run not in {"", letter.run}:
             waiting = ", ".join(str(each.number) for each in self.open_letters()) or "none"
             raise UserError(f"{self.folder}: there is no letter {number}; open are: {waiting}")
+        if letter.schema and (found := excess(letter.schema.get("body"))):
+            raise UserError(f"{letter.request}: the schema of the reply has what no letter of ours may have: {found}")
         return letter
 
     def post(self, request: ChatRequest, stage: str) -> Letter:
         """The letter of a request: the one that was written before, or a new one."""
-        asked = {
+        asked: JsonObject = {
             "run": self.run,
             "stage": stage,
             "messages": plain(list(request.messages)),
@@ -170,12 +202,17 @@ class Box:
         return letter
 
     def send_back(self, letter: Letter, found: list[str]) -> None:
-        """A reply that does not fit is set aside, with a page that says why; the letter is open again."""
+        """A reply that does not fit is set aside, with a page that says why; the letter is open again. A link or a pipe
+        is removed."""
         kept = letter.reply.with_name(f"{letter.name}.refused{letter.reply.suffix}")
-        write_atomic(letter.problem, problem_page(letter, found, kept.name))
-        letter.reply.replace(kept)
+        keep = not letter.reply.is_symlink() and (letter.reply.is_file() or letter.reply.is_dir())
+        write_atomic(letter.problem, problem_page(letter, found, kept.name if keep else ""))
+        if keep:
+            letter.reply.replace(kept)
+        else:
+            letter.reply.unlink()
 
-    def _take_number(self, asked: dict[str, Any]) -> int:
+    def _take_number(self, asked: JsonObject) -> int:
         """A number is never shared, nor one to which a reply is lying there already."""
         self.folder.mkdir(parents=True, exist_ok=True)
         number = max(self._taken(), default=0) + 1
@@ -203,7 +240,7 @@ class Box:
 
 def meant(path: Path) -> Path:
     """A folder of letters as it is; else the run that is meant."""
-    return path if _holds_letters(path) else meant_run(path)
+    return path if _holds_letters(path) else resolve_run(path)
 
 
 def _holds_letters(path: Path) -> bool:
@@ -225,13 +262,13 @@ def box_of(path: Path) -> Box:
 
 def letters_folder(model: str, run: RunDirectory) -> Path:
     """`handoff` keeps letters in the run, `handoff:FOLDER` in that folder."""
-    folder = model.removeprefix("handoff").removeprefix(":") if model.startswith("handoff") else ""
+    folder = path_of(model) if provider_of(model).human_paced else ""
     return Path(folder) if folder else run.letters
 
 
 def _create(path: Path, data: bytes) -> bool:
     """Create a file whole, or not at all; False where it is there already."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    draft = draft_of(path)
     try:
         with draft.open("xb") as file:
             file.write(data)

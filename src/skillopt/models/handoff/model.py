@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillopt.errors import DiskError, Stopped, disk_trouble
-from skillopt.models.base import ChatReply, ChatRequest, FatalError, Usage
-from skillopt.models.handoff.box import BadReply, Box, Letter
+from skillopt.models.base import ChatModel, ChatReply, ChatRequest, FatalError, ModelSpec, Usage
+from skillopt.models.handoff.box import BadReply, Box, Letter, letters_folder
 from skillopt.skill.tokens import count_tokens
 
 POLL = 0.2
@@ -18,18 +18,15 @@ SETTLED = 5
 
 
 @dataclass
-class HandoffModel:
+class HandoffModel(ChatModel):
     """`handoff`, or `handoff:FOLDER`. Replies are a reader's, so that the same request may get another one."""
 
     box: Box | None
-    """None where nothing will be asked, as in a check of the config."""
+    """None if nothing will be asked, as in a check of the config."""
     name: str = "handoff"
     endpoint: str = "handoff"
-    deterministic: bool = False
-    patient: bool = True
-    """A reply may take hours: no call is given up for its length, only for the end of the run."""
-    waiting: dict[int, Letter] = field(default_factory=dict)
-    """Letters whose reply something waits for, by number."""
+    human_paced: bool = True
+    waiting: dict[int, Path] = field(default_factory=dict)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         if self.box is None:
@@ -39,7 +36,7 @@ class HandoffModel:
             letter = self.box.post(request, stage)
         except DiskError as error:
             raise Stopped(disk_trouble(error)) from error
-        self.waiting[letter.number] = letter
+        self.waiting[letter.number] = letter.folder
         try:
             text = await self._reply(self.box, letter)
         finally:
@@ -58,7 +55,7 @@ class HandoffModel:
             if found is not None:
                 try:
                     letter.check_size(found[1])
-                    text = letter.checked(letter.reply.read_bytes())
+                    text = letter.read_reply()
                     if letter.schema or looks >= SETTLED:
                         letter.problem.unlink(missing_ok=True)
                         return text
@@ -69,14 +66,15 @@ class HandoffModel:
                     looks = 0
             await asyncio.sleep(POLL)
 
-    async def close(self) -> None:
-        return
+
+def open_handoff(spec: ModelSpec) -> HandoffModel:
+    return HandoffModel(Box(letters_folder(spec.name, spec.run), spec.run.root.resolve().name) if spec.run else None)
 
 
 def _state(path: Path) -> tuple[int, int] | None:
     """When and how long a file was written; None where there is none."""
     try:
-        found = path.stat()
+        found = path.lstat()
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size

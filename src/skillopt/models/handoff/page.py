@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from skillopt.models.base import content_text
+from skillopt.models.base import Message, content_text
 from skillopt.models.handoff.schema import example
 
 if TYPE_CHECKING:
@@ -33,16 +33,17 @@ def page(letter: Letter) -> str:
 
 
 def problem_page(letter: Letter, problems: list[str], kept: str) -> str:
-    """What is wrong with a reply that was not taken."""
+    """What is wrong with a reply that was not taken; `kept` is the file that has it now, if there is one."""
     listed = "\n".join(f"- {problem}" for problem in problems)
+    where = f"The reply that was not taken is `{kept}`." if kept else "What was in its place was removed."
     return (
         f"# The reply to letter {letter.name} does not fit\n\n{listed}\n\n"
-        f"The letter is still open. The reply that was not taken is `{kept}`. Read `{letter.page.name}` again, correct "
+        f"The letter is still open. {where} Read `{letter.page.name}` again, correct "
         f"the reply, and hand it in as `{letter.reply.name}`.\n"
     )
 
 
-def _message(message: dict[str, Any]) -> str:
+def _message(message: Message) -> str:
     return f"### {message.get('role', 'user')}\n\n{fenced(content_text(message.get('content')), 'text')}"
 
 

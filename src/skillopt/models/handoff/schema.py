@@ -1,78 +1,45 @@
-"""As much of JSON Schema as our requests use: what is wrong with a value, and an example of a right one."""
+"""A JSON schema: what is wrong with a value, in words, and an example of a right one."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from skillopt.models.base import JsonSchema
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 MOST = 12
 """Problems that are listed; a reply with more of them has one cause."""
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
+LONGEST = 300
+"""Characters of one problem: a message quotes names and choices."""
 
 
-def problems(value: Any, schema: Mapping[str, Any]) -> list[str]:
-    """What does not fit, each with its place in the value; empty where all does."""
-    found = list(_problems(value, schema, ""))
-    return [*found[:MOST], f"and {len(found) - MOST} more like these"] if len(found) > MOST else found
+def problems(value: Any, schema: JsonSchema) -> list[str]:
+    """What does not fit, each with its place in the value; empty if everything fits."""
+    from jsonschema import Draft202012Validator  # not needed to start, and takes a moment to import
+    from referencing import Registry
+
+    errors = Draft202012Validator(schema, registry=Registry()).iter_errors(value)  # this registry fetches nothing
+    listed = [_in_words(error)[:LONGEST] for error in islice(errors, MOST + 1)]
+    return [*listed[:MOST], "and more like these"] if len(listed) > MOST else listed
 
 
-def _problems(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
-    where = f"{at}: " if at else ""
-    allowed = _names(schema)
-    if allowed and not any(_is(value, name) for name in allowed):
-        yield f"{where}must be {_either(allowed)}, and is {_shown(value)}"
-        return
-    if "enum" in schema and not any(value == each and type(value) is type(each) for each in schema["enum"]):
-        yield f"{where}{_shown(value)} is not one of {', '.join(_shown(each) for each in schema['enum'])}"
-    if isinstance(value, str):
-        if "pattern" in schema and not re.search(schema["pattern"], value):
-            yield f"{where}{_shown(value)} does not fit the pattern {schema['pattern']}"
-        yield from _length(len(value), schema, where, "Length", "characters")
-    elif isinstance(value, list):
-        yield from _length(len(value), schema, where, "Items", "entries")
-        for number, each in enumerate(value):
-            yield from _problems(each, schema.get("items", {}), f"{at}[{number}]")
-    elif isinstance(value, dict):
-        yield from _object(value, schema, at, where)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        if value < schema.get("minimum", value):
-            yield f"{where}{value} is below {schema['minimum']}"
-        if value > schema.get("maximum", value):
-            yield f"{where}{value} is above {schema['maximum']}"
+def _in_words(error: ValidationError) -> str:
+    """jsonschema's message with the place, with the value as short JSON, and with the numbers that it leaves out."""
+    place = error.json_path.removeprefix("$").removeprefix(".")
+    text = error.message.replace(repr(error.instance), _shown(error.instance), 1)
+    if "Length" in str(error.validator) or "Items" in str(error.validator):
+        text += f" (its length is {len(error.instance)}, {error.validator} is {error.validator_value})"
+    elif error.validator == "additionalProperties":
+        text += f"; known are {', '.join(error.schema.get('properties', {}))}"
+    return f"{place}: {text}" if place else text
 
 
-def _object(value: dict[str, Any], schema: Mapping[str, Any], at: str, where: str) -> Iterator[str]:
-    known = schema.get("properties", {})
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield f"{where}{_shown(name)} is missing"
-    for name, inner in value.items():
-        if name in known:
-            yield from _problems(inner, known[name], f"{at}.{name}" if at else name)
-        elif schema.get("additionalProperties") is False:
-            yield f"{where}{_shown(name)} is not a known key; known are {', '.join(known)}"
-
-
-def _length(size: int, schema: Mapping[str, Any], where: str, what: str, unit: str) -> Iterator[str]:
-    least, most = schema.get(f"min{what}", 0), schema.get(f"max{what}", size)
-    if size < least:
-        yield f"{where}has {size} {unit}, and needs at least {least}"
-    if size > most:
-        yield f"{where}has {size} {unit}, and may have at most {most}"
-
-
-def example(schema: Mapping[str, Any], name: str = "") -> Any:
+def example(schema: JsonSchema, name: str = "") -> Any:
     """A small value that fits: its form is right, what it says is made up."""
     if schema.get("enum"):
         return schema["enum"][0]
@@ -90,7 +57,7 @@ def example(schema: Mapping[str, Any], name: str = "") -> Any:
     return True if kind == "boolean" else None
 
 
-def _example_text(schema: Mapping[str, Any], name: str) -> str:
+def _example_text(schema: JsonSchema, name: str) -> str:
     if "pattern" in schema:  # ours are alternatives, of which the first is literal
         inner = str(schema["pattern"]).removeprefix("^(").removesuffix(")$")
         return re.split(r"(?<!\\)\|", inner)[0].replace("\\", "")
@@ -100,26 +67,15 @@ def _example_text(schema: Mapping[str, Any], name: str) -> str:
     return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength", 200)]
 
 
-def _holds(schema: Mapping[str, Any]) -> bool:
+def _holds(schema: JsonSchema) -> bool:
     """May the list hold anything? Not where its entries are chosen from nothing."""
     items = schema.get("items", {})
     return bool(schema.get("maxItems", 1)) and items.get("enum") != []
 
 
-def _names(schema: Mapping[str, Any]) -> list[str]:
+def _names(schema: JsonSchema) -> list[str]:
     kind = schema.get("type", [])
     return [kind] if isinstance(kind, str) else list(kind)
-
-
-def _is(value: Any, name: str) -> bool:
-    if isinstance(value, bool):
-        return name == "boolean"
-    whole = name == "integer" and isinstance(value, float) and value.is_integer()
-    return whole or isinstance(value, _TYPES.get(name, (object,)))
-
-
-def _either(names: list[str]) -> str:
-    return " or ".join(f"{'an' if name[0] in 'aeiou' else 'a'} {name}" if name != "null" else "null" for name in names)
 
 
 def _shown(value: Any) -> str:

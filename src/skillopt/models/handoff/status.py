@@ -4,34 +4,54 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from skillopt.models.handoff.box import box_of, meant
-from skillopt.run.directory import RunDirectory
-from skillopt.run.files import read_json
-from skillopt.run.status import status_of
+from skillopt.errors import UserError
+from skillopt.models.handoff.box import LetterState, box_of, meant
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json
+from skillopt.record.status import status_of
 
 LOOK = 0.3
 """Seconds between two looks."""
+BEGINS = 15.0
+"""Seconds that a training which was just started may take until its run is there."""
 
 
-def standing(path: Path) -> dict[str, Any]:
-    """`run`, `status`, `reason`, and the open `letters`."""
+class LettersStatus(TypedDict):
+    run: str
+    status: str
+    reason: str
+    letters: list[LetterState]
+    """The open ones."""
+
+
+def letter_status(path: Path) -> LettersStatus:
     path = meant(path)
     status, reason = _status(path)
     letters = [letter.row() for letter in box_of(path).open_letters()]
     return {"run": str(path), "status": status, "reason": reason, "letters": letters}
 
 
-def wait_for_letter(path: Path, seconds: float | None = None) -> dict[str, Any]:
-    """As `standing`, as soon as a letter is open, the run has no process, or the time is over."""
-    end = None if seconds is None else time.monotonic() + seconds
+def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
+    """As `letter_status`, as soon as a letter is open, the run has ended, or the time is over. A run that no process
+    works on may be about to begin or to continue: it is given a little time."""
+    start, worked = time.monotonic(), False
     while True:
-        found = standing(path)
-        if found["letters"] or found["status"] != "running":
-            return found
-        if end is not None and time.monotonic() >= end:
-            return found
+        waited = time.monotonic() - start
+        over = seconds is not None and waited >= seconds
+        late = over or waited >= BEGINS
+        try:
+            found = letter_status(path)
+        except UserError:  # not there yet
+            if late:
+                raise
+        else:
+            running, letters = found["status"] == "running", found["letters"]
+            worked = worked or running
+            settled = meant(path) == path and (letters or found["status"] == "finished")  # no newer run can be meant
+            if over or (letters if running else worked or late or settled):
+                return found
         time.sleep(LOOK)
 
 

@@ -51,10 +51,13 @@ export const verdictMark = {
 // The gate's decision in words.
 export function gateLine(e) {
   if (e.decision === "skipped") return "No edit applies, so there was nothing to decide.";
+  if (e.before === null) return "The validation score was not measured.";
   if (e.after === null)
     return `At most ${score(e.at_most)} could be reached, not ${e.rule === "strict" ? "more than" : "at least"} ${score(e.before)}: stopped after ${e.measured} of ${e.items} items.`;
   const sign = e.after > e.before ? ">" : e.after === e.before ? "=" : "<";
-  const fresh = e.repeats ? ` ${e.repeats} rounds of fresh samples where they differ, p = ${e.p === null ? "–" : fixed(e.p, 3)}.` : "";
+  const paired = e.paired_gain == null ? "" : `paired gain ${signed(e.paired_gain)} in `;
+  const again = e.remeasured == null ? "" : ` The current skill, measured again: ${score(e.remeasured)}.`;
+  const fresh = e.repeats ? ` Fresh samples: ${paired}${e.repeats} rounds where they differ, p = ${e.p === null ? "–" : fixed(e.p, 3)}.${again}` : "";
   return `Validation ${score(e.after)} ${sign} ${score(e.before)} on ${e.measured} of ${e.items} items.${fresh}${e.reason ? ` ${e.reason}` : ""}`;
 }
 

@@ -14,7 +14,7 @@ export async function waitForLaunch(launch, { ended = false, onstatus, signal } 
       if (status.code === 0 || (status.run && !ended)) return status;
       throw new Error(lastWords(status));
     }
-    if (!ended && status.run && status.log.includes("Run: ")) return status;
+    if (!ended && status.run && status.begun) return status;
     await pause(350);
     if (signal?.aborted) throw new DOMException("left", "AbortError");
     status = await get(`/api/launches/${launch.id}`);

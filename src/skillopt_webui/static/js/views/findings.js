@@ -80,11 +80,8 @@ export const FINDINGS = {
           {},
           [
             ["calls", (r) => range(p.calls[r])],
-            ["likely", (r) => whole(p.likely[r].calls)],
             ["tokens", (r) => range(p.tokens[r])],
-            ["likely", (r) => whole(p.likely[r].tokens)],
             ["cost", (r) => range(p.usd[r], money)],
-            ["likely", (r) => money(p.likely[r].usd)],
           ].map(([name, f]) =>
             h(
               "tr",

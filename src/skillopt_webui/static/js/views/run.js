@@ -209,9 +209,10 @@ export async function runView(root, { parts, query, signal }) {
   };
 }
 
-// Why a run is not finished, and what to do about it: first, and in red unless a person stopped it.
+// Why a run ended before its last step, and what to do about it: first, and in red unless a person stopped it.
 function whyNot({ status, reason, remedy }) {
   if (!reason) return null;
+  if (status === "finished") return h("p", { class: "note" }, `Ended early: ${reason}.`);
   if (reason === "interrupted") return h("p", { class: "note" }, "Stopped by Pause or Ctrl-C. Resume continues it.");
   return h(
     "div",

@@ -92,7 +92,7 @@ export async function runsView(root, { signal }) {
   const cells = (row) => [
     h("span", { class: "n c-score", role: "cell" }, row.best == null ? "–" : [`${score(row.initial)} → `, h("b", {}, ranged(row.best, row.val_interval || row.best_interval))]),
     h("span", { class: "n c-test", role: "cell" }, row.test == null ? "–" : ranged(row.test, row.test_interval)),
-    h("span", { class: "n c-rest", role: "cell" }, row.usd === undefined ? "–" : money(row.usd)),
+    h("span", { class: "n c-rest", role: "cell" }, row.calls === undefined ? "–" : money(row.usd)),
     h("span", { class: "n c-rest", role: "cell" }, span(row.seconds)),
   ];
 
@@ -423,10 +423,10 @@ function meansOf(own) {
   return { runs: own.length, initial: mean("initial"), best: mean("best"), test: mean("test"), usd: mean("usd"), seconds: mean("seconds") };
 }
 
-// A cell that a spreadsheet reads as text, whatever it begins with.
+// A cell that a spreadsheet reads as text, whatever it begins with; only numbers are left as they are.
 function csvCell(value) {
   const text = Array.isArray(value) ? value.join(" ") : said(value);
-  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const safe = typeof value !== "number" && /^(\s*[=+\-@＝＋－＠]|[\t\r\n])/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 

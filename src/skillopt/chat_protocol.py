@@ -1,0 +1,111 @@
+"""Messages, tools and bodies of requests, as the OpenAI chat protocol has them."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from pydantic import GetPydanticSchema, JsonValue
+from pydantic_core import core_schema
+
+JsonObject = dict[str, JsonValue]
+"""Any JSON object."""
+AS_GIVEN = GetPydanticSchema(lambda _source, _handler: core_schema.dict_schema(core_schema.str_schema()))
+"""For fields of records: what an endpoint or an agent adds to a message is kept."""
+
+
+class FunctionCall(TypedDict):
+    name: str
+    arguments: str
+    """JSON text."""
+
+
+class ToolCall(TypedDict):
+    """A tool that a model wants called, as the OpenAI chat protocol has it."""
+
+    id: str
+    type: str
+    function: FunctionCall
+
+
+class ImageAddress(TypedDict):
+    url: str
+
+
+class ContentPart(TypedDict, total=False):
+    """A text or an image."""
+
+    type: str
+    text: str
+    image_url: ImageAddress
+
+
+class Message(TypedDict, total=False):
+    """One message as the OpenAI chat protocol has it. What an endpoint or an agent adds is kept."""
+
+    role: str
+    """system, user, assistant or tool."""
+    content: str | list[ContentPart] | None
+    name: str
+    tool_calls: list[ToolCall]
+    tool_call_id: str
+    skill: str
+    """In a stored trajectory, the hash of the skill that is the content."""
+
+
+class FunctionDefinition(TypedDict):
+    name: str
+    description: str
+    parameters: JsonObject
+
+
+class ToolDefinition(TypedDict):
+    """A function that the target may call, as the OpenAI chat protocol describes it."""
+
+    type: str
+    function: FunctionDefinition
+
+
+StoredMessage = Annotated[Message, AS_GIVEN]
+StoredTool = Annotated[ToolDefinition, AS_GIVEN]
+
+
+class NamedSchema(TypedDict, total=False):
+    name: str
+    schema: JsonObject
+    strict: bool
+
+
+class ResponseFormat(TypedDict, total=False):
+    type: str
+    json_schema: NamedSchema
+
+
+class CompletionBody(TypedDict, total=False):
+    """The body of a request for a chat completion, as the OpenAI chat protocol has it."""
+
+    model: str
+    messages: list[Message]
+    temperature: float
+    max_tokens: int
+    max_completion_tokens: int
+    seed: int
+    reasoning_effort: str
+    tools: list[ToolDefinition]
+    response_format: ResponseFormat
+
+
+class JsonSchema(TypedDict, total=False):
+    """What we read of a JSON schema."""
+
+    type: str | list[str]
+    enum: list[JsonValue]
+    properties: dict[str, JsonSchema]
+    required: list[str]
+    items: JsonSchema
+    minItems: int
+    maxItems: int
+    minimum: float
+    maximum: float
+    minLength: int
+    maxLength: int
+    pattern: str

@@ -1,0 +1,30 @@
+"""Options that the config leaves to the part that they are for: its own model checks them, errors name the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from skillopt.errors import UserError
+
+
+class Options(BaseModel):
+    """What a part takes; an unknown key is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def read(cls, given: Mapping[str, JsonValue], where: str) -> Self:
+        """The options; `where` is the config key that they are below."""
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise UserError(f"{where}.{first_problem(error)}; the options are: {', '.join(cls.model_fields)}") from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """`key.below: what is wrong`, of the first that a model complains of."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -1,0 +1,39 @@
+"""Files that come with the package: configs and data. A name that the working folder lacks may be one of theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDERS = ("configs", "data")
+_PACKAGE = Path(__file__).parent.parent
+ROOTS = (_PACKAGE / "_shipped", _PACKAGE.parent.parent)
+"""In an installed package; in a checkout they are at the top."""
+
+
+def is_there(path: Path) -> bool:
+    """Does it exist? A name that no file can have (too long, a zero byte in it) is simply not there."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: Path) -> bool:
+    return is_there(path) and path.is_file()
+
+
+def shipped(path: str | Path) -> Path:
+    """The path as it is where it exists; else the package's own file of that name (`configs/sim/default.yaml`)."""
+    given = Path(path)
+    if (
+        is_there(given)
+        or given.is_absolute()
+        or not given.parts
+        or given.parts[0] not in FOLDERS
+        or ".." in given.parts
+    ):
+        return given
+    for root in ROOTS:
+        if is_there(root / given):
+            return root / given
+    return given

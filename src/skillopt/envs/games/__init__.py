@@ -1,5 +1,0 @@
-"""Text games: TextWorld and ALFWorld, played over many turns, with the engines in separate processes."""
-
-from skillopt.envs.games.env import AlfWorldEnv, GameEnv, TextWorldEnv
-
-__all__ = ["AlfWorldEnv", "GameEnv", "TextWorldEnv"]

@@ -1,0 +1,48 @@
+"""What a rollout takes: tokens and seconds, also if its replies come from a journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skillopt.record.base import Record
+from skillopt.record.files import append_jsonl, read_jsonl
+from skillopt.tasks.base import Trajectory
+
+
+class RolloutUsage(Record):
+    """Over all calls of one rollout."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    """Without the waits for an endpoint that takes no more calls."""
+    usd: float | None = None
+    """What the agent itself says that it cost."""
+
+
+class UsageLog:
+    """A file of what each rollout took when it was paid for: a reply from the journal takes no time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._logged = {row.pop("key"): RolloutUsage.model_validate(row) for row in read_jsonl(path)}
+
+    def of(self, key: str, trajectory: Trajectory) -> RolloutUsage:
+        """As it was logged first."""
+        if key not in self._logged:
+            self._logged[key] = _sum(trajectory)
+            append_jsonl(self._path, [{"key": key, **self._logged[key].model_dump()}])
+        return self._logged[key]
+
+
+def _sum(trajectory: Trajectory) -> RolloutUsage:
+    calls = trajectory.telemetry.get("calls", [])
+    costs = [call["usd"] for call in calls if call.get("usd") is not None]
+    return RolloutUsage(
+        prompt=sum(call["prompt"] for call in calls),
+        completion=sum(call["completion"] for call in calls),
+        cached=sum(call["cached"] for call in calls),
+        seconds=round(sum(call["seconds"] for call in calls), 4),
+        usd=sum(costs) if costs else None,
+    )

@@ -1,0 +1,276 @@
+"""`skillopt init`: a folder that is ready to train, from the demo's tasks or from the user's file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import shlex
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from skillopt.errors import UserError
+from skillopt.provider_table import provider_of
+from skillopt.tasks.base import SPLITS, Item
+from skillopt.tasks.columns import BadRowsError, TaskFile, read_task_file
+from skillopt.tasks.load import is_reference
+from skillopt.tasks.scorer_check import is_prose, words_of
+from skillopt.tasks.scoring import SCORERS, token_f1
+from skillopt.tasks.splits import RATIOS, describe, load_split
+
+LOCAL = "local:qwen2.5-coder-0.5b"
+OPTIMIZER = "openai:gpt-4o"
+STEPS = 8
+"""Steps that a training of the user's own tasks has at least; fewer leave an optimizer no time to learn."""
+MOST_NAMED = 12
+"""Possible answers that the initial skill names; more of them are no longer one line."""
+DEMO_TASK = "Each task is a message of a tenant; the reply names the team that it goes to."
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
+"""Shares of words that free text must have in common with the expected answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitOptions:
+    """What the folder is to hold."""
+
+    source: Path | None = None
+    """The user's file; None for the demo's tasks."""
+    question: str = ""
+    """The column of the question, where its name does not say so."""
+    answer: str = ""
+    id: str = ""
+    type: str = ""
+    skip_bad: bool = False
+    """Leave out rows of the file that cannot be tasks."""
+    target: str = ""
+    optimizer: str = ""
+    scoring: str = ""
+    scorer: bool = False
+    """Write a scorer.py, and use it."""
+    env: bool = False
+    """A custom env in place of tasks in a file."""
+
+
+def write_folder(folder: Path, options: InitOptions) -> list[str]:
+    """Write it whole or not at all; gives the lines to print."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: exists already; choose another name, or remove it first")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as draft:
+        inside = Path(draft) / "folder"
+        inside.mkdir()
+        told = _env_files(inside, folder, options) if options.env else _task_files(inside, folder, options)
+        shutil.copytree(inside, folder, dirs_exist_ok=True)
+    return told
+
+
+def _template(kind: str, name: str) -> str:
+    return (files("skillopt.preflight.templates") / kind / name).read_text(encoding="utf-8")
+
+
+def _task_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
+    read = own_file(options, options.source, answers=_needs_answers(options)) if options.source else None
+    told = read.lines() if read else []
+    data = inside / "tasks.jsonl"
+    text = "".join(_line(item) for item in read.items) if read else _template("demo", "tasks.jsonl")
+    data.write_text(text, encoding="utf-8")
+    ratios = RATIOS if read else dict.fromkeys(SPLITS, 1 / 3)
+    split = load_split(data, ratios=ratios, answers=_needs_answers(options))
+    every = [item for name in SPLITS for item in split[name]]
+    scoring = _scoring(options, every)
+    _check_scoring(scoring.name)
+    if scoring.name.startswith("scorer.py:"):
+        (inside / "scorer.py").write_text(_template("demo", "scorer.py.txt"), encoding="utf-8")
+    named = _answers_to_name(split["train"]) if read else ()
+    seed = _seed(named) if read else _template("demo", "seed_skill.md")
+    (inside / "seed_skill.md").write_text(seed, encoding="utf-8")
+    _write_config(inside, folder, options, split, scoring, read)
+    _write_readme(inside, folder, options, len(every), scoring.name)
+    if named:
+        told.append(f"{len(named)} possible answers, which the initial skill names: {', '.join(named)}")
+    if scoring.why:
+        told.append(scoring.why)
+    return [*told, f"{folder}: {len(every)} tasks, split as saved in tasks.split.json:"] + [
+        f"  {line}" for line in describe(split)
+    ]
+
+
+def _seed(named: Sequence[str]) -> str:
+    """What anybody would write before any training: a baseline without the answers would make every gain look large."""
+    choice = f"Reply with exactly one of: {', '.join(named)}.\n" if named else ""
+    return f"You do the task that you are given.\n{choice}"
+
+
+def _answers_to_name(train: Sequence[Item]) -> tuple[str, ...]:
+    """The closed set of answers, by the training tasks alone; empty where a line cannot name it."""
+    counts = Counter(item.answers[0] for item in train if item.answers)
+    single = all(len(item.answers) == 1 for item in train)
+    plain = all(len(answer) <= 40 and not re.search(r"[,\n]", answer) for answer in counts)
+    named = single and plain and 2 <= len(counts) <= MOST_NAMED and min(counts.values()) >= 2
+    return tuple(sorted(counts)) if named else ()
+
+
+def _write_config(
+    inside: Path,
+    folder: Path,
+    options: InitOptions,
+    split: dict[str, list[Item]],
+    scoring: Scoring,
+    read: TaskFile | None,
+) -> None:
+    target = options.target or LOCAL
+    local = provider_of(target).is_local
+    llm = bool(options.optimizer) or not local or scoring.name == "judge"
+    optimizer = options.optimizer or OPTIMIZER
+    models = [f"  target_model: {json.dumps(target)}"]
+    if provider_of(target).has_weights:  # a small model writes as much as it may
+        longest = max(len(answer) for item in split["train"] for answer in item.answers or ("x" * 400,))
+        most = 20 if longest <= 20 else min(512, 40 + longest // 2)
+        models.append(f"  targets: {{local: {{max_tokens: {most}}}}} # another --target_model has its own limits")
+    models += [f"  optimizer_model: {json.dumps(optimizer)}"] * llm
+    free = "# The target runs on this machine; the analyst (exemplar) needs no LLM."
+    about = "# The analyst is an LLM; keys come from the environment or .env." if llm else free
+    ratios = RATIOS if read else dict.fromkeys(SPLITS, 1)
+    batch_size = max(4, min(40, math.ceil(len(split["train"]) / 2)))
+    in_epoch = math.ceil(len(split["train"]) / batch_size)
+    epochs = math.ceil(STEPS / in_epoch) if llm else 1  # between epochs an LLM writes guidance
+    text = _template("demo", "config.yaml").format(
+        config=shlex.quote(str(folder / "config.yaml")),
+        about=about,
+        num_epochs=epochs,
+        batch_size=batch_size,
+        steps=epochs * in_epoch,
+        meta_skill=", use_meta_skill: false" * (epochs == 1),
+        analysts="llm" if llm else "exemplar",
+        evaluation=f"baselines: {str(bool(read)).lower()}{', metric: soft' * scoring.soft}",
+        models="\n".join(models),
+        task=json.dumps(_task(read) if read else DEMO_TASK, ensure_ascii=False),
+        name=json.dumps(_name(folder)),
+        data="tasks.jsonl",
+        stem="tasks",
+        scoring=scoring.text(),
+        **ratios,
+    )
+    (inside / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def _task(read: TaskFile) -> str:
+    """What the tasks are, as far as the headings tell."""
+    asked, wanted = read.columns["question"], read.columns.get("answers", "")
+    reply = f"the right reply is its “{wanted}”" if wanted else "the reply is its answer"
+    return f"Each task is a “{asked}”; {reply}."
+
+
+def _write_readme(inside: Path, folder: Path, options: InitOptions, items: int, scoring: str) -> None:
+    own = scoring.startswith("scorer.py")
+    scorer = "| `scorer.py` | how an answer becomes a score, with feedback |\n" if own else ""
+    demo = "\nThe demo: tenants' messages go to one of four teams, each named after a tree; it learns which.\n"
+    about = "" if options.source else demo
+    text = _template("demo", "README.md").format(
+        name=_name(folder),
+        folder=shlex.quote(str(folder)),
+        data="tasks.jsonl",
+        items=items,
+        scorer_row=scorer,
+        about_demo=about,
+    )
+    (inside / "README.md").write_text(text, encoding="utf-8")
+
+
+def _env_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
+    values = {
+        "name": _name(folder),
+        "folder": shlex.quote(str(folder)),
+        "target": json.dumps(options.target or "openai:gpt-4o-mini"),
+        "optimizer": json.dumps(options.optimizer or OPTIMIZER),
+    }
+    for name, source in (
+        ("my_env.py", "my_env.py.txt"),
+        ("config.yaml", "config.yaml"),
+        ("README.md", "README.md"),
+        ("seed_skill.md", "seed_skill.md"),
+    ):
+        (inside / name).write_text(_template("env", source).format(**values), encoding="utf-8")
+    return [f"{folder}: a custom env in my_env.py"]
+
+
+def _name(folder: Path) -> str:
+    return re.sub(r"[^\w.-]+", "-", folder.resolve().name).strip("-.") or "tasks"
+
+
+def _check_scoring(scoring: str) -> None:
+    if scoring not in SCORERS and scoring != "judge" and not is_reference(scoring):
+        known = ", ".join([*sorted(SCORERS), "judge", "scorer.py:score"])
+        raise UserError(f"--scoring: unknown '{scoring}'; known are: {known}")
+
+
+def _needs_answers(options: InitOptions) -> bool:
+    return not options.scorer and options.scoring != "judge" and not is_reference(options.scoring)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """How the answers are scored, and why if that is not plain."""
+
+    name: str
+    options: str = ""
+    soft: bool = False
+    """The score counts, and not only whether it is enough."""
+    why: str = ""
+
+    def text(self) -> str:
+        """The lines of the config."""
+        others = "exact, contains, choice, number, f1, anls, regex, json, judge, or scorer.py:score"
+        prose = "shared words; for free text, judge is better: the optimizer model grades each reply, a call for each"
+        lines = [f"  scoring: {self.name} # {prose if self.why else others}"]
+        return "\n".join([*lines, f"  scoring_options: {self.options}"] if self.options else lines)
+
+
+def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
+    """As wished, else by what the answers look like."""
+    if options.scoring or options.scorer:
+        return Scoring(name=options.scoring or "scorer.py:score")
+    answers = [answer.strip() for item in items for answer in item.answers]
+    if answers and all(re.fullmatch(r"[-+$€£]?[\d,.\s]*\d\s*(%|[a-zA-Zµ°²³]{1,4})?", answer) for answer in answers):
+        return Scoring(name="number")
+    if answers and all(answer.startswith("{") and answer.endswith("}") for answer in answers):
+        return Scoring(name="json")
+    if not is_prose(items):
+        return Scoring(name="exact")
+    threshold = _threshold([item.answers[0] for item in items])
+    return Scoring(
+        name="f1",
+        options=f"{{threshold: {threshold}}}",
+        soft=True,
+        why=f"the answers are free text ({words_of(items)} words on average): f1 scores a reply by the words that it "
+        "shares with the answer; --scoring judge lets the optimizer model grade it, a call for each reply",
+    )
+
+
+def _threshold(answers: Sequence[str]) -> float:
+    """The lowest at which most expected answers do not pass for that of their neighbour."""
+    alike = [token_f1(one, other) for one, other in itertools.pairwise(answers)]
+    fits = (limit for limit in THRESHOLDS if sum(score >= limit for score in alike) * 2 <= len(alike))
+    return next(fits, THRESHOLDS[-1])
+
+
+def own_file(options: InitOptions, source: Path, *, answers: bool) -> TaskFile:
+    """The user's file as it is read; `answers`: each task needs one."""
+    columns = {"question": options.question, "answers": options.answer, "id": options.id, "type": options.type}
+    try:
+        return read_task_file(source, columns=columns, answers=answers, skip_bad=options.skip_bad)
+    except BadRowsError as error:
+        raise UserError(f"{error}\ncorrect these rows, or add --skip-bad to leave them out") from None
+
+
+def _line(item: Item) -> str:
+    fields: dict[str, Any] = item.model_dump(mode="json")
+    kept = {key: value for key, value in fields.items() if value not in ("", [], ())}
+    return json.dumps(kept, ensure_ascii=False) + "\n"

@@ -1,0 +1,1 @@
+"""Child processes: starting, talking to and ending them."""

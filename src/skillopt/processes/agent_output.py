@@ -1,0 +1,124 @@
+"""What a command line's output says: the answer, what it did on the way, tokens and cost, or what went wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from skillopt.chat_protocol import FunctionCall, Message
+
+__all__ = ["Message"]
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])|[\x00-\x08\x0b-\x1f\x7f]")
+_API_ERROR = re.compile(r"\A\s*\[?API Error: ?(.{0,500}?)\]?\s*\Z", re.DOTALL)
+"""How some command lines print an endpoint's refusal in place of an answer, with exit code 0."""
+_SHOWN = 4000
+"""Characters of one event that the transcript keeps."""
+
+
+@dataclass(kw_only=True)
+class AgentOutput:
+    """What an agent's output says; a parser adds to it event by event."""
+
+    output: str = ""
+    messages: list[Message] = field(default_factory=list)
+    """What it did on the way: its words, its tool calls and their results, as the chat protocol has them."""
+    error: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float | None = None
+    """None if it does not say."""
+
+    def say(self, text: object, *, joined: bool = False) -> str:
+        """Its words, `joined` to those before; returns them."""
+        if joined and self.ends_with_text():
+            self.messages[-1]["content"] = f"{self.messages[-1]['content']}{text!s}"
+        else:
+            self.messages.append({"role": "assistant", "content": str(text)})
+        return str(text)
+
+    def ends_with_text(self) -> bool:
+        return bool(self.messages) and self.messages[-1].keys() == {"role", "content"}
+
+    def call(self, identity: object, name: object, arguments: Any) -> None:
+        self.messages.append(call_message(str(identity), str(name), arguments))
+
+    def result(self, identity: object, result: Any) -> None:
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        self.messages.append({"role": "tool", "tool_call_id": str(identity), "content": text[:_SHOWN]})
+
+    def use(self, counts: dict[str, Any] | None, prompt: tuple[str, ...], completion: tuple[str, ...]) -> None:
+        """Count tokens: the names of those that were read, and of those that were written."""
+        self.prompt_tokens += sum(int((counts or {}).get(name) or 0) for name in prompt)
+        self.completion_tokens += sum(int((counts or {}).get(name) or 0) for name in completion)
+
+    def or_error(self, missing: str) -> AgentOutput:
+        """Without an answer and without an error, what is missing is the error."""
+        self.error = self.error or ("" if self.output else missing)
+        return self
+
+
+def plain_text(text: str) -> str:
+    """Without colours, cursor moves and other control codes."""
+    return _ESCAPES.sub("", text.replace("\r\n", "\n"))
+
+
+def last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def parse_text(stdout: str) -> AgentOutput:
+    """All of it is the answer."""
+    return answered(plain_text(stdout).strip())
+
+
+def answered(output: str) -> AgentOutput:
+    refused = _API_ERROR.match(output)
+    return AgentOutput(output="" if refused else output, error=f"API error: {refused[1]}" if refused else "")
+
+
+def json_events(stdout: str) -> Iterator[dict[str, Any]]:
+    """JSON lines, or one JSON value; whatever else is between them is left out."""
+    for text in (stdout, *stdout.splitlines()):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        yield from (event for event in (value if isinstance(value, list) else [value]) if isinstance(event, dict))
+        if text is stdout:
+            return
+
+
+def call_message(identity: str, name: str, arguments: Any) -> Message:
+    """A tool call."""
+    given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    function: FunctionCall = {"name": name, "arguments": given[:_SHOWN]}
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": identity, "type": "function", "function": function}],
+    }
+
+
+def tool_calls(messages: list[Message]) -> Iterator[tuple[str, str]]:
+    """Every tool call of a transcript: the tool's name, its arguments."""
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            yield str(call["function"]["name"]), str(call["function"]["arguments"])
+
+
+def loaded(messages: list[Message], name: str) -> bool:
+    """Did the agent load this skill: by its tool for skills, or by reading the skill's SKILL.md?"""
+    for tool, given in tool_calls(messages):
+        if f"{name}/SKILL.md" in given or f"{name}\\\\SKILL.md" in given:
+            return True
+        if tool.lower().endswith("skill") and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", given):
+            return True
+    return False
+
+
+def number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

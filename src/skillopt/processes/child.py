@@ -1,0 +1,58 @@
+"""The inside of a worker process: JSON lines in on standard input, one answer a line out on standard output.
+
+Only the standard library, so that a worker starts quickly. It ends when its input does, even in the middle of an
+answer, so it cannot outlive the process that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+Setup = TypeVar("Setup")
+Request = TypeVar("Request")
+
+
+def serve(
+    begin: Callable[[Setup], Callable[[Request], object]],
+    explain: Callable[[BaseException], object],
+    at_end: Callable[[], None] = lambda: None,
+) -> None:
+    """`begin` gets the first line and returns what answers the others; `explain` makes an answer of an error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends us when it is done
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the work itself prints does not get between the answers
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin.buffer:
+            lines.put(line)
+        at_end()
+        os._exit(0)
+
+    def say(value: Callable[[], object]) -> bool:
+        done = True
+        try:
+            text = json.dumps(value())
+        except BaseException as error:  # the work may call sys.exit, too
+            text, done = json.dumps(explain(error)), False
+        replies.write(text.encode() + b"\n")
+        replies.flush()
+        return done
+
+    threading.Thread(target=read, daemon=True).start()
+    made: list[Callable[[Request], object]] = []
+
+    def start() -> dict[str, str]:
+        made.append(begin(json.loads(lines.get())))
+        return {}
+
+    if say(start):
+        while True:
+            say(lambda: made[0](json.loads(lines.get())))

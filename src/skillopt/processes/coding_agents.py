@@ -1,0 +1,95 @@
+"""Coding agents that are called by name (`claude-code`, `codex`): what a package says about one, and which are there.
+
+A package registers its `Preset`s in the entry-point group `skillopt.agents`; ours are in skillopt_agents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from skillopt import plugins
+from skillopt.errors import UserError
+from skillopt.processes.agent_output import AgentOutput
+
+LOGIN_VARIABLES = ("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+"""Where a command line finds its login; none of them holds a secret."""
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskMode:
+    """How an agent does a task, with a separate home folder in which it finds the skill."""
+
+    argv: tuple[str, ...]
+    env: Callable[[Path], dict[str, str]]
+    skill_folders: Callable[[Path], list[Path]]
+    use: Callable[[str], str] = "Use the skill {} for this task.".format
+    """The first line of the task, which names the skill."""
+    parse: Callable[[str], AgentOutput] | None = None
+    """How its output is read, if that differs from an answer's."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files of the home folder, by path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One command line. Its prompt is on standard input; asked as a model, it has no tools."""
+
+    program: str
+    ask: tuple[str, ...]
+    """Arguments with which it answers one request."""
+    last: tuple[str, ...] = ()
+    """Arguments at the very end."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files of the folder in which it answers a request."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that keep it to the request alone: no updates, no titles."""
+    pass_env: tuple[str, ...]
+    """Variables that it gets without being named by the user: its keys and URLs."""
+    install: str
+    login: str
+    parse: Callable[[str], AgentOutput]
+    """How its output is read."""
+    max_concurrency: int = 8
+    """Requests that it is given side by side, each in a process."""
+    reports_cost: bool = False
+    reports_tokens: bool = True
+    """If not, the tokens are estimated from the texts."""
+    task_mode: TaskMode | None = None
+
+    @staticmethod
+    def model_argv(model: str) -> list[str]:
+        return ["--model", model] if model else []
+
+
+@cache
+def _registered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=plugins.GROUPS["agents"])}
+
+
+def preset_of(name: str) -> Preset | None:
+    """The agent of that name; None if no installed package has registered it."""
+    point = _registered().get(name) if _NAME.fullmatch(name) else None
+    try:
+        preset = point.load() if point else None
+    except Exception as error:  # the code of other people
+        raise UserError(f"{name}: '{point}' cannot be loaded: {type(error).__name__}: {error}") from error
+    if preset is not None and not isinstance(preset, Preset):
+        raise UserError(f"{name}: '{point}' is not a skillopt.processes.coding_agents.Preset")
+    return preset
+
+
+def presets() -> dict[str, Preset]:
+    """Every agent that installed packages have registered."""
+    registered = ((name, preset_of(name)) for name in sorted(_registered()))
+    return {name: preset for name, preset in registered if preset}
+
+
+def task_presets() -> dict[str, Preset]:
+    """Those that can do tasks."""
+    return {name: preset for name, preset in presets().items() if preset.task_mode}

@@ -1,0 +1,136 @@
+"""Child processes: a command line as words, what it gets of the environment, and its end, with all that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt.errors import UserError
+
+PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+"""What every child gets, in addition to LC_…; the user names anything else that it needs. Proxies in either case."""
+LONGEST_OUTPUT = 8 << 20
+"""Bytes of a child's output; one that prints more is ended."""
+_SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
+_GRACE = 1.0
+"""Seconds that a child's own children may hold its output open after it has ended."""
+
+
+def split_command(command: str | Sequence[str], where: str, hint: str) -> list[str]:
+    """The words; those that are files as absolute paths (links are not followed: they may be a virtual env's)."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    except ValueError as error:
+        raise UserError(f"{where}: {error}; {hint}") from None
+    if not words:
+        raise UserError(f"{where}: is empty; {hint}")
+    return [str(Path(word).absolute()) if Path(word).is_file() else word for word in words]
+
+
+def fingerprint(words: Sequence[str], others: Iterable[Path] = ()) -> str:
+    """The user's own scripts among the words, and other files: another text of them is another command."""
+    scripts = [Path(word) for word in words if word.endswith(_SCRIPTS)]
+    texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *others] if path.is_file()]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
+
+
+def minimal_environ(named: Iterable[str]) -> dict[str, str]:
+    """Only what is harmless, and what the user named."""
+    wanted = {*PLAIN, *PROXIES, *map(str.lower, PROXIES), *named}
+    return {name: value for name, value in os.environ.items() if name in wanted or name.startswith("LC_")}
+
+
+def end_group(process: subprocess.Popen[bytes] | asyncio.subprocess.Process) -> None:
+    """End a child that leads its own group, and everything that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+    too_long: bool = False
+    raw: bytes = b""
+    """Standard output as it came."""
+
+
+async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str, timeout: float) -> Finished:
+    """Run a command to its end, or to its time-out. Nothing that it started is left behind."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        cwd=cwd,
+        env=dict(env),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    out, err = bytearray(), bytearray()
+    readers = [
+        asyncio.create_task(_read(process, process.stdout, out)),
+        asyncio.create_task(_read(process, process.stderr, err)),
+    ]
+    feeder = asyncio.create_task(_feed(process, stdin.encode("utf-8", "replace")))
+    timed_out = False
+    try:
+        async with asyncio.timeout(timeout):
+            await _ended(process)
+    except TimeoutError:
+        timed_out = True
+    finally:
+        if not timed_out and process.returncode is not None:
+            await asyncio.wait(readers, timeout=_GRACE)
+        end_group(process)
+        feeder.cancel()
+        await asyncio.wait(readers, timeout=_GRACE)
+        for reader in readers:
+            reader.cancel()
+        await _ended(process)
+        process._transport.close()  # type: ignore[attr-defined]  # a stray holder of the pipe keeps it open otherwise
+    too_long = max(len(out), len(err)) > LONGEST_OUTPUT
+    return Finished(
+        code=process.returncode if process.returncode is not None else -1,
+        stdout=out[:LONGEST_OUTPUT].decode("utf-8", "replace"),
+        stderr=err[:LONGEST_OUTPUT].decode("utf-8", "replace"),
+        timed_out=timed_out,
+        too_long=too_long,
+        raw=bytes(out[:LONGEST_OUTPUT]),
+    )
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Process.wait() also waits for the pipes, which a child's own child may hold open for ever."""
+    while process.returncode is None:  # noqa: ASYNC110 - nothing else reports it
+        await asyncio.sleep(0.01)
+
+
+async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None, into: bytearray) -> None:
+    assert stream is not None
+    while chunk := await stream.read(1 << 16):
+        into += chunk
+        if len(into) > LONGEST_OUTPUT:
+            end_group(process)
+            return
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
+    """The task on standard input; a child that does not read it does no harm."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()

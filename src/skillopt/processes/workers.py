@@ -1,0 +1,159 @@
+"""Worker processes from the outside: started with a script whose inside is child.py, and asked one thing at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from skillopt.chat_protocol import JsonObject
+from skillopt.processes.process import end_group
+
+LONGEST_ANSWER = 8 << 20
+
+
+class WorkerGoneError(Exception):
+    """A worker gave no answer, and was ended; the message says why."""
+
+
+class WorkerProcess:
+    """One process, asked by one thread at a time. `stop` may come from any thread."""
+
+    def __init__(self, script: Path, env: Mapping[str, str], log: Path | None = None) -> None:
+        """What it prints as errors goes to the `log`, or nowhere."""
+        self._log = log
+        self._asking = threading.Lock()
+        # -P: the script's own folder, with names like `base`, must not come before the libraries.
+        with open(log or os.devnull, "wb") as errors:  # noqa: PTH123
+            self._process = subprocess.Popen(  # noqa: S603 - our own script
+                [sys.executable, "-P", str(script)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=dict(env),
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: object, timeout: float | None = None) -> JsonObject:
+        """The answer to a request; text that is not valid Unicode is made so."""
+        line = json.dumps(request, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        with self._asking:
+            try:
+                answer: JsonObject = json.loads(self._exchange(line, timeout))
+                return answer
+            except (WorkerGoneError, OSError, ValueError) as error:
+                how = str(error) if isinstance(error, WorkerGoneError) else self._end()
+                end_group(self._process)
+                raise WorkerGoneError(f"{how}{self.last_words()}") from None
+
+    def _exchange(self, line: bytes, timeout: float | None) -> bytes:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line)
+        self._process.stdin.flush()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        found, poll = bytearray(), select.poll()  # select() knows no file beyond the thousandth
+        poll.register(self._process.stdout, select.POLLIN)
+        while not found.endswith(b"\n"):
+            if not poll.poll(None if deadline is None else max(0, deadline - time.monotonic()) * 1000):
+                raise WorkerGoneError(f"no answer within {timeout:g} s; it was ended")
+            chunk = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                raise WorkerGoneError(self._end())
+            found += chunk
+            if len(found) > LONGEST_ANSWER:
+                raise WorkerGoneError(f"its answer is longer than {LONGEST_ANSWER >> 20} MB")
+        return bytes(found)
+
+    def _end(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(5)
+            if code < 0:
+                name = signal.Signals(-code).name
+                return f"the process was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+            return f"the process ended with exit code {code}"
+        return "the process closed its output"
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        lines = self._log.read_bytes().decode(errors="replace").split("\n") if self._log and self._log.exists() else []
+        return next((f" ({line.strip()})" for line in reversed(lines) if line.strip()), "")
+
+    def stop(self) -> None:
+        """End it, also in the middle of an answer."""
+        end_group(self._process)
+        self._process.wait()
+        with self._asking:
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+
+
+class WorkerPool:
+    """At most `size` workers, started when they are needed. One that is gone is replaced."""
+
+    def __init__(self, start: Callable[[], WorkerProcess], size: int) -> None:
+        self._start = start
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="worker")
+        self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
+        self._workers: set[WorkerProcess] = set()
+        self._lock = threading.Lock()
+        self.closed = False
+
+    async def ask(self, request: object, timeout: float | None = None) -> JsonObject:
+        if self.closed:
+            raise WorkerGoneError("closed")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.ask_now, request, timeout)
+
+    def ask_now(self, request: object, timeout: float | None) -> JsonObject:
+        """The same, waiting for the answer."""
+        worker = self.take()
+        try:
+            answer = worker.ask(request, timeout)
+        except WorkerGoneError:
+            self._workers.discard(worker)
+            worker.stop()
+            raise
+        self._idle.put(worker)
+        return answer
+
+    def take(self) -> WorkerProcess:
+        """An idle worker, or a new one."""
+        with contextlib.suppress(queue.Empty):
+            return self._idle.get_nowait()
+        worker = None if self.closed else self._start()
+        with self._lock:
+            if worker and not self.closed:
+                self._workers.add(worker)
+                return worker
+        if worker:
+            worker.stop()
+        raise WorkerGoneError("closed")
+
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [worker.pid for worker in self._workers if worker.alive]
+
+    def close(self) -> None:
+        with self._lock:
+            self.closed = True
+            workers, self._workers = self._workers, set()
+        self._threads.shutdown(wait=False)
+        for worker in workers:
+            worker.stop()

@@ -1,0 +1,244 @@
+"""Everything that we know about providers of models: one row each. A new provider is a row here and a line in
+docs/providers.md; nothing else looks at how a model's name begins.
+
+Only the standard library, since configs, records and commands read it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+_LIBRARY = "skillopt.models.providers:open_provider"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """One provider of models. The defaults are those of an endpoint on the network that bills by the token."""
+
+    prefix: str
+    """What its models' names begin with, before the colon."""
+    factory: str = _LIBRARY
+    """`module:function` that makes the ChatModel from a ModelSpec (models/base.py); imported when it is needed."""
+    families: str = ""
+    """A regular expression of how its models' names begin, for a hint if the provider is missing."""
+    roles: tuple[str, ...] = ("target", "optimizer")
+    """The roles that it can have."""
+    role_hint: str = ""
+    """What to do if a config gives it another role."""
+    needs_model: bool = True
+    """False if the prefix alone names a model."""
+
+    key_variable: str = ""
+    """The environment variable that holds the key; empty: PREFIX_API_KEY."""
+    key_optional: bool = False
+    """May it be called without a key?"""
+    url: str = ""
+    """Its base URL; empty if the client library has it, or nothing is sent."""
+    url_variable: str = ""
+    """An environment variable that replaces the base URL."""
+    url_setting: str = ""
+    """The config key that has the base URL for all roles."""
+    url_hint: str = ""
+    """What to do if there is no base URL."""
+    limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """The parameter of the OpenAI chat protocol that limits a reply."""
+
+    is_local: bool = False
+    """Does it run on this machine, without an account?"""
+    has_weights: bool = False
+    """Is it a file of weights that is fetched before the first call?"""
+    is_simulated: bool = False
+    """Is it part of the simulated world?"""
+    is_function: bool = False
+    """Is it a Python function that a program passes in?"""
+    runs_program: bool = False
+    """Does it start a program of the user's?"""
+    path: Literal["", "file", "folder"] = ""
+    """What the model's name is a path of, if it is one."""
+    deterministic: bool | None = False
+    """Does the same request always give the same reply? None: the model knows."""
+    human_paced: bool = False
+    """May a reply take hours, because a person writes it?"""
+    probed_roles: tuple[str, ...] = ("target", "optimizer")
+    """The roles in which the doctor sends it a test request."""
+    call_timeout: float = 120.0
+    """Seconds until a call without an answer is ended and retried, unless the config says otherwise."""
+    max_concurrency: Callable[[], int] | None = None
+    """Calls at once that it can make use of; None: as many as the config says."""
+
+    price_list: str = ""
+    """Its name in genai-prices; empty if that has no prices of it."""
+    is_free: bool = False
+    """Does it cost nothing?"""
+    reports_cost: bool = False
+    """Does each reply say what it cost?"""
+    estimates_tokens: bool = False
+    """Are tokens counted from the texts, because replies do not say what they took?"""
+
+    @property
+    def key_name(self) -> str:
+        return self.key_variable or f"{self.prefix.upper().replace('-', '_')}_API_KEY"
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def local_processes() -> int:
+    """How many requests a model on this machine's CPU answers at once: one for each core that this process may use, up
+    to four, since each has a separate context in memory."""
+    return min(cores(), 4)
+
+
+AGENT = Provider(
+    prefix="agent",
+    factory="skillopt.models.bound:open_unseen",
+    is_function=True,
+    probed_roles=("optimizer",),  # it calls its models itself
+)
+COMMAND = Provider(
+    prefix="command",
+    factory="skillopt.models.command:open_command",
+    needs_model=False,  # the factory says what a command looks like
+    runs_program=True,
+    estimates_tokens=True,
+    probed_roles=("optimizer",),
+)
+_ROWS = (
+    AGENT,
+    COMMAND,
+    Provider(
+        prefix="azure",
+        factory="skillopt.models.openai_chat:open_azure",
+        key_variable="AZURE_OPENAI_API_KEY",
+        url_variable="AZURE_OPENAI_ENDPOINT",
+        url_setting="hardware.azure_endpoint",
+        url_hint="no endpoint; set hardware.azure_endpoint=https://<resource>.openai.azure.com",
+        limit_field="max_completion_tokens",
+        price_list="azure",
+    ),
+    Provider(
+        prefix="handoff",
+        factory="skillopt.models.handoff:open_handoff",
+        roles=("optimizer",),
+        role_hint="is for the optimizer and the judge; a target does every task of every split again for each skill: "
+        "name a model or a command that does not learn from one task to the next",
+        needs_model=False,
+        path="folder",
+        human_paced=True,
+        probed_roles=(),
+        is_free=True,
+        estimates_tokens=True,
+    ),
+    Provider(
+        prefix="local",
+        factory="skillopt.models.local:open_local",
+        is_local=True,
+        has_weights=True,
+        path="file",
+        deterministic=True,
+        probed_roles=(),
+        call_timeout=300.0,
+        max_concurrency=local_processes,  # more would only wait
+        is_free=True,
+    ),
+    Provider(
+        prefix="openai",
+        factory="skillopt.models.openai_chat:open_openai",
+        families=r"(?:chat)?gpt-|o\d\b",
+        url="https://api.openai.com/v1",
+        url_variable="OPENAI_BASE_URL",
+        limit_field="max_completion_tokens",
+        price_list="openai",
+    ),
+    Provider(
+        prefix="sim",
+        factory="skillopt.sim.model:open_sim",
+        is_local=True,
+        is_simulated=True,
+        deterministic=None,
+        is_free=True,
+    ),
+    Provider(
+        prefix="vllm",
+        factory="skillopt.models.openai_chat:open_openai",
+        key_optional=True,
+        url_setting="hardware.vllm_url",
+        url_hint="no URL; set hardware.vllm_url=http://127.0.0.1:8000/v1 or the role's own url",
+    ),
+    # The best known providers of pydantic-ai; any other that it knows by name works as well.
+    Provider(prefix="anthropic", families=r"claude-", price_list="anthropic"),
+    Provider(prefix="bedrock", price_list="aws"),
+    Provider(prefix="cerebras", price_list="cerebras"),
+    Provider(prefix="cohere", families=r"command-", price_list="cohere"),
+    Provider(prefix="deepseek", families=r"deepseek-", price_list="deepseek"),
+    Provider(prefix="fireworks", price_list="fireworks"),
+    Provider(prefix="google", families=r"gemini-", price_list="google"),
+    Provider(prefix="groq", price_list="groq"),
+    Provider(prefix="huggingface"),
+    Provider(prefix="mistral", families=r"(?:mi|code|mini|magi|dev)stral|pixtral", price_list="mistral"),
+    Provider(prefix="moonshotai", price_list="moonshotai"),
+    Provider(prefix="ollama"),
+    Provider(prefix="openrouter", price_list="openrouter"),
+    Provider(prefix="together", price_list="together"),
+    Provider(prefix="xai", families=r"grok-", price_list="x-ai"),
+)
+PROVIDERS: dict[str, Provider] = {row.prefix: row for row in _ROWS}
+"""The rows, by prefix. Coding agents, which packages register, are no part of it; `provider_of` knows them."""
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The prefix of a model's name, and the rest."""
+    prefix, _, model = name.partition(":")
+    return prefix, model
+
+
+def provider_of(name: str) -> Provider:
+    """The provider of `provider:model`: a row, a coding agent, or else the client library, which knows many more."""
+    prefix, _ = split_name(name)
+    return PROVIDERS.get(prefix) or _agent(prefix) or Provider(prefix=prefix)
+
+
+def program_of(name: str) -> Provider:
+    """The same; for a command line that is a coding agent's (`command:codex`), the agent's."""
+    row = provider_of(name)
+    return (_agent(split_name(name)[1]) if row is COMMAND else None) or row
+
+
+def _agent(name: str) -> Provider | None:
+    from skillopt.processes.coding_agents import preset_of  # looks through the installed packages
+
+    preset = preset_of(name)
+    if preset is None:
+        return None
+    return Provider(
+        prefix=name,
+        factory=COMMAND.factory,
+        roles=("optimizer",),
+        role_hint="answers as the optimizer or judge; as the target set env.command",
+        needs_model=False,
+        runs_program=True,
+        reports_cost=preset.reports_cost,
+        estimates_tokens=not preset.reports_tokens,
+    )
+
+
+def with_provider(name: str) -> str:
+    """`openai:gpt-4o-mini` for a model of a well-known family without its provider, or for `openai/gpt-4o-mini`; empty
+    for any other name."""
+    prefix, slash, model = name.partition("/")
+    if slash and model and prefix in PROVIDERS:
+        return f"{prefix}:{model}"
+    families = [row for row in PROVIDERS.values() if row.families and ":" not in name]
+    return next((f"{row.prefix}:{name}" for row in families if re.match(row.families, name)), "")
+
+
+def path_of(name: str) -> str:
+    """The file or folder that a model's name is a path of; empty if it is none."""
+    row, (_, model) = provider_of(name), split_name(name)
+    return model if row.path == "folder" or (row.path == "file" and "/" in model) else ""

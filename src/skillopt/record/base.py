@@ -1,0 +1,62 @@
+"""What all records have in common: typed, frozen, and written as the same JSON that they were read from."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+
+SCHEMA_VERSION = 1
+"""Raised when a field is removed or changes its meaning; a new field does not raise it."""
+
+Interval = tuple[float, float]
+"""A 95 % interval, low to high."""
+Number = int | float
+"""Keeps a whole number whole when it is written again."""
+Role = Literal["target", "optimizer"]
+ROLES: tuple[Role, Role] = ("target", "optimizer")
+T = TypeVar("T")
+
+
+class Record(BaseModel):
+    """A part of a run's files. `record["field"]` is `record.field`, for programs that read the files as JSON."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    optional: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are not written while they are None."""
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, serialize: SerializerFunctionWrapHandler) -> Any:
+        fields = serialize(self)
+        absent = {name for name in self.optional if getattr(self, name) is None}
+        return {name: value for name, value in fields.items() if name not in absent} if absent else fields
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        if name not in type(self).model_fields:
+            return False
+        return name not in self.optional or getattr(self, str(name)) is not None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 - this is `get`
+
+
+class Document(Record):
+    """A whole file, or a line of history.json."""
+
+    schema_version: int = SCHEMA_VERSION
+
+
+class ByRole(Record, Generic[T]):
+    """A value for each of the two models."""
+
+    target: T
+    optimizer: T
+
+    def of(self, role: Role) -> T:
+        return self.target if role == "target" else self.optimizer

@@ -1,0 +1,62 @@
+"""Comments and ratings of people, in a file next to a run's results; a later training can be given them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from skillopt.errors import UserError
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import append_jsonl, read_jsonl
+
+LONGEST = 2000
+
+
+class Comment(BaseModel):
+    """What a person says of one item, or of one line of the skill."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["item", "line"]
+    about: str
+    """The item's id, or the line's text."""
+    split: Literal["", "train", "val", "test"] = ""
+    """Of an item. What is said of validation and test items is never shown to an optimizer."""
+    rating: Literal["", "good", "bad"] = ""
+    text: str = ""
+    when: str = ""
+
+
+def read_comments(path: Path) -> list[Comment]:
+    """The newest on each item and line; one without rating and text takes the earlier ones back."""
+    newest: dict[tuple[str, str], Comment] = {}
+    try:
+        comments = [Comment.model_validate(row) for row in read_jsonl(path)]
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, or not a comment
+        raise UserError(f"{path}: has a line that is no comment; remove it") from None
+    for comment in comments:
+        newest.pop((comment.kind, comment.about), None)
+        newest[comment.kind, comment.about] = comment
+    return [comment for comment in newest.values() if comment.rating or comment.text]
+
+
+def add_comment(run: RunDirectory, *, kind: str, about: str, split: str = "", rating: str = "", text: str = "") -> None:
+    if len(text) > LONGEST:
+        raise UserError(f"a comment has at most {LONGEST} characters")
+    if not about:
+        raise UserError("a comment is about an item or a line")
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    fields = {"kind": kind, "about": about[:LONGEST], "split": split, "rating": rating, "text": text.strip()}
+    try:
+        comment = Comment.model_validate(fields | {"when": when})
+    except ValidationError:
+        raise UserError("a comment: kind is item or line, rating is good, bad or empty") from None
+    append_jsonl(run.comments, [comment])
+
+
+def feedback_of(path: Path) -> list[Comment]:
+    """What a later training may be given: of items only the training split's."""
+    return [each for each in read_comments(path) if each.kind == "line" or each.split == "train"]

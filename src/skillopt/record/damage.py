@@ -1,0 +1,189 @@
+"""Is a run undamaged?
+
+Every file that training reads is sealed (checksums.py), follows from sealed ones, or has its own checksums (the state,
+the journal). From the journal alone the whole run can be repeated without a call: that is the way out of any damage.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from skillopt.errors import Damaged
+from skillopt.record.checksums import broken, sealed_files
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import plain, read_bytes, read_json
+from skillopt.record.journal import REPLIES, TOTALS, UNREADABLE, Journal, seal
+from skillopt.record.package import is_package
+from skillopt.record.run import Run
+from skillopt.record.state import WAY_OUT, State
+from skillopt.record.step import StepRecord
+from skillopt.skill import PatchLogError, Skill, replay
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damage:
+    path: Path
+    what: str
+    derived: bool = False
+    """It repeats what other files say, and every training writes it anew."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}"
+
+
+def find_damage(run: RunDirectory) -> list[Damage]:
+    """Reads only. What an interrupted step left behind the last finished one is no damage: a resume removes it."""
+    found: list[Damage] = []
+    replies, finished = 0, False
+    try:
+        if run.state.exists():
+            state = State.read(run.state)
+            replies, finished = state.sealed.replies, state.status == "finished"
+            found += [Damage(path=path, what=_named(run, path, what)) for path, what in broken(run, state)]
+            found += [] if found else _derived(run, state)
+        elif any(run.steps.glob("step_*")):
+            found.append(Damage(path=run.state, what="is missing", derived=True))
+    except Damaged as error:
+        path, _, what = str(error).partition(": ")
+        found.append(Damage(path=Path(path), what=what.partition(";")[0]))
+    if problem := journal_problem(run.journal, replies):
+        found.append(Damage(path=run.journal, what=problem))
+    if not _config_fits(run):
+        found.append(Damage(path=run.config_yaml, what="does not say what config.json says", derived=not finished))
+    return found
+
+
+def _config_fits(run: RunDirectory) -> bool:
+    """`config.json` is `config.yaml`, flattened; a run that was never opened has neither."""
+    if not run.config_yaml.exists() and not run.config_json.exists():
+        return True
+    try:
+        tree = yaml.safe_load(read_bytes(run.config_yaml))
+        flat = {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
+        return bool(flat == read_json(run.config_json))
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError, yaml.YAMLError):
+        return False
+
+
+def _named(run: RunDirectory, path: Path, what: str) -> str:
+    """Of a patch log, which entry."""
+    try:
+        if path == run.patch_log.path and path.exists():
+            for _ in run.patch_log.entries():
+                pass
+    except PatchLogError as error:
+        return str(error).removeprefix(f"{path}: ")
+    return what
+
+
+def _derived(run: RunDirectory, state: State) -> Iterator[Damage]:
+    """Files that repeat what sealed ones say; all that is sealed is sound."""
+    try:
+        versions = replay(Run(run).skill(0), Run(run).finished_entries())
+        best = versions[state.best.version]
+    except (PatchLogError, LookupError, UnicodeDecodeError, OSError) as error:
+        yield Damage(path=run.patch_log.path, what=f"does not give every version ({error})")
+        return
+    newer = run.snapshot(state.version + 1)  # an interrupted step may have written its candidate as the best
+    written = [best, *([Skill(read_bytes(newer).decode("utf-8", "replace"))] if newer.is_file() else [])]
+    bests = [skill.shown.text.encode() for skill in written]
+    texts = {run.snapshot(version): [skill.text.encode()] for version, skill in versions.items()}
+    if run.trains_package:
+        texts |= {run.changes(version): [run.changes_text(skill).encode()] for version, skill in versions.items()}
+        if not newer.is_file() and not is_package(run.best_package, best.shown):
+            what = "is not what the patch log gives" if run.best_package.exists() else "is missing"
+            yield Damage(path=run.best_package, what=what, derived=True)
+    for path, right in (texts | {run.best_skill: bests, run.skills / "best_skill.md": bests}).items():
+        if not path.is_file() or read_bytes(path) not in right:
+            what = "is not what the patch log gives" if path.exists() else "is missing"
+            yield Damage(path=path, what=what, derived=path not in texts)
+    if not _history_fits(run, state):
+        what = "is not what the steps' records say" if run.history.exists() else "is missing"
+        yield Damage(path=run.history, what=what, derived=True)
+
+
+def history_of(run: RunDirectory, state: State) -> list[StepRecord]:
+    """The history from the finished steps' own records."""
+    records, sealed = [], sealed_files(run, state)
+    for step in range(1, state.step + 1):
+        record = Run(run).step_record(step)
+        if run.epoch_end(step).relative_to(run.root).as_posix() in sealed:
+            record = record.model_copy(update={"epoch_end": Run(run).epoch_end(step)})
+        records.append(record)
+    return records
+
+
+def _history_fits(run: RunDirectory, state: State) -> bool:
+    """What an interrupted step or epoch end has added does not count."""
+    if not state.step and not run.history.exists():
+        return True
+    try:
+        rows = [row for row in read_json(run.history) if row["step"] <= state.step]
+        for row in rows:
+            if "epoch_end" in row and row["epoch_end"]["epoch"] > state.epoch:
+                del row["epoch_end"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
+    return bool(rows == plain(history_of(run, state)))
+
+
+def refuse_damage(run: RunDirectory) -> None:
+    """Before a run continues: raise Damaged if a file that it builds on is not as it was written, and remove what an
+    interrupted step left. A run that has no state begins anew, with the replies in its journal."""
+    found = [damage for damage in find_damage(run) if not damage.derived]
+    if found:
+        lines = "\n".join(f"  {damage}" for damage in found)
+        raise Damaged(f"this run is damaged, and nothing was trained on it:\n{lines}\n{WAY_OUT}")
+    if run.state.exists():
+        _take_back(run, State.read(run.state))
+    else:
+        run.roll_back(step=0, epoch=0, version=-1, patch_log_size=0)
+        run.seals.unlink(missing_ok=True)
+
+
+def _take_back(run: RunDirectory, state: State) -> None:
+    """What an interrupted step or epoch end wrote among finished things; it may be half a line."""
+    sealed = sealed_files(run, state)
+    entry = sealed.get(run.conflicts.relative_to(run.root).as_posix())
+    if entry and run.conflicts.stat().st_size > entry.size:
+        os.truncate(run.conflicts, entry.size)
+    ended = run.epoch_end(state.step)
+    if ended.relative_to(run.root).as_posix() not in sealed:
+        ended.unlink(missing_ok=True)
+
+
+def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one for each thing that can be wrong
+    """What is wrong with a journal that should have at least this many replies; empty if nothing."""
+    if not path.exists():
+        return "is missing" if least else ""
+    try:
+        with Journal(path), closing(sqlite3.connect(path)) as db:
+            (answer,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+            if answer != "ok":
+                return f"is damaged ({' '.join(str(answer).split())[:120]})"
+            db.text_factory = _text
+            sound = [_is_sound(row) for row in db.execute(f"SELECT {REPLIES}, seal FROM replies")]  # noqa: S608
+            if not all(sound):
+                return f"is damaged: {sound.count(False)} of {len(sound)} replies are not what was received"
+            if not all(_is_sound(row) for row in db.execute(f"SELECT {TOTALS}, seal FROM totals")):  # noqa: S608
+                return "is damaged: its sums of what was paid do not fit their checksums"
+    except (*UNREADABLE, Damaged) as error:
+        return f"is damaged ({str(error)[:120]})"
+    if len(sound) < least:
+        return f"has lost replies: it held {least} when the last step was finished, {len(sound)} are there"
+    return ""
+
+
+def _is_sound(row: Sequence[object]) -> bool:
+    return bool(row[-1] == seal(*row[:-1]))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,358 @@
+"""The folder of a run: every path, and the lock that lets one trainer in at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from skillopt.errors import Damaged, SkillOptError, UserError
+from skillopt.record.files import (
+    draft_of,
+    entries,
+    is_draft,
+    json_text,
+    read_bytes,
+    read_jsonl,
+    read_text,
+    write_atomic,
+    write_jsonl,
+)
+from skillopt.record.state import WAY_OUT
+from skillopt.skill import FILE, PatchLog, PatchLogError, Skill
+from skillopt.skill.folder import PackageChanges, changes, open_regular, read_folder, with_changes
+from skillopt.skill.package import PackageError
+
+ALTERED = (PatchLogError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+            StopIteration)  # fmt: skip
+"""What code meets that takes a file's form for granted, as it may: training wrote it, and `verify` checks it."""
+
+
+class RunDirectory:
+    """Paths of one run. Nothing else in the code puts together a path inside a run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config_yaml = root / "config.yaml"
+        self.config_json = root / "config.json"
+        self.history = root / "history.json"
+        self.state = root / "runtime_state.json"
+        self.seals = root / "seals.jsonl"
+        self.summary = root / "summary.json"
+        self.report = root / "report.html"
+        self.report_md = root / "report.md"
+        self.trackers = root / "trackers"
+        self.ablation = root / "ablation"
+        self.plots = root / "plots"
+        self.best_skill = root / "best_skill.md"
+        self.best_package = root / "best_skill"
+        self.package = root / "package"
+        self.skills = root / "skills"
+        self.patch_log = PatchLog(root / "patch_log.jsonl")
+        self.events = root / "events.jsonl"
+        self.live = root / "live.json"
+        self.letters = root / "letters"
+        self.journal = root / "journal.sqlite"
+        self.conflicts = root / "review" / "conflicts.jsonl"
+        self.decisions = root / "review" / "decisions.jsonl"
+        self.steps = root / "steps"
+        self.evaluations = root / "evaluations"
+        self.test_reads = root / "test_reads.jsonl"
+        self.labels = root / "labels.json"
+        self.comments = root / "comments.jsonl"
+        self.feedback = root / "feedback.jsonl"
+        self._lock_path = root / "run.lock"
+        self._lock: int | None = None
+        self._base: Skill | None = None
+
+    def step(self, step: int) -> Path:
+        return self.steps / f"step_{step:04d}"
+
+    def epoch_end(self, step: int) -> Path:
+        """What happened at the end of the epoch whose last step this was; it is in the history as well."""
+        return self.step(step) / "epoch_end.json"
+
+    def slow_update(self, epoch: int) -> Path:
+        return self.root / "slow_update" / f"epoch_{epoch:02d}"
+
+    def meta_skill(self, epoch: int) -> Path:
+        return self.root / "meta_skill" / f"epoch_{epoch:02d}"
+
+    def snapshot(self, version: int) -> Path:
+        return self.skills / f"skill_v{version:04d}.md"
+
+    def step_skill(self, step: int) -> Path:
+        """The document in force after a step's gate, for who looks for it by step and not by version."""
+        return self.skills / f"step_{step:04d}.md"
+
+    def changes(self, version: int) -> Path:
+        """Of a package: what of its further files differs from `package/`. One document has no such file."""
+        return self.skills / f"skill_v{version:04d}.files.json"
+
+    @property
+    def trains_package(self) -> bool:
+        """Is a package trained here, and not one document?"""
+        return self.changes(0).is_file()
+
+    def base(self) -> Skill:
+        """The package that the run began with."""
+        if self._base is None:
+            self._base = _read_own(self.package)
+        return self._base
+
+    def read_skill(self, version: int) -> Skill:
+        text = read_text(self.snapshot(version))
+        if not self.changes(version).is_file():
+            return Skill(text)
+        try:
+            return with_changes(
+                self.base(), text, PackageChanges.model_validate_json(read_bytes(self.changes(version)))
+            )
+        except (PackageError, ValueError) as error:
+            raise Damaged(f"{self.changes(version)}: does not give version {version} ({error}); {WAY_OUT}") from None
+
+    def read_best(self) -> Skill:
+        """What `best_skill/` holds where a package is trained, else `best_skill.md`."""
+        if not self.trains_package:
+            return Skill(read_text(self.best_skill))
+        try:
+            return _read_own(self.best_package)
+        except PackageError as error:
+            raise Damaged(f"{error}; {WAY_OUT}") from None
+
+    def versions(self) -> list[int]:
+        """Versions of the skill that are kept, in order."""
+        return sorted(number for number, _ in _numbered(self.skills, "skill_v", ".md"))
+
+    def write_skill(self, version: int, skill: Skill) -> None:
+        if skill.is_package:
+            write_atomic(self.changes(version), self.changes_text(skill))
+        write_atomic(self.snapshot(version), skill.text)
+
+    def changes_text(self, skill: Skill) -> str:
+        return json_text(changes(self.base(), skill))
+
+    def write_best(self, skill: Skill) -> None:
+        """The skill as targets read it: the markers of protected regions are in the versions alone."""
+        skill = skill.shown
+        write_atomic(self.best_skill, skill.text)
+        write_atomic(self.skills / "best_skill.md", skill.text)
+        if skill.is_package:
+            draft = draft_of(self.best_package)
+            skill.write_to(draft)
+            shutil.rmtree(self.best_package, ignore_errors=True)
+            draft.replace(self.best_package)
+
+    def roll_back(self, *, step: int, epoch: int, version: int, patch_log_size: int) -> None:
+        """Remove what an interrupted step or epoch end left behind; the state says what is finished."""
+        self.patch_log.truncate(patch_log_size)
+        if self.conflicts.exists():
+            rows = read_jsonl(self.conflicts) if step else []  # a run that is done again may have lost them to damage
+            write_jsonl(self.conflicts, [row for row in rows if row["step"] <= step])
+        for ending in (".md", ".files.json"):
+            for number, path in _numbered(self.skills, "skill_v", ending):
+                if number > version:
+                    path.unlink()
+        for number, path in _numbered(self.skills, "step_", ".md"):
+            if number > step:
+                path.unlink()
+        for number, path in _numbered(self.steps, "step_"):
+            if number > step:
+                shutil.rmtree(path)
+        for folder in ("slow_update", "meta_skill"):
+            for number, path in _numbered(self.root / folder, "epoch_"):
+                if number > epoch:
+                    shutil.rmtree(path)
+
+    def irregular(self) -> Path | None:
+        """Something in the folder that is neither a folder nor a regular file; None if there is nothing.
+
+        The files of Weights & Biases are left out: it links to its newest logs.
+        """
+        found = entries(self.root, self.trackers / "wandb" / "wandb")
+        strange = (e for e in found if not e.is_file(follow_symlinks=False) and not e.is_dir(follow_symlinks=False))
+        return next((Path(entry.path) for entry in strange), None)
+
+    def check_files(self) -> None:
+        """Refuse a run with links, pipes or devices in it: a run from elsewhere must not lead out of its folder."""
+        if path := self.irregular():
+            raise Damaged(
+                f"{path}: is a link, a pipe or a device; a run holds only folders and regular files. Remove it, or "
+                "put a copy of the file in its place"
+            )
+
+    @contextmanager
+    def held(self, *, private: bool = False) -> Iterator[None]:
+        """Hold this run's lock; a second trainer is refused, with the name of the holder. A `private` folder is closed
+        to other users of the machine.
+
+        The kernel ends the lock with the process, however that ends: what a dead one (or one before a restart of the
+        machine) has left in the file is not looked at, so that no process number can be mistaken for another's.
+        """
+        make_folder(self.root, private=private)
+        self.check_files()
+        handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.read(handle, 200).decode(errors="replace").strip() or "unknown"
+                raise UserError(
+                    f"{self.root}: another trainer (process {holder}) is working on this run; wait for it, stop it, "
+                    "or start a separate run with --fresh"
+                ) from None
+            since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{os.getpid()} on {socket.gethostname()}, since {since}".encode())
+            self._lock = handle
+            self._remove_drafts()
+            yield
+        finally:
+            self._lock = None
+            os.close(handle)
+
+    def _remove_drafts(self) -> None:
+        """What killed processes were writing."""
+        for entry in list(entries(self.root)):
+            if is_draft(entry.name) and entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            elif is_draft(entry.name):
+                Path(entry.path).unlink(missing_ok=True)
+
+    def check_held(self) -> None:
+        """Raise an error if the locked folder no longer exists, or was replaced by another."""
+        if self._lock is None:
+            return
+        held = os.fstat(self._lock)
+        there = self._lock_path.stat() if self._lock_path.exists() else None
+        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+            raise UserError(
+                f"{self.root}: the run's folder was removed or replaced during the run; put it back and run "
+                "the same command again, or start a separate run with --fresh"
+            )
+
+    @contextmanager
+    def as_written(self) -> Iterator[None]:
+        """Within, the run's files are taken to be as training wrote them; where one is not, that is said."""
+        try:
+            yield
+        except SkillOptError:
+            raise
+        except (*ALTERED, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:  # of a version with very many digits
+                raise
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            way_out = f"`skillopt verify {self.root}` checks them"
+            raise Damaged(f"{self.root}: a file of this run is not as it was written ({words}); {way_out}") from error
+
+    @property
+    def begun(self) -> bool:
+        """Has a process ever worked here?"""
+        return self._lock_path.exists()
+
+    def busy(self) -> bool:
+        """Is a process working on this run? The lock is not changed."""
+        if not self._lock_path.exists():
+            return False
+        with open_regular(self._lock_path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
+
+ANNOUNCED_IN = "SKILLOPT_ANNOUNCED_IN"
+"""Variable: the file in which a command announces where it works, for the program that started the command."""
+
+
+def announce(folder: Path, *, finished: bool = False) -> None:
+    """Write the folder that this command works in, and whether its work was finished before, into the file that the
+    environment names. The first folder counts: a command may start others."""
+    if file := os.environ.pop(ANNOUNCED_IN, ""):
+        write_atomic(Path(file), json_text({"folder": str(folder.resolve()), "finished": finished}))
+
+
+def _read_own(folder: Path) -> Skill:
+    if folder.is_symlink():  # a run from elsewhere may hold anything
+        raise PackageError(f"{folder}: is a link, and a run keeps a folder there")
+    return read_folder(folder)
+
+
+def make_folder(path: Path, *, private: bool) -> None:
+    """Create a folder; a `private` one is closed to other users, also where it was there before."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
+    if private and path.stat().st_mode & 0o077:
+        with suppress(PermissionError):  # only its owner can close another user's folder
+            path.chmod(0o700)
+
+
+def is_private(chosen: bool | None, output_root: str) -> bool:
+    """What was chosen; else whether keys are nearby: a `.env` in the working folder, output folder or next to it."""
+    root = Path(output_root).absolute()
+    near = any((folder / ".env").exists() for folder in (Path.cwd(), root, root.parent))
+    return near if chosen is None else chosen
+
+
+def _numbered(folder: Path, before: str, after: str = "") -> Iterator[tuple[int, Path]]:
+    """Our files by their names, with their numbers; other files are left alone."""
+    for path in folder.glob(f"{before}*{after}"):
+        number = path.name.removeprefix(before).removesuffix(after)
+        if number.isdecimal() and len(number) < 10:
+            yield int(number), path
+
+
+def run_name(seed: int, identity: object) -> str:
+    """Whatever changes results changes the name; what may change between a stop and a resume does not."""
+    return f"seed{seed}-{short_hash(identity)}"
+
+
+def short_hash(identity: object) -> str:
+    """What a folder is named by: the same question has the same folder."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:8]
+
+
+def find_run(output_root: str, benchmark: str, name: str, *, fresh: bool) -> RunDirectory:
+    """The newest run of that name, or with `fresh` an additional one."""
+    folder, number = Path(output_root) / safe_name(benchmark), 1
+    while (folder / f"{name}-{number + 1}").exists():
+        number += 1
+    if fresh and (folder / name).exists():
+        number += 1
+    return RunDirectory(folder / (name if number == 1 else f"{name}-{number}"))
+
+
+def resolve_run(path: Path) -> Path:
+    """The run that a person means: a run's folder as it is, of a folder of runs its newest. Raises Damaged if the run
+    holds links, pipes or devices."""
+    run = RunDirectory(path)
+    if not run.config_json.exists():
+        runs = [(each.stat().st_mtime, each.parent) for each in path.glob("*/config.json")]
+        run = RunDirectory(max(runs)[1]) if runs else run
+    if any(os.path.lexists(each) for each in (run.config_json, run.best_skill, run.skills, run.patch_log.path)):
+        run.check_files()
+    return run.root
+
+
+def best_in(path: Path) -> Path:
+    """The best skill of a run, where a path means one (`resolve_run`); any other path, and a package's, as it is."""
+    if not path.is_dir() or (path / FILE).is_file():
+        return path
+    run = RunDirectory(resolve_run(path))
+    if run.trains_package and run.best_package.is_dir():
+        return run.best_package
+    return run.best_skill if run.best_skill.is_file() else path
+
+
+def safe_name(name: str) -> str:
+    """A benchmark's name as one folder's name: whatever it says, it stays below the output folder."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".-")
+    return kept[:80] or "benchmark"

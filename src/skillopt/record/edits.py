@@ -1,0 +1,166 @@
+"""Edits on their way through a step, as patches.json, aggregate.json, selected.json and the review files hold them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import JsonValue
+
+from skillopt.record.base import Record
+from skillopt.skill import Edit
+
+Choice = Literal["a", "b", "both", "neither", "own"]
+
+
+class Pattern(Record):
+    """A cause of failure, and the trajectories that show it."""
+
+    name: str
+    cause: str = ""
+    trajectory_ids: tuple[str, ...] = ()
+
+
+class Dropped(Record):
+    """An edit that could not be used as it was, and why."""
+
+    kind: str
+    reason: str
+    edit: dict[str, JsonValue]
+
+
+class Leak(Record):
+    """An edit that copies from a training item."""
+
+    edit_id: str
+    item_id: str
+    copied: str
+    """The longest run of words that both share."""
+
+
+class Patch(Record):
+    """What one analyst made of one minibatch."""
+
+    id: str
+    source: str
+    """Analyst and kind, such as `llm/mixed`."""
+    trajectory_ids: tuple[str, ...]
+    patterns: tuple[Pattern, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    lost: str = ""
+    """Why there is no usable reply; empty when there is."""
+    unreachable: bool = False
+    unusable: tuple[str, ...] = ()
+    """What was wrong with each reply that could not be used, also where asking again helped."""
+    leaks: tuple[Leak, ...] = ()
+    """Edits that copy long strings from training items."""
+
+
+class Pooled(Record):
+    """One edit for all that say the same."""
+
+    edit: Edit
+    support: int
+    """How many trajectories support it."""
+    merged: tuple[str, ...]
+    """The ids of the edits that it replaces, its own among them."""
+
+
+class Conflict(Record):
+    """A question for a person: two edits that contradict each other, or one edit that is risky (then `b` is null)."""
+
+    a: Edit
+    b: Edit | None = None
+    reason: str
+    applied: str = ""
+    """`a` or `b` where the evidence was clear enough to try one side at once; else neither is applied."""
+
+    @property
+    def sides(self) -> dict[str, Edit]:
+        return {"a": self.a, "b": self.b} if self.b else {"a": self.a}
+
+    @property
+    def held_back(self) -> int:
+        """How many edits wait for a person."""
+        return len(self.sides) - bool(self.applied)
+
+
+class FiledConflict(Conflict):
+    """A conflict as it stands in `review/conflicts.jsonl`."""
+
+    id: str
+    """Step and number, such as `3-1`."""
+    step: int
+
+
+class Asked(Record):
+    """How a request to the optimizer about the pool went."""
+
+    stage: str
+    lost: str = ""
+    """Why there is no usable reply; empty when there is."""
+    unusable: tuple[str, ...] = ()
+    """What was wrong with replies, or with parts of a reply, that could not be used."""
+
+
+class EditPool(Record):
+    """The step's edits, each idea once."""
+
+    edits: tuple[Pooled, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    proposed: int = 0
+    asked: tuple[Asked, ...] = ()
+
+    @property
+    def merged(self) -> int:
+        """How many edits went into another."""
+        return sum(len(pooled.merged) - 1 for pooled in self.edits)
+
+
+class Relevance(Record):
+    """Why an edit has its place."""
+
+    new_failures: int
+    """Failures it covers that no edit before it covers."""
+    support: int
+    """Failures it covers in all."""
+    new_cause: bool
+    """No edit before it answers the same cause."""
+
+
+class Ranked(Record):
+    """An edit's place, and why it is in or out."""
+
+    edit: Edit
+    support: int
+    relevance: float
+    parts: Relevance | None = None
+    selected: bool
+    reason: str
+    leak: str = ""
+    """What it copies from a training item; empty if nothing."""
+
+
+class SkippedEdit(Record):
+    """A selected edit that could not be applied."""
+
+    edit_id: str
+    kind: str
+    """A word for counting, such as `anchor_missing` or `too_large`."""
+    reason: str
+
+
+class Selection(Record):
+    """selected.json: every edit of the pool in its order, and those that could not be applied."""
+
+    ranked: tuple[Ranked, ...]
+    skipped: tuple[SkippedEdit, ...]
+
+
+class Decision(Record):
+    """A line of `review/decisions.jsonl`; of two for one conflict the later holds."""
+
+    conflict: str
+    choice: Choice
+    text: str = ""
+    """What the person wrote, where the choice is their own."""

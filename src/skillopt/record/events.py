@@ -1,0 +1,488 @@
+"""What happens in a run: a typed event for each line of `events.jsonl`, for listeners and for users' callbacks."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import JsonValue, TypeAdapter, ValidationError, field_serializer
+
+from skillopt.record.base import Number, Record
+from skillopt.record.files import plain, read_bytes, torn
+from skillopt.record.step import EpochEnd, Evidence, ScreeningRun, StepRecord
+from skillopt.record.summary import Summary
+from skillopt.skill.folder import open_regular
+
+__all__ = [  # as skillopt.events has them
+    "Advice",
+    "CreditTried",
+    "EpochFinished",
+    "EvaluationFinished",
+    "EvaluationStarted",
+    "Event",
+    "GateDecided",
+    "LettersOpened",
+    "MetaSkillFinished",
+    "Progress",
+    "Pulse",
+    "Raced",
+    "ReflectStarted",
+    "Reflected",
+    "RepliesReused",
+    "Retrying",
+    "RolloutStarted",
+    "RunFinished",
+    "RunStarted",
+    "RunStopped",
+    "Selected",
+    "SetAside",
+    "SlowUpdateFinished",
+    "SlowUpdateStarted",
+    "StepFinished",
+    "Stopping",
+    "Throttled",
+    "TrackerFailed",
+    "Unmeasured",
+]
+
+KINDS: dict[str, type[Event]] = {}
+"""The type of each kind, such as `gate_decided`."""
+_ROW: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
+
+
+class Event(Record):
+    """Any event: where in the run it happened, and when."""
+
+    kind: ClassVar[str] = "event"
+    """The name of its type in `events.jsonl`, such as `gate_decided`."""
+    stored: ClassVar[bool] = True
+    """Is it written to `events.jsonl`?"""
+    step: int = 0
+    """0 outside of steps."""
+    epoch: int = 0
+    time: float = 0.0
+    """Seconds since 1970."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        cls.kind = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        KINDS[cls.kind] = cls
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """All fields of its type, as JSON."""
+        return {name: value for name, value in plain(self).items() if name not in Event.model_fields}
+
+    def row(self) -> dict[str, JsonValue]:
+        """As it is in `events.jsonl`."""
+        return {"time": self.time, "kind": self.kind, "step": self.step, "epoch": self.epoch, **self.data}
+
+
+class NearestRun(Record):
+    """An earlier run of the benchmark, and the settings in which the new one differs: the earlier value and the new."""
+
+    run: str
+    settings: dict[str, tuple[JsonValue, JsonValue]]
+
+
+class RunStarted(Event):
+    path: str
+    """The run's folder."""
+    resumed: bool
+    finished: bool
+    """The run was finished before."""
+    best_skill: str
+    differs: NearestRun | None
+    """For a new run, the earlier run whose settings are nearest."""
+    done: int
+    """Steps that were finished before."""
+    steps: int
+    splits: dict[str, int]
+    """Items in each split."""
+    target: str
+    optimizer: str
+    workers: int
+    epochs: int
+    learning_rate: Number
+    scheduler: str
+
+
+class RepliesReused(Event):
+    """A new run takes over what an earlier one has paid for."""
+
+    path: str
+    """The earlier run's folder."""
+    replies: int
+
+
+class AdviceCheck(Record):
+    """A finding of the doctor."""
+
+    name: str
+    status: str
+    says: str
+    fix: str = ""
+
+
+class Advice(Event):
+    """What the doctor would warn of."""
+
+    checks: tuple[AdviceCheck, ...]
+
+
+class EvaluationStarted(Event):
+    split: str
+    name: str
+    """Which skill: initial, best, no_skill, remeasured."""
+    items: int
+
+
+class EvaluationFinished(Event):
+    split: str
+    name: str
+    score: float
+
+
+class Progress(Event):
+    """Sent while rollouts run; not stored."""
+
+    stored: ClassVar[bool] = False
+    stage: str
+    done: int
+    total: int
+
+
+class LettersOpened(Event):
+    """The optimizer is a handoff, and waits for replies."""
+
+    numbers: tuple[int, ...]
+    """The new letters."""
+    folder: str
+    waiting: int
+    """How many letters are waited for in all."""
+
+
+class SetAside(Event):
+    """Items that the endpoint refuses for their own sake, for every skill alike."""
+
+    items: dict[str, str]
+    """The reason by item."""
+
+
+class Unmeasured(Event):
+    """Items could not be measured, and the run stops."""
+
+    stage: str
+    unmeasured: int
+    items: int
+    error: str
+    """The last one."""
+
+
+class Retrying(Unmeasured):
+    """Items could not be measured, and are tried again."""
+
+
+class RolloutStarted(Event):
+    items: int
+    workers: int
+
+
+class ReflectStarted(Event):
+    score: float
+    """The batch's mean score: the training loss of this step."""
+    errors: int
+    """Rollouts without a score."""
+
+
+class Reflected(Event):
+    patches: int
+    edits: int
+    lost: int
+    """Replies that could not be used."""
+    asked_again: int
+    leaks: int
+    """Edits that copy from a training item."""
+    deep: tuple[str, ...]
+    """Causes that were looked into further."""
+
+
+class Selected(Event):
+    edits: int
+    rate: float
+    conflicts: int
+    leaks: int
+
+
+class Raced(Event):
+    candidates: tuple[ScreeningRun, ...]
+    """The winner first."""
+
+
+class GateDecided(Evidence, Event):
+    """A gate's decision and what it rests on."""
+
+
+class CreditTried(Evidence, Event):
+    """A part of a rejected candidate at the gate."""
+
+    edits: int
+
+
+class StepFinished(Event):
+    record: StepRecord
+    """As in `history.json`; `events.jsonl` leaves out its edits."""
+
+    @field_serializer("record")
+    def _without_edits(self, record: StepRecord) -> dict[str, JsonValue]:
+        return record.model_dump(mode="json", exclude={"applied"})
+
+
+class SlowUpdateStarted(Event):
+    before: int
+    """The skill version at the end of the epoch before."""
+    after: int
+
+
+class SlowUpdateFinished(Event):
+    counts: dict[str, int]
+    """Items by class: improved, regressed, persistent_fail, stable_success."""
+    lost: str
+    """Why there is no guidance; empty if there is."""
+    gate: Evidence
+
+
+class MetaSkillFinished(Event):
+    lost: str
+    """Why there are no new notes; empty if there are."""
+
+
+class EpochFinished(Event):
+    outcome: EpochEnd
+
+
+class Stopping(Event):
+    """Ctrl-C: nothing new starts."""
+
+    in_flight: int
+    """Calls that are paid for and kept."""
+    letters: int
+    """Letters that stay open."""
+
+
+class RunStopped(Event):
+    reason: str
+
+
+class RunFinished(Event):
+    summary: Summary
+    """As `summary.json` has it."""
+
+
+class AblationStarted(Event):
+    by: str
+    units: int
+    items: int
+    repeats: int
+    version: int
+
+
+class PartMeasured(Event):
+    number: int
+    units: int
+    name: str
+    text: str
+    worth: float
+    """The score with the part minus the score without it."""
+
+
+class TrackerFailed(Event):
+    name: str
+    error: str
+
+
+class ThrottledModel(Record):
+    """A model whose endpoint refuses calls."""
+
+    model: str
+    waiting: int
+    """Calls."""
+    seconds: Number
+    """Until the next try."""
+    why: str
+    turned_away: int
+    """Calls so far."""
+
+
+class Throttled(ThrottledModel, Event):
+    """An endpoint refuses calls; not stored."""
+
+    stored: ClassVar[bool] = False
+
+
+class WaitingLetters(Record):
+    waiting: int
+    folder: str
+
+
+class Moment(Record):
+    """What a run does now."""
+
+    in_flight: dict[str, int]
+    """Calls by role."""
+    spent: dict[str, tuple[Number, Number | None]]
+    """What is used and its limit, if any: minutes, calls, tokens and usd."""
+    letters: WaitingLetters
+    throttled: tuple[ThrottledModel, ...]
+
+
+class Pulse(Moment, Event):
+    """Sent twice a second while a run works; not stored."""
+
+    stored: ClassVar[bool] = False
+
+
+class StageProgress(Record):
+    """How far the work under way is; empty if unknown."""
+
+    optional: ClassVar = frozenset({"stage", "done", "total"})
+
+    stage: str | None = None
+    done: int | None = None
+    total: int | None = None
+
+
+class _Position(Record):
+    time: float
+    """Seconds since 1970."""
+    pid: int
+    kind: str
+    """Of the newest event."""
+    step: int
+    epoch: int
+    progress: StageProgress
+
+
+class Live(Moment, _Position):
+    """live.json: there only while a process works on the run."""
+
+    retries: int
+    """Calls that were made again."""
+
+
+FLEETING = frozenset(kind for kind, event in KINDS.items() if not event.stored)
+"""Events that are sent to listeners but not stored."""
+Listener = Callable[[Event], None]
+
+
+class Events:
+    """Appends to `events.jsonl` and calls the listeners."""
+
+    def __init__(self, path: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
+        self._file = open_regular(path, "a+b") if path else None
+        self._listeners = listeners
+        if self._file and torn(self._file):
+            self._file.write(b"\n")
+        self.last: Event | None = None
+        """The newest event except the pulse."""
+
+    def emit(self, event: Event, *, step: int = 0, epoch: int = 0) -> None:
+        event = event.model_copy(update={"step": step, "epoch": epoch, "time": round(time.time(), 3)})
+        if self._file and event.stored:
+            with suppress(OSError):  # a full disk stops the run where results are written, not for its log
+                self._file.write(json.dumps(event.row(), ensure_ascii=False).encode() + b"\n")
+                self._file.flush()
+        if not isinstance(event, Pulse):
+            self.last = event
+        for listener in self._listeners:
+            listener(event)
+
+    @property
+    def progress(self) -> StageProgress:
+        last = self.last
+        if not isinstance(last, Progress):
+            return StageProgress()
+        return StageProgress(stage=last.stage, done=last.done, total=last.total)
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file:
+            with suppress(OSError):
+                self._file.close()
+
+
+EventRow = dict[str, JsonValue]
+"""An event as a line of `events.jsonl` has it: `kind`, and what belongs to that kind."""
+
+
+def parsed(line: bytes) -> EventRow | None:
+    """A line of `events.jsonl`; None if it is not an event."""
+    try:
+        row = _ROW.validate_json(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if "kind" in row else None
+
+
+def read_event(line: bytes) -> Event | None:
+    """A line of `events.jsonl` in its type; None if it is not an event that this version knows."""
+    row = parsed(line) or {}
+    try:
+        return KINDS[str(row.get("kind"))].model_validate(row)
+    except (KeyError, ValidationError, RecursionError):
+        return None
+
+
+def last_lines(path: Path, most: int) -> list[bytes]:
+    """The whole lines within the last `most` bytes of the file; none if there is no file."""
+    try:
+        with open_regular(path) as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - most))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    return lines[1:] if size > most else lines
+
+
+def last_events(path: Path, most: int) -> list[dict[str, JsonValue]]:
+    """The events within the last `most` bytes of the file, as JSON."""
+    return [row for line in last_lines(path, most) if (row := parsed(line))]
+
+
+def events_after(path: Path, offset: int, most: int = 512 * 1024) -> Iterator[tuple[int, EventRow]]:
+    """The events of whole lines behind `offset`, each with the offset behind it; at most `most` bytes are read. A file
+    that shrank is read from its start."""
+    try:
+        with open_regular(path) as file:
+            size = file.seek(0, 2)
+            end = offset if offset <= size else 0
+            file.seek(end)
+            data = file.read(most)
+    except OSError:
+        return
+    *lines, _ = data.split(b"\n")
+    for line in lines:
+        end += len(line) + 1
+        if event := parsed(line):
+            yield end, event
+
+
+def event_page(path: Path, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
+    """Of the events that contain a text, the newest first, `count` after the first `skip`; and how many there are."""
+    needle, events, total = text.casefold(), [], 0
+    for line in reversed(read_bytes(path).split(b"\n") if path.exists() else []):
+        if not line or (needle and needle not in line.decode("utf-8", "replace").casefold()):
+            continue
+        total += 1
+        if skip < total <= skip + count and (event := parsed(line)):
+            events.append(event)
+    return events, total

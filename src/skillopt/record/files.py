@@ -1,0 +1,167 @@
+"""A run's files: written so that a crash leaves the old one or the new one, never half of one; read only if regular."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pydantic import BaseModel
+
+from skillopt.skill.folder import open_regular
+
+
+def draft_of(path: Path) -> Path:
+    """Where a file or folder is written before it gets its name: a name that nobody can have put a link at."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def is_draft(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def entries(folder: Path | str, skip: Path | None = None) -> Iterator[os.DirEntry[str]]:
+    """Everything below a folder but what is in `skip`. Links are not followed; what disappears is left out."""
+    try:
+        with os.scandir(folder) as found:
+            listed = list(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in listed:
+        yield entry
+        if entry.is_dir(follow_symlinks=False) and entry.path != str(skip):
+            yield from entries(entry.path, skip)
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace `path` by `text` at once; the bytes are on disk before the name is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = draft_of(path)
+    try:
+        with draft.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()  # on a full disk, half a draft takes the room that the next try needs
+        error.filename = str(path)
+        raise
+
+
+def write_brief(path: Path, value: Any) -> None:
+    """Replace a file that shows the current moment: readers never see half of it, and it does not wait for the disk."""
+    draft = draft_of(path)
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            json.dump(plain(value), file, ensure_ascii=False)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_all(texts: Mapping[Path, str]) -> None:
+    """Several files at once: a disk makes many durable in about the time of one."""
+    with ThreadPoolExecutor(max_workers=len(texts) or 1) as pool:
+        for written in [pool.submit(write_atomic, path, text) for path, text in texts.items()]:
+            written.result()
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomic(path, json_text(value))
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    write_atomic(path, jsonl_text(rows))
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"
+
+
+def jsonl_text(rows: Iterable[Any]) -> str:
+    return "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows)
+
+
+def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    """Add lines at the end, durable when this returns."""
+    text = jsonl_text(rows)
+    if not text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open_regular(path, "a+b") as file:
+        file.write(b"\n" * torn(file) + text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def torn(file: BinaryIO) -> bool:
+    """Does a file of lines end in half a line? What is added next must not run into it."""
+    if not file.seek(0, os.SEEK_END):
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read() != b"\n"
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(read_bytes(path).decode("utf-8"))
+
+
+def read_jsonl(path: Path) -> list[Any]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in read_text(path).split("\n") if line]
+
+
+def read_bytes(path: Path, most: int = -1) -> bytes:
+    """The file's content, or its first `most` bytes. What is not a regular file is not read: NotAFileError."""
+    with open_regular(path) as file:
+        return file.read(most)
+
+
+def read_text(path: Path, errors: str = "strict") -> str:
+    """The file's text with its line ends as they are. For a file that a user names, resolve links first."""
+    return read_bytes(path).decode("utf-8", errors)
+
+
+def digest(value: Any) -> str:
+    """A checksum of a JSON value, whatever its layout on disk."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_digest(path: Path, size: int | None = None) -> str:
+    """The SHA-256 of a file, or of its first `size` bytes."""
+    with open_regular(path) as file:
+        if size is None:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.sha256(file.read(size)).hexdigest()
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable, so that a power cut does not take back a rename."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def plain(value: Any) -> Any:
+    """Models to plain values, all the way down; text that is not valid Unicode is made so."""
+    if isinstance(value, BaseModel):
+        return plain(value.model_dump(mode="json"))
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return value

@@ -1,0 +1,291 @@
+"""The journal: every reply ever received, in SQLite. What is in it is never paid for again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skillopt.errors import Damaged, UserError, disk_trouble, is_disk_trouble
+from skillopt.record.state import WAY_OUT
+
+_VERSION = 3
+_TABLES = """
+    CREATE TABLE replies (
+        key TEXT NOT NULL,
+        attempt INTEGER NOT NULL,
+        role TEXT NOT NULL,
+        stage TEXT NOT NULL,
+        model TEXT NOT NULL,
+        turn INTEGER NOT NULL,
+        reply TEXT NOT NULL,
+        prompt_tokens INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL,
+        cached_tokens INTEGER NOT NULL,
+        seal TEXT NOT NULL DEFAULT '',
+        PRIMARY KEY (key, attempt)
+    ) WITHOUT ROWID;
+    CREATE TABLE totals (
+        role TEXT NOT NULL,
+        stage TEXT NOT NULL,
+        model TEXT NOT NULL,
+        calls INTEGER NOT NULL,
+        first_turns INTEGER NOT NULL,
+        prompt_tokens INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL,
+        cached_tokens INTEGER NOT NULL,
+        seal TEXT NOT NULL DEFAULT '',
+        usd REAL,
+        PRIMARY KEY (role, stage, model)
+    ) WITHOUT ROWID;
+"""
+REPLIES = "key, attempt, role, stage, model, turn, reply, prompt_tokens, completion_tokens, cached_tokens"
+TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_tokens, cached_tokens, usd"
+"""The columns that a row's seal covers."""
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises for a damaged file; the second where its own message repeats bytes that are no text."""
+_INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+SEAL_TOTALS = f"UPDATE totals SET seal=seal({TOTALS})"  # noqa: S608 - our own names
+
+
+def seal(*fields: object) -> str:
+    """A row's checksum, stored with it: SQLite itself does not notice a changed byte in a text."""
+    text = "\0".join(map(str, fields))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@dataclass(slots=True, kw_only=True)
+class JournalRow:
+    """One reply as it is stored."""
+
+    key: str
+    attempt: int
+    role: str
+    stage: str
+    model: str
+    turn: int
+    """1 for the first call of a rollout."""
+    reply: dict[str, Any]
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    usd: float | None = None
+    """What the model itself says that it cost."""
+    calls: int = 1
+    """0 for a rollout whose own calls are in the journal, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total:
+    """What was paid for one role, stage and model."""
+
+    role: str
+    stage: str
+    model: str
+    calls: int
+    first_turns: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    usd: float | None = None
+    """What the model itself said that its replies cost; None where it says nothing."""
+
+
+class Journal:
+    """One SQLite file in WAL mode. A reply is stored before anything is made of it.
+
+    A stored reply survives the end of the process at any moment. A power cut may take the replies since the last
+    `sync`, and no others: the file itself stays whole (synchronous=NORMAL).
+    """
+
+    def __init__(self, path: Path | str, *, shared: Path | None = None) -> None:
+        """With `shared`, a journal of several runs: what one of them has paid for, the others take from there."""
+        self.path = Path(path)
+        self._pending: list[tuple[JournalRow, asyncio.Future[None] | None]] = []
+        """What the next transaction writes, and who waits for each."""
+        self._shared = Journal(shared) if shared else None
+        _take_after_folder(self.path)
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.create_function("seal", -1, seal, deterministic=True)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("PRAGMA wal_autocheckpoint=4000")  # 16 MB: fewer, longer writes to the file itself
+            self._create()
+            self._count: int = self._db.execute("SELECT count(*) FROM replies").fetchone()[0]
+        except UNREADABLE as error:
+            if isinstance(error, sqlite3.Error) and is_disk_trouble(error):
+                raise UserError(f"{path}: {disk_trouble(error)}") from None
+            raise Damaged(f"{path}: the journal cannot be read ({error}); {WAY_OUT}") from None
+
+    def _create(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            self._db.executescript(f"BEGIN; {_TABLES}; PRAGMA user_version={_VERSION}; COMMIT;")
+        elif version != _VERSION:
+            raise Damaged(f"{self.path}: written by another version of SkillOpt, which you need, or damaged; {WAY_OUT}")
+
+    def get(self, key: str, attempt: int) -> dict[str, Any] | None:
+        row = self._db.execute("SELECT reply FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
+        if row:
+            return dict(json.loads(row[0]))
+        return self._borrow(key, attempt, self._shared) if self._shared else None
+
+    def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
+        """Copy a reply that another run paid for. It is not part of this run's totals."""
+        row = shared._db.execute("SELECT * FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
+        if row:
+            self._db.execute(_INSERT, row)
+            self._count += 1
+        return shared.get(key, attempt)
+
+    def put(self, record: JournalRow) -> None:
+        """Stored when this returns."""
+        self._pending.append((record, None))
+        self._flush()
+
+    async def store(self, record: JournalRow) -> None:
+        """Stored when this returns. Replies that come at the same moment share one transaction."""
+        loop = asyncio.get_running_loop()
+        stored: asyncio.Future[None] = loop.create_future()
+        if not self._pending:
+            loop.call_soon(self._flush_together)
+        self._pending.append((record, stored))
+        await stored
+
+    def _flush_together(self) -> None:
+        with contextlib.suppress(Exception):  # whoever waits hears of it
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write all that is pending in one transaction. If that fails, nothing of it is stored, and everybody who waits
+        for a part of it gets the error."""
+        batch, self._pending = self._pending, []
+        waiting = [stored for _, stored in batch if stored and not stored.done()]  # one that is done was cancelled
+        try:
+            self._write([record for record, _ in batch])
+        except BaseException as error:
+            for stored in waiting:
+                stored.set_exception(error)
+            raise
+        for stored in waiting:
+            stored.set_result(None)
+
+    def _write(self, records: list[JournalRow]) -> None:
+        if not records:
+            return
+        totals: dict[tuple[str, str, str], list[int]] = {}
+        costs: dict[tuple[str, str, str], float | None] = {}
+        for r in records:
+            key = (r.role, r.stage, r.model)
+            total = totals.setdefault(key, [0] * 5)
+            for place, amount in enumerate(
+                (r.calls, int(r.turn == 1), r.prompt_tokens, r.completion_tokens, r.cached_tokens)
+            ):
+                total[place] += amount
+            costs[key] = costs.get(key) if r.usd is None else (costs.get(key) or 0.0) + r.usd
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany(_INSERT, map(_row, records))
+            self._db.executemany(
+                f"INSERT INTO totals ({TOTALS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+                " ON CONFLICT DO UPDATE SET calls=calls+excluded.calls, first_turns=first_turns+excluded.first_turns,"
+                " prompt_tokens=prompt_tokens+excluded.prompt_tokens,"
+                " completion_tokens=completion_tokens+excluded.completion_tokens,"
+                " cached_tokens=cached_tokens+excluded.cached_tokens,"
+                " usd=CASE WHEN excluded.usd IS NULL THEN usd ELSE coalesce(usd, 0)+excluded.usd END",
+                [(*key, *total, costs[key]) for key, total in totals.items()],
+            )
+            self._db.executemany(f"{SEAL_TOTALS} WHERE role=? AND stage=? AND model=?", totals)
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # a full disk has ended it already
+                self._db.execute("ROLLBACK")
+            raise
+        self._count += len(records)
+        if self._shared:
+            self._shared.take(records)
+
+    def take(self, records: list[JournalRow]) -> None:
+        """Keep what another journal has, unless it is here already."""
+        self._write([record for record in records if self.get(record.key, record.attempt) is None])
+
+    @property
+    def size(self) -> int:
+        """How many replies there are."""
+        return self._count
+
+    def adopt(self, other: Path) -> int:
+        """Copy another run's replies, which are not part of this run's totals; returns how many. A journal that cannot
+        be read has none to give."""
+        try:
+            self._db.execute("ATTACH ? AS other", (str(other),))
+            copy = f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies"  # noqa: S608
+            taken = self._db.execute(copy).rowcount
+        except UNREADABLE:
+            taken = 0
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("DETACH other")
+        self._count += taken
+        return taken
+
+    def totals(self, keep: Callable[[Total], bool] = lambda total: True) -> list[Total]:
+        """What was paid since the run began, over all sessions."""
+        self._flush()
+        rows = self._db.execute(f"SELECT {TOTALS} FROM totals ORDER BY role, stage, model").fetchall()  # noqa: S608
+        found = (Total(**dict(zip(Total.__dataclass_fields__, row, strict=True))) for row in rows)
+        return [total for total in found if keep(total)]
+
+    def sync(self) -> int:
+        """Every reply so far survives a power cut when this returns; gives how many there are."""
+        self._flush()
+        log = Path(f"{self.path}-wal")
+        if log.exists():
+            with log.open("rb") as file:
+                os.fsync(file.fileno())
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # does nothing while somebody else reads
+        return self._count
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._flush()
+        finally:
+            self._db.close()
+            if self._shared:
+                self._shared.__exit__()
+
+
+def read_totals(path: Path) -> list[Total]:
+    """What a run has paid so far, read without touching its journal; nothing where there is none to read."""
+    if not path.is_file():
+        return []
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            rows = db.execute(f"SELECT {TOTALS} FROM totals ORDER BY role, stage, model").fetchall()  # noqa: S608
+    except UNREADABLE:
+        return []
+    return [Total(**dict(zip(Total.__dataclass_fields__, row, strict=True))) for row in rows]
+
+
+def _take_after_folder(path: Path) -> None:
+    """In a folder that is closed to others, the journal is closed, too, wherever it may be copied or moved to. SQLite
+    gives its other files the same rights."""
+    with contextlib.suppress(OSError):  # reported when SQLite opens it
+        if path.parent.is_dir() and not path.parent.stat().st_mode & 0o077 and str(path) != ":memory:":
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            path.chmod(0o600)
+
+
+def _row(record: JournalRow) -> tuple[object, ...]:
+    row = [json.dumps(record.reply) if name == "reply" else getattr(record, name) for name in REPLIES.split(", ")]
+    return (*row, seal(*row))

@@ -1,0 +1,116 @@
+"""Packages as a skill on disk and as a run's start; the run keeps the package that it began with."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import zipfile
+from pathlib import Path
+
+from skillopt.errors import UserError
+from skillopt.keys import refuse_secrets, secrets
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import draft_of, read_text
+from skillopt.skill import FILE, Skill
+from skillopt.skill.folder import listed, read_folder
+from skillopt.skill.package import Package, PackageError, problems, read_package
+
+
+def package_file(path: str | Path) -> Path | None:
+    """The SKILL.md that a path means, itself or in the folder that it names; None where it is no package's."""
+    place = Path(path)
+    if place.is_dir():
+        place = place / FILE
+    return place if place.name == FILE and place.is_file() and open_package(place).front else None
+
+
+def open_package(file: Path) -> Package:
+    try:
+        return read_package(read_text(file.resolve()))
+    except UnicodeDecodeError:
+        raise UserError(f"{file}: is not UTF-8 text") from None
+
+
+def checked_package(folder: Path) -> Package:
+    """A package that can be trained and given away again; else what is wrong with it."""
+    file = package_file(folder)
+    if file is None:
+        raise UserError(f"{folder}: is not a skill package; it needs a {FILE} that begins with front matter (---)")
+    package = open_package(file)
+    try:
+        found = problems(package, file.resolve().parent.name)
+    except PackageError as error:
+        found = [str(error)]
+    if found:
+        raise UserError(f"{file}: {found[0]}")
+    return package
+
+
+def read_skill(path: Path) -> Skill:
+    """A skill on disk: a package's folder or its SKILL.md is the whole package, any other file one document."""
+    file = package_file(path)
+    if file or path.is_dir():
+        return whole_package(file.parent if file else path)
+    return Skill(read_text(path.resolve()))
+
+
+def whole_package(folder: Path) -> Skill:
+    """The package in a folder, checked: a UserError says what cannot be read, and no file of it holds a key."""
+    try:
+        skill = read_folder(folder)
+    except PackageError as error:
+        raise UserError(str(error)) from None
+    known = secrets()
+    for name, content in skill.files.items():
+        refuse_secrets(content.decode("utf-8", "ignore"), str(folder / name), known)
+    return skill
+
+
+def keep_package(init_skill: str, skill: Skill, run: RunDirectory) -> None:
+    """Put the package that a run starts from into the run, once; a kill leaves no half of it.
+
+    `skill` is what is trained: the package itself, or a description (then the package is read from its place).
+    """
+    file = package_file(init_skill) if init_skill and not skill.is_package else None
+    if file is None and not skill.is_package:
+        return
+    if run.package.exists() and (run.state.exists() or not skill.is_package or is_package(run.package, skill)):
+        return
+    draft = draft_of(run.package)
+    (whole_package(file.parent) if file else skill).write_to(draft)
+    shutil.rmtree(run.package, ignore_errors=True)
+    draft.replace(run.package)
+
+
+def is_package(folder: Path, skill: Skill) -> bool:
+    """Does the folder hold exactly this skill?"""
+    try:
+        return read_folder(folder).hash == skill.hash
+    except PackageError:
+        return False
+
+
+def package_hash(init_skill: str) -> str:
+    """Fingerprint of all files of the package that a run starts from; empty where it is none."""
+    file = package_file(init_skill) if init_skill else None
+    if file is None:
+        return ""
+    digest = hashlib.sha256()
+    try:
+        for name, place, _ in listed(file.parent):
+            digest.update(f"{name}\0".encode() + place.read_bytes() + b"\0")
+    except PackageError as error:
+        raise UserError(str(error)) from None
+    return digest.hexdigest()
+
+
+def zipped(skill: Skill) -> bytes:
+    """All files of a package in one archive, which is the same whenever it is made."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in skill.files.items():
+            entry = zipfile.ZipInfo(path)
+            entry.external_attr = (0o100755 if path in skill.executable else 0o100644) << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return made.getvalue()

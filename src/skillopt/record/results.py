@@ -1,0 +1,456 @@
+"""What measurements leave: eval_summary.json, comparison.json, check.json, ablations and others."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import AliasChoices, Field, SerializerFunctionWrapHandler, model_serializer
+
+from skillopt.record.base import Document, Interval, Record
+from skillopt.record.costs import Paid
+
+CheckWord = Literal["better", "no worse", "worse", "cannot tell"]
+PartVerdict = Literal["earns", "harmful", "nothing", "unclear", "together"]
+"""earns and harmful: the interval of its worth leaves out 0; nothing: no item changed; unclear: some did, and the
+interval includes 0; together: nothing or unclear alone, but all such parts left out at once lower the score."""
+
+
+class ConstantScore(Record):
+    """The score of a reply that is always the same."""
+
+    score: float
+    interval: Interval | None
+
+
+class _MostFrequent(Record):
+    answer: str
+
+
+class MajorityScore(ConstantScore, _MostFrequent):
+    """Always giving the most frequent answer."""
+
+
+class SkillFile(Record):
+    """The skill that was measured."""
+
+    path: str
+    """Empty for the empty skill, or one that is not in a file."""
+    hash: str
+    tokens: int
+
+
+class Spent(Record):
+    """What a measurement took in all."""
+
+    calls: int
+    tokens: int
+    usd: float | None
+    """None if a price is unknown."""
+    estimated: bool = False
+    """The tokens are counted from the texts."""
+    silent: bool = False
+    """The target made calls and did not say what they took."""
+
+
+class TypeScore(Record):
+    score: float
+    items: int
+
+
+class _Verdict(Document):
+    """The first fields of a result."""
+
+    verdict: str
+    """The result in a sentence or two."""
+    outcome: str
+    """better, no better, worse, cannot tell, not finished or measured."""
+
+
+class EvalSummary(_Verdict):
+    """eval_summary.json: a skill on a split."""
+
+    optional: ClassVar = frozenset({"test_reads", "path"})
+
+    benchmark: str
+    split: str
+    skill: SkillFile
+    metric: str
+    score: float
+    interval: Interval | None
+    majority: MajorityScore | None
+    do_nothing: ConstantScore | None
+    hard: float
+    soft: float
+    items: int
+    scores: dict[str, float]
+    failed: tuple[str, ...]
+    set_aside: dict[str, str]
+    by_type: dict[str, TypeScore]
+    paid: Paid
+    """By the target."""
+    spent: Spent
+    seconds: float
+    test_reads: int | None = None
+    """How often the test split was read, if it was."""
+    path: str | None = None
+    """The file; not in it."""
+
+
+class _Named(Record):
+    name: str
+
+
+class ComparedSkill(SkillFile, _Named):
+    """One side of a comparison."""
+
+    score: float
+    interval: Interval | None
+
+
+class ItemLists(Record):
+    improved: tuple[str, ...]
+    regressed: tuple[str, ...]
+    both_pass: tuple[str, ...]
+    both_fail: tuple[str, ...]
+
+
+class Comparison(_Verdict):
+    """comparison.json: two skills on the same items."""
+
+    optional: ClassVar = frozenset({"test_reads", "path"})
+
+    benchmark: str
+    split: str
+    metric: str
+    items: int
+    difference: float
+    difference_interval: Interval | None
+    p: float
+    differing: int
+    """Items whose scores differ."""
+    lists: ItemLists
+    a: ComparedSkill
+    b: ComparedSkill
+    names: dict[str, str]
+    """What people call the items, by id."""
+    same_skill: bool
+    repeats: int
+    set_aside: dict[str, str]
+    paid: Paid
+    majority: MajorityScore | None
+    test_reads: int | None = None
+    path: str | None = None
+
+
+class CheckedSkill(Record):
+    """A side of a check."""
+
+    path: str
+    """Empty for no skill."""
+    where: str
+    """The file, or the file and its commit."""
+    hash: str
+    tokens: int
+
+
+class CheckRollouts(Record):
+    asked: int
+    full_pass: int
+    """Rollouts of both skills on every item."""
+
+
+class ScoreWithInterval(Record):
+    score: float
+    interval: Interval | None
+
+
+class BothScores(Record):
+    base: ScoreWithInterval
+    skill: ScoreWithInterval
+
+
+class TaskSeconds(Record):
+    seconds: float
+
+
+class SideTakes(Record):
+    """Means of one task on one side."""
+
+    optional: ClassVar = frozenset({"refused"})
+
+    rollouts: int
+    prompt_tokens: float
+    completion_tokens: float
+    usd: float | None
+    """None if the price is unknown."""
+    declined: float
+    """The share of replies in which the target refuses the task."""
+    turns: float
+    telemetry: TaskSeconds
+    refused: int | None = None
+    """Items that the endpoint refused."""
+
+
+class BothTakes(Record):
+    base: SideTakes
+    skill: SideTakes
+
+
+class CheckedType(Record):
+    """The items of one task type."""
+
+    items: int
+    base: float
+    skill: float
+    takes: BothTakes
+
+
+class ChangedSide(Record):
+    score: float
+    output: str
+    feedback: str
+
+
+class ChangedItem(Record):
+    """An item on which the two skills differ."""
+
+    item_id: str
+    type: str
+    change: Literal["improved", "regressed"]
+    difference: float
+    samples: int
+    input: str
+    base: ChangedSide
+    skill: ChangedSide
+
+
+class CheckTelemetry(Record):
+    paid: Spent
+    """By this session."""
+
+
+class WatchRow(Record):
+    """A line of watch.jsonl: an earlier check of the same question."""
+
+    when: str
+    verdict: CheckWord
+    difference: float
+    scores: BothScores
+    measured: int
+
+
+class CheckResult(Document):
+    """check.json: does a skill earn its place?"""
+
+    optional: ClassVar = frozenset({"test_reads", "before", "path"})
+
+    verdict: CheckWord
+    benchmark: str
+    target: str
+    split: str
+    metric: str
+    margin: float
+    alpha: float
+    noisy: bool
+    skill: CheckedSkill
+    base: CheckedSkill
+    same_text: bool
+    items: int
+    measured: int
+    repeats: int
+    sure_by: str
+    """What the verdict rests on: `screen`, `all items`, `repeats`."""
+    rollouts: CheckRollouts
+    p: float
+    difference: float
+    difference_interval: Interval | None
+    scores: BothScores
+    takes: BothTakes
+    by_type: dict[str, CheckedType]
+    changed: tuple[ChangedItem, ...]
+    set_aside: dict[str, str]
+    items_needed: int | None
+    says: str
+    """The verdict in plain words."""
+    exit_code: int
+    telemetry: CheckTelemetry
+    test_reads: int | None = None
+    before: WatchRow | None = None
+    """With --watch, the check before this one."""
+    path: str | None = None
+
+
+class AblatedPart(Record):
+    """A part of a skill, and its worth."""
+
+    optional: ClassVar = frozenset({"names"})
+
+    name: str
+    text: str
+    lines: tuple[int, int] | None
+    note: str
+    tokens: int
+    worth: float
+    """The score with it minus the score without it."""
+    interval: Interval | None
+    wins: int
+    losses: int
+    verdict: PartVerdict
+    names: tuple[str, ...] | None = None
+    """Of parts that were left out together."""
+
+
+class Ablation(Document):
+    """ablation/<by>_v<version>.json."""
+
+    optional: ClassVar = frozenset({"path"})
+
+    by: Literal["rule", "section", "step"]
+    benchmark: str
+    version: int
+    skill_hash: str
+    tokens: int
+    metric: str
+    items: int
+    repeats: int
+    deterministic: bool
+    score: float | None
+    rows: tuple[AblatedPart, ...]
+    """The most valuable first."""
+    not_measured: tuple[str, ...]
+    together: tuple[AblatedPart, ...]
+    set_aside: dict[str, str]
+    paid: Paid
+    path: str | None = None
+
+
+class SweepRow(Record):
+    """A trial of a sweep."""
+
+    optional: ClassVar = frozenset({"test", "test_interval", "initial_test"})
+
+    trial: int
+    values: dict[str, Any]
+    """By dotted config key."""
+    run: str
+    initial_val: float
+    best_val: float
+    val_interval: Interval | None
+    accepted: int
+    steps: int
+    tokens: int
+    target_calls: int
+    optimizer_calls: int
+    from_journal: int
+    rollouts_to_best: int
+    test: float | None = None
+    """Of the winner alone."""
+    test_interval: Interval | None = None
+    initial_test: float | None = None
+
+
+class Sweep(Document):
+    """sweep.json."""
+
+    optional: ClassVar = frozenset({"best", "path", "benchmark"})
+
+    axes: dict[str, tuple[str, ...]]
+    """Values by dotted config key, as on the command line."""
+    planned: int
+    rows: tuple[SweepRow, ...]
+    chosen_by: str
+    best: SweepRow | None = None
+    """None before all trials are done."""
+    path: str | None = None
+    benchmark: str | None = None
+
+    @property
+    def winner(self) -> SweepRow:
+        assert self.best is not None, "all trials are done"
+        return self.best
+
+
+class ReplicatedRun(Record):
+    """The run of one seed."""
+
+    seed: int
+    run: str = ""
+    initial_val: float
+    best_val: float
+    """By fresh samples, if there are any."""
+    initial_test: float
+    best_test: float
+    tasks: dict[str, int] = Field(default={})
+    """By split."""
+    interval: dict[str, Interval | None] = Field(default={})
+    """By column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
+    accepted: int = 0
+    target_calls: int = 0
+
+    def value(self, column: str) -> float:
+        """A column of the table; `gain_val` and `gain_test` are differences."""
+        kind, _, split = column.partition("_")
+        scores = {"val": (self.initial_val, self.best_val), "test": (self.initial_test, self.best_test)}[split]
+        return {"initial": scores[0], "best": scores[1], "gain": scores[1] - scores[0]}[kind]
+
+
+class Replication(_Verdict):
+    """replicate.json."""
+
+    optional: ClassVar = frozenset({"path"})
+
+    seeds: tuple[int, ...]
+    rows: tuple[ReplicatedRun, ...]
+    mean: dict[str, float]
+    """Over the seeds, by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
+    interval: dict[str, Interval | None]
+    """Of the means."""
+    improved: dict[str, float]
+    """The share of seeds that improved, by split."""
+    best_seed_by_validation: int
+    path: str | None = None
+
+
+class TransferRow(Record):
+    """A skill at the goal; scores that were not measured are left out."""
+
+    optional: ClassVar = frozenset({"val", "val_interval", "test", "test_interval", "tokens"})
+
+    skill: str
+    run: str
+    where: str
+    """The benchmark."""
+    val: float | None = None
+    val_interval: Interval | None = None
+    test: float | None = None
+    test_interval: Interval | None = None
+    tokens: int | None = None
+
+
+class TransferSource(Record):
+    run: str
+    benchmark: str
+    target: str
+
+
+class TransferGoal(Record):
+    benchmark: str
+    target: str
+
+
+class Transfer(_Verdict):
+    """transfer.json."""
+
+    optional: ClassVar = frozenset({"path"})
+
+    source: TransferSource = Field(validation_alias=AliasChoices("from", "source"))
+    to: TransferGoal
+    tuned: bool
+    rows: tuple[TransferRow, ...]
+    path: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _with_from(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`from` is no name for a field in Python."""
+        fields: dict[str, Any] = serialize(self)
+        return {"from" if name == "source" else name: fields[name] for name in fields if fields[name] is not None}

@@ -1,0 +1,490 @@
+"""The only reader of a run's files: typed values, and nothing that lies outside of the run's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+
+from skillopt.config import Config
+from skillopt.errors import Damaged, UserError
+from skillopt.record.base import Record
+from skillopt.record.comments import Comment, read_comments
+from skillopt.record.directory import RunDirectory
+from skillopt.record.edits import Decision, EditPool, FiledConflict, Patch, Selection
+from skillopt.record.events import Event, EventRow, Live, event_page, events_after, last_events, last_lines, read_event
+from skillopt.record.files import digest, read_bytes
+from skillopt.record.history import read_history
+from skillopt.record.journal import Total, read_totals
+from skillopt.record.results import Ablation
+from skillopt.record.state import State
+from skillopt.record.status import status_of
+from skillopt.record.step import (
+    BatchDigest,
+    EpochComparison,
+    EpochEnd,
+    Evaluation,
+    GateRecord,
+    ItemScore,
+    StepRecord,
+    TestSplitRead,
+)
+from skillopt.record.summary import Summary
+from skillopt.record.trajectory import RolloutError, Trajectory
+from skillopt.skill import Entry, Skill
+from skillopt.skill.folder import NotAFileError
+
+Model = TypeVar("Model", bound=BaseModel)
+Settings = dict[str, JsonValue]
+"""The config as config.json has it: values by dotted key."""
+_SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
+_PATCHES = TypeAdapter(list[Patch])
+_ROLLOUT: TypeAdapter[Trajectory | RolloutError] = TypeAdapter(Trajectory | RolloutError)
+_EVENTS = 64 * 1024
+
+
+class Labels(Record):
+    """labels.json: what a person calls a run on the page."""
+
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    note: str = ""
+
+
+Reading = tuple[float, float]
+"""An item's hard score, and its score in the run's metric."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One skill on some items of a split."""
+
+    kind: str
+    """evaluation, batch, gate or slow_update."""
+    split: str
+    skill_hash: str
+    items: dict[str, Reading]
+    trajectories: Path
+    """The file of the trajectories."""
+    accepted: bool = False
+    """A gate that accepted."""
+
+
+class Run:
+    """A run as it was when it was first looked at; `Run.open` again for a later moment.
+
+    A file that is missing is None or empty, if runs without it exist; one that is not what training wrote is Damaged.
+    """
+
+    def __init__(self, files: RunDirectory) -> None:
+        self.files = files
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Raises UserError if the folder holds no run."""
+        files = RunDirectory(Path(path))
+        if not files.config_json.is_file():
+            raise UserError(f"{path}: is not a run's folder (it has no config.json)")
+        return cls(files)
+
+    @property
+    def root(self) -> Path:
+        return self.files.root
+
+    # The whole run
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The config as it is stored, with the keys of other versions and packages."""
+        return self._read_as(_SETTINGS, self.files.config_json)
+
+    @cached_property
+    def config(self) -> Config:
+        """Keys and values that this version does not know have their defaults."""
+        return stored_config(self.settings)
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        return self._optional(Summary, self.files.summary)
+
+    @cached_property
+    def history(self) -> list[StepRecord]:
+        """One record a step."""
+        self._inside(self.files.history)
+        try:
+            return read_history(self.files.history)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(self.files.history, error) from None
+
+    @cached_property
+    def state(self) -> State | None:
+        return State.read(self._inside(self.files.state)) if self.files.state.exists() else None
+
+    @cached_property
+    def status(self) -> tuple[str, str]:
+        """What became of it in a word (status.WORDS), and why it ended before its last step."""
+        return status_of(self.summary, self._inside(self.files.events), busy=self.busy)
+
+    @property
+    def busy(self) -> bool:
+        """Is a process working on it?"""
+        return self.files.busy()
+
+    @property
+    def live(self) -> Live | None:
+        """What it does now; None if no process works on it."""
+        return self._optional(Live, self.files.live)
+
+    @cached_property
+    def test_reads(self) -> list[TestSplitRead]:
+        return list(self._lines(TestSplitRead, self.files.test_reads, growing=True))
+
+    @cached_property
+    def comments(self) -> list[Comment]:
+        """What people wrote about items and lines."""
+        return read_comments(self._inside(self.files.comments))
+
+    @cached_property
+    def feedback(self) -> list[Comment]:
+        """Comments on an earlier run that this one was given."""
+        return read_comments(self._inside(self.files.feedback))
+
+    @cached_property
+    def labels(self) -> Labels:
+        return self._optional(Labels, self.files.labels) or Labels()
+
+    def totals(self) -> list[Total]:
+        """What the journal holds, by role, model and stage."""
+        return read_totals(self._inside(self.files.journal))
+
+    def events(self, most: int = _EVENTS) -> list[Event]:
+        """The events within the last `most` bytes of events.jsonl."""
+        lines = last_lines(self._inside(self.files.events), most)
+        return [event for line in lines if (event := read_event(line))]
+
+    def event_rows(self, most: int) -> list[EventRow]:
+        """The same as JSON, with the events of other versions."""
+        return last_events(self._inside(self.files.events), most)
+
+    def events_after(self, offset: int) -> Iterator[tuple[int, EventRow]]:
+        """The events behind an offset of events.jsonl, each with the offset behind it."""
+        return events_after(self._inside(self.files.events), offset)
+
+    def event_page(self, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
+        """Of the events that contain a text, the newest first, `count` after the first `skip`; and their number."""
+        return event_page(self._inside(self.files.events), skip, count, text)
+
+    @property
+    def letters(self) -> Path:
+        """The folder of a handoff's letters."""
+        return self.files.letters
+
+    # Skills
+
+    @property
+    def versions(self) -> list[int]:
+        self._inside(self.files.snapshot(0))
+        return self.files.versions()
+
+    def skill(self, version: int) -> Skill:
+        self._inside(self.files.snapshot(version))
+        return self.files.read_skill(version)
+
+    @property
+    def best_skill(self) -> Skill:
+        """As targets read it."""
+        self._inside(self.files.changes(0))
+        return self.files.read_best()
+
+    @cached_property
+    def versions_by_hash(self) -> dict[str, int]:
+        """The version of each skill; of equal ones the first."""
+        return {self.skill(version).hash: version for version in reversed(self.versions)}
+
+    def patch_log(self) -> list[Entry]:
+        """Every accepted edit, in order."""
+        self._inside(self.files.patch_log.path)
+        return list(self.files.patch_log.entries())
+
+    def finished_entries(self) -> list[Entry]:
+        """The patch log's entries of finished steps; of a run without a state, all."""
+        entries: list[Entry] = []
+        left = self.files.patch_log.size if self.state is None else self.state.patch_log_size
+        self._inside(self.files.patch_log.path)
+        for entry in self.files.patch_log.entries() if left else ():  # what follows may be half an entry
+            entries.append(entry)
+            left -= len(entry.line())
+            if left <= 0:
+                break
+        return entries
+
+    # Measurements
+
+    @cached_property
+    def evaluations(self) -> dict[str, Evaluation]:
+        """By split and name, such as `val_initial` or `test_best`."""
+        paths = sorted(self.files.evaluations.glob("*_*.json"))
+        return {path.stem: self._read(Evaluation, path) for path in paths}
+
+    def measurements(self) -> Iterator[Measurement]:
+        """Everything that was measured: evaluations, batches, gates (of rejected candidates, too) and slow updates."""
+        for name, evaluation in self.evaluations.items():
+            yield Measurement(
+                kind="evaluation",
+                split=name.partition("_")[0],
+                skill_hash=evaluation.skill_hash,
+                items=self._readings(evaluation.items),
+                trajectories=self.files.evaluations / f"{name}.jsonl",
+            )
+        for folder in sorted(self.files.steps.glob("step_*")):
+            if not ((folder / "trajectory_digest.json").exists() and (folder / "gate.json").exists()):
+                continue  # a full disk cut it short; it is done again
+            batch = self._read(BatchDigest, folder / "trajectory_digest.json")
+            yield Measurement(
+                kind="batch",
+                split="train",
+                skill_hash=batch.skill_hash,
+                items=self._readings(batch.items),
+                trajectories=folder / "trajectories.jsonl",
+            )
+            yield _gate_measurement(self._read(GateRecord, folder / "gate.json"), folder)
+        for folder in sorted(self.root.glob("slow_update/epoch_*")):
+            yield from self._compared(folder / "trajectories.jsonl")
+            if gate := self._optional(GateRecord, folder / "gate.json"):
+                yield _gate_measurement(gate, folder)
+
+    def _readings(self, items: Mapping[str, ItemScore]) -> dict[str, Reading]:
+        return {item: (score.hard, score.value(self._metric)) for item, score in items.items()}
+
+    @property
+    def _metric(self) -> str:
+        return str(self.settings.get("evaluation.metric", "hard"))
+
+    def _compared(self, path: Path) -> Iterator[Measurement]:
+        """Both skills of a slow update, item by item."""
+        by_skill: dict[str, dict[str, Reading]] = {}
+        for row in self._lines(Trajectory, path):
+            by_skill.setdefault(row.skill_hash, {})[row.item_id] = (row.score.hard, row.score.value(self._metric))
+        for skill_hash, items in by_skill.items():
+            yield Measurement(kind="slow_update", split="train", skill_hash=skill_hash, items=items, trajectories=path)
+
+    @cached_property
+    def outcomes(self) -> dict[str, dict[str, bool]]:
+        """For each training and validation item the skills (by hash) that it was measured with, and whether it was
+        solved. The test split is left out."""
+        outcomes: dict[str, dict[str, bool]] = {}
+        for measured in self.measurements():
+            for item_id, (hard, _) in measured.items.items() if measured.split != "test" else ():
+                skills = outcomes.setdefault(item_id, {})
+                skills[measured.skill_hash] = skills.get(measured.skill_hash, False) or hard >= 1
+        return outcomes
+
+    @cached_property
+    def persistent_failures(self) -> tuple[str, ...]:
+        """Items that failed under every skill they were measured with: at least three, or a version since the last
+        gain. What only one or two skills before that gain failed may be solved by now."""
+        since, versions = self._last_gain(), self.versions_by_hash
+        failed = (
+            item
+            for item, skills in self.outcomes.items()
+            if not any(skills.values())
+            and (len(skills) >= 3 or any(versions.get(skill, -1) >= since for skill in skills))
+        )
+        return tuple(sorted(failed))
+
+    def _last_gain(self) -> int:
+        """The last version that raised the score; guidance may be accepted without."""
+        version = 0
+        for record in self.history:
+            version = record.version if record.evidence.accepted else version
+            guided = record.epoch_end and record.epoch_end.slow_update
+            version = guided.version if guided and guided.evidence.accepted and guided.evidence.gain > 0 else version
+        return version
+
+    def trajectories(self, path: Path, wanted: Callable[[bytes], bool] = bool) -> Iterator[Trajectory | RolloutError]:
+        """The rollouts of any trajectories.jsonl of the run; errors are those of a batch. Only lines that are `wanted`
+        are parsed."""
+        for line in filter(wanted, self._raw_lines(path)):
+            try:
+                yield _ROLLOUT.validate_json(line)
+            except (ValueError, RecursionError) as error:
+                raise _damaged(path, error) from None
+
+    def traces(self) -> Iterator[Trajectory]:
+        """Every scored rollout of the run, file by file."""
+        for path in sorted(self.root.glob("*/**/*trajectories.jsonl")) + sorted(self.files.evaluations.glob("*.jsonl")):
+            yield from (each for each in self.trajectories(path) if isinstance(each, Trajectory))
+
+    # Steps
+
+    def step_record(self, step: int) -> StepRecord:
+        return self._read(StepRecord, self.files.step(step) / "step_record.json")
+
+    def epoch_end(self, step: int) -> EpochEnd | None:
+        """What happened at the end of the epoch whose last step this was."""
+        return self._optional(EpochEnd, self.files.epoch_end(step))
+
+    def gate(self, step: int) -> GateRecord | None:
+        """None if a full disk cut the step short."""
+        return self._optional(GateRecord, self.files.step(step) / "gate.json")
+
+    def batch(self, step: int) -> BatchDigest:
+        return self._read(BatchDigest, self.files.step(step) / "trajectory_digest.json")
+
+    def batch_trajectories(self, step: int) -> Iterator[Trajectory | RolloutError]:
+        return self.trajectories(self.files.step(step) / "trajectories.jsonl")
+
+    def gate_trajectories(self, step: int) -> Iterator[Trajectory]:
+        return self._lines(Trajectory, self.files.step(step) / "gate_trajectories.jsonl")
+
+    def patches(self, step: int) -> list[Patch]:
+        """What the analysts proposed."""
+        return self._read_as(_PATCHES, self.files.step(step) / "patches.json")
+
+    def pool(self, step: int) -> EditPool:
+        """The proposals, each idea once, and the conflicts."""
+        return self._read(EditPool, self.files.step(step) / "aggregate.json")
+
+    def selection(self, step: int) -> Selection:
+        return self._read(Selection, self.files.step(step) / "selected.json")
+
+    def candidate(self, step: int) -> str:
+        """The text of the step's candidate."""
+        return self.text(self.files.step(step) / "candidate_skill.md")
+
+    @cached_property
+    def conflicts(self) -> list[FiledConflict]:
+        """Questions for a person."""
+        return list(self._lines(FiledConflict, self.files.conflicts))
+
+    @cached_property
+    def decisions(self) -> dict[str, Decision]:
+        """A person's answers, by conflict. A line that is still being written does not count yet."""
+        decisions: dict[str, Decision] = {}
+        for number, line in enumerate(self._raw_lines(self.files.decisions, growing=True), 1):
+            try:
+                row = json.loads(line)
+                if row.pop("check", "") != digest(row):
+                    raise ValueError
+                decision = Decision.model_validate(row)
+            except (ValueError, AttributeError, TypeError, RecursionError):
+                fix = "remove that line, and decide again with `skillopt review`"
+                raise Damaged(f"{self.files.decisions}: line {number} is not what was decided; {fix}") from None
+            decisions[decision.conflict] = decision
+        return decisions
+
+    # Epochs
+
+    def slow_update(self, epoch: int) -> EpochComparison | None:
+        return self._optional(EpochComparison, self.files.slow_update(epoch) / "comparison.json")
+
+    def slow_update_gate(self, epoch: int) -> GateRecord | None:
+        return self._optional(GateRecord, self.files.slow_update(epoch) / "gate.json")
+
+    def meta_skill(self, epoch: int) -> str | None:
+        """The optimizer's notes after an epoch."""
+        path = self.files.meta_skill(epoch) / "memory.md"
+        return self.text(path) if path.exists() else None
+
+    # Results of commands
+
+    @cached_property
+    def ablations(self) -> list[Ablation]:
+        """The newest last."""
+        paths = sorted(self.files.ablation.glob("*_v*.json"), key=lambda path: path.stat().st_mtime)
+        return [self._read(Ablation, path).model_copy(update={"path": str(path)}) for path in paths]
+
+    # Reading
+
+    def text(self, path: Path) -> str:
+        """A text file of the run."""
+        return read_bytes(self._inside(path)).decode("utf-8")
+
+    def _inside(self, path: Path) -> Path:
+        """The path, if no link leads it out of the run; the file itself is opened without following links."""
+        relative = path.relative_to(self.root)
+        if path.parent.resolve() != (self.root.resolve() / relative).parent or ".." in relative.parts:
+            raise NotAFileError(str(path))
+        return path
+
+    def _read(self, model: type[Model], path: Path) -> Model:
+        return read_record(model, self._inside(path))
+
+    def _read_as(self, adapter: TypeAdapter[_Any], path: Path) -> _Any:
+        try:
+            return adapter.validate_json(read_bytes(self._inside(path)))
+        except (ValueError, RecursionError) as error:
+            raise _damaged(path, error) from None
+
+    def _optional(self, model: type[Model], path: Path) -> Model | None:
+        return self._read(model, path) if path.exists() or path.is_symlink() else None
+
+    def _lines(self, model: type[Model], path: Path, *, growing: bool = False) -> Iterator[Model]:
+        for line in self._raw_lines(path, growing=growing):
+            try:
+                yield model.model_validate_json(line)
+            except (ValueError, RecursionError) as error:
+                raise _damaged(path, error) from None
+
+    def _raw_lines(self, path: Path, *, growing: bool = False) -> Iterable[bytes]:
+        """The last line of a `growing` file may still be being written, and does not count yet."""
+        if not (path.exists() or path.is_symlink()):
+            return ()
+        *lines, last = read_bytes(self._inside(path)).split(b"\n")
+        return filter(None, lines if growing else [*lines, last])
+
+
+_Any = TypeVar("_Any")
+
+
+def _gate_measurement(gate: GateRecord, folder: Path) -> Measurement:
+    return Measurement(
+        kind="gate",
+        split="val",
+        skill_hash=gate.candidate_hash,
+        items={row.item_id: (row.hard, row.after) for row in gate.evidence},
+        trajectories=folder / "gate_trajectories.jsonl",
+        accepted=gate.accepted,
+    )
+
+
+def read_record(model: type[Model], path: Path) -> Model:
+    """A record from its file, also of a result that is not in a run's folder. Raises Damaged."""
+    try:
+        return model.model_validate_json(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, error) from None
+
+
+def stored_config(settings: Mapping[str, JsonValue]) -> Config:
+    """A config from its flat form. What this version does not know, or a package that is not installed gave, is left
+    out: reading a run needs none of it."""
+    tree: dict[str, dict[str, JsonValue]] = {}
+    for dotted, value in settings.items():
+        section, _, key = dotted.partition(".")
+        known = Config.model_fields.get(section)
+        if known and known.annotation and key in known.annotation.model_fields:
+            tree.setdefault(section, {})[key] = value
+    while True:
+        try:
+            return Config.model_validate(tree)
+        except ValidationError as error:
+            wrong = {each["loc"][:2] for each in error.errors() if len(each["loc"]) > 1}
+            if not wrong:
+                return Config()
+            for name, option in wrong:
+                tree[str(name)].pop(str(option), None)
+
+
+def _damaged(path: Path, error: Exception) -> Damaged:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        words = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    else:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+    return Damaged(f"{path}: is not as it was written ({words[:200]}); `skillopt verify` checks the run")

@@ -1,0 +1,177 @@
+"""The state of a run after its last finished step. Writing it is what finishes the step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skillopt.errors import Damaged
+from skillopt.record.base import Record
+from skillopt.record.files import digest, plain, read_json, write_json
+from skillopt.skill import Edit
+
+WAY_OUT = (
+    "delete runtime_state.json, and journal.sqlite if that is damaged, and run the same command with the same version "
+    "again: it repeats the run from its journal, and pays only for replies that are not there"
+)
+
+
+class Best(BaseModel):
+    """The best version so far, by validation score."""
+
+    version: int = 0
+    step: int = 0
+    val: float | None = 0.0
+    """None if it was accepted without being measured."""
+
+
+class Rejected(BaseModel):
+    """An edit that a gate turned down, kept so that it is not proposed again."""
+
+    step: int
+    edit: Edit
+
+
+class TriedEdit(BaseModel):
+    """An edit of an earlier step, and what became of it."""
+
+    op: str
+    file: str = ""
+    """The package's file; empty for SKILL.md."""
+    section: str = ""
+    anchor: str = ""
+    text: str = ""
+    fate: str
+    """applied, or why not: not selected, in conflict, dropped, and the reason."""
+
+
+class Tried(BaseModel):
+    """An earlier step as the optimizer is shown it."""
+
+    step: int
+    epoch: int = 0
+    verdict: str
+    before: float | None = None
+    after: float | None = None
+    at_most: float = 1.0
+    paired_gain: float | None = None
+    """The gain by fresh samples of both skills alone."""
+    remeasured: float | None = None
+    """The score of the skill before it, with the fresh samples of that step's gate."""
+    measured: int = 0
+    """Validation tasks that the candidate did before the gate had decided."""
+    gained: int = 0
+    """Of those, tasks that it solved and the skill before it did not."""
+    lost: int = 0
+    """Of those, tasks that it failed and the skill before it solved."""
+    edits: tuple[TriedEdit, ...] = ()
+    helped: tuple[str, ...] = ()
+    """Task types whose validation score rose."""
+    broke: tuple[str, ...] = ()
+    """Task types whose validation score fell."""
+    causes: tuple[str, ...] = ()
+    """Why tasks of the batch failed before the step, as the analysts saw it."""
+    outputs: tuple[dict[str, str], ...] = ()
+    """Of a rejected step: what the target made of some of the batch's failed tasks with it."""
+
+
+class Counts(Record):
+    model_config = ConfigDict(frozen=False)
+
+    run: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    indecisive: int = 0
+    """Steps whose candidate looked better, but not clearly."""
+    skipped: int = 0
+    """Steps in which no edit could be applied."""
+
+
+class Telemetry(BaseModel):
+    """Circumstances, which comparisons of two runs leave out."""
+
+    seconds: float = 0.0
+    """Over all sessions."""
+    from_journal: int = 0
+    """Replies that were there already, over all sessions."""
+    stages: dict[str, float] = {}
+    """Seconds by stage, over all sessions; of steps that were finished."""
+    gate_calls_saved: int = 0
+    rollouts_to_best: int = 0
+    """Target rollouts paid when the best score was reached."""
+
+
+class Sealed(BaseModel):
+    """What was on disk when the state was written; see record/checksums.py."""
+
+    size: int = 0
+    """Bytes of seals.jsonl that count."""
+    sha256: str = ""
+    """Of those bytes."""
+    replies: int = 0
+    """How many the journal held."""
+
+
+class State(BaseModel):
+    """Everything that the next step needs and that is not in a step's own folder."""
+
+    model_config = ConfigDict(validate_assignment=True)
+
+    pins: dict[str, str] = {}
+    """Package version, prompts, data: a run does not silently continue with others."""
+    step: int = 0
+    """The last finished step."""
+    epoch: int = 0
+    """The last epoch whose end (slow update, meta skill) is finished."""
+    version: int = 0
+    """The newest skill version."""
+    current: int = 0
+    """The version that training continues from."""
+    val: dict[str, float] = {}
+    """The current version's validation score, item by item."""
+    score: float | None = None
+    """The current version's validation score as it was when it was accepted; None if it was not measured: then `val` is
+    an earlier version's."""
+    initial_val: float = 0.0
+    set_aside: dict[str, str] = {}
+    """Items that the endpoint refuses for their own sake, for every skill alike."""
+    best: Best = Best()
+    decay: float = 1.0
+    """What rejected steps have made of the learning rate."""
+    stale_steps: int = 0
+    """Steps since the last improvement, for patience."""
+    rejected: list[Rejected] = []
+    tried: list[Tried] = []
+    """The last steps with their edits' fates, for the optimizer."""
+    reviewed: dict[str, int] = {}
+    """Conflicts that a person decided, and the step that used each decision."""
+    memory: str = ""
+    """The meta skill."""
+    epoch_versions: list[int] = [0]
+    """The current version at the start of the run and at each epoch's end."""
+    counts: Counts = Field(default_factory=Counts)  # a default that can be hashed would be shared by all runs
+    edits_proposed: int = 0
+    edits_accepted: int = 0
+    patch_log_size: int = 0
+    status: str = "running"
+    stop_reason: str = ""
+    sealed: Sealed = Sealed()
+    telemetry: Telemetry = Telemetry()
+
+    @classmethod
+    def read(cls, path: Path) -> State:
+        """Raises Damaged where the file is not as it was written."""
+        try:
+            body = read_json(path)
+            intact = body.pop("check", "") == digest(body)
+            state = cls.model_validate(body)
+        except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+            raise Damaged(f"{path}: cannot be read; {WAY_OUT}") from None
+        if not intact:
+            raise Damaged(f"{path}: does not fit its checksum; {WAY_OUT}")
+        return state
+
+    def write(self, path: Path) -> None:
+        body = plain(self)
+        write_json(path, {**body, "check": digest(body)})

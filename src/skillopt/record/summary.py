@@ -1,0 +1,199 @@
+"""The summary of a run: the figures that other programs read."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from skillopt.record.base import ByRole, Document, Interval, Number, Record
+from skillopt.record.costs import Bill
+from skillopt.record.state import Counts
+
+_MOST_NEEDED = 5000
+"""Above this many tasks, a number that is needed helps nobody."""
+
+
+class InitialScores(Record):
+    """The skill that training began with."""
+
+    val: float | None = None
+    val_interval: Interval | None = None
+    test: float | None = None
+    """None while the test split is held out."""
+    test_interval: Interval | None = None
+    tokens: int
+    kind: str
+    """Where the skill is from, such as `empty` or `file`."""
+
+
+class BestScores(Record):
+    """The best skill by validation score."""
+
+    val: float | None
+    """The score that the gate measured."""
+    val_interval: Interval | None
+    val_remeasured: float | None
+    """The score of fresh samples, if the target or the scorer is noisy."""
+    val_remeasured_interval: Interval | None
+    winners_curse: float | None
+    """`val` minus `val_remeasured`: the selection bias."""
+    test: float | None
+    test_interval: Interval | None
+    step: int
+    version: int
+    tokens: int
+
+
+class NoSkillScores(Record):
+    """The empty skill."""
+
+    test: float | None
+    test_interval: Interval | None
+    tokens: int
+
+
+class ConstantScores(Record):
+    """Doing nothing, by split."""
+
+    optional: ClassVar = frozenset({"val", "val_interval", "test", "test_interval"})
+
+    val: float | None = None
+    val_interval: Interval | None = None
+    test: float | None = None
+    test_interval: Interval | None = None
+
+
+class _Answer(Record):
+    answer: str
+
+
+class MajorityScores(ConstantScores, _Answer):
+    """Always giving the most frequent answer of the training split."""
+
+
+class Baselines(Record):
+    optional: ClassVar = frozenset({"no_skill", "majority", "do_nothing"})
+
+    no_skill: NoSkillScores | None = None
+    majority: MajorityScores | None = None
+    do_nothing: ConstantScores | None = None
+
+
+class EditTotals(Record):
+    proposed: int
+    accepted: int
+
+
+class GateTotals(Record):
+    calls_saved: int
+    """Calls that gates did not need because they stopped early."""
+
+
+class Gain(Record):
+    """Two skills on the same tasks: in a summary, the best and the initial one."""
+
+    before: float
+    after: float
+    tasks: int
+    split: str = "test"
+    interval: Interval | None = None
+    """95 %, of the gain."""
+
+    @property
+    def value(self) -> float:
+        return self.after - self.before
+
+    @property
+    def word(self) -> Literal["better", "no better", "worse", "cannot tell"]:
+        """Sure only if the interval leaves out zero."""
+        low, high = self.interval or (0.0, 0.0)
+        if low > 0:
+            return "better"
+        if high < 0:
+            return "worse"
+        return "cannot tell" if self.value > 1e-9 else "no better"
+
+    @property
+    def tasks_needed(self) -> int | None:
+        """About how many tasks would show a gain of this size; None if that is no help."""
+        if self.interval is None or self.value <= 0:
+            return None
+        half = (self.interval[1] - self.interval[0]) / 2
+        needed = math.ceil(self.tasks * (half / self.value) ** 2 * 1.1)
+        return needed if self.tasks < needed <= _MOST_NEEDED else None
+
+
+class Gains(Record):
+    optional: ClassVar = frozenset({"val", "test"})
+
+    val: Gain | None = None
+    test: Gain | None = None
+
+
+class PlannedSteps(Record):
+    planned: int
+    real: int
+
+
+class Forecast(Record):
+    """A range that was forecast, and the real figure."""
+
+    low: Number | None
+    high: Number | None
+    real: Number | None
+
+
+class PlanFigures(Record):
+    """The plan of the run beside its real figures."""
+
+    estimate: bool = True
+    steps: PlannedSteps
+    calls: ByRole[Forecast]
+    tokens: ByRole[Forecast]
+    usd: ByRole[Forecast]
+    seconds: Forecast
+    by_stage: ByRole[dict[str, Forecast]]
+    """Calls."""
+
+
+class _Heading(Record):
+    """The first fields of the summary."""
+
+    verdict: str = ""
+    """The result in a sentence or two; empty while the run is not at its end."""
+    outcome: str = "not finished"
+    """better, no better, worse, cannot tell or not finished."""
+    status: str
+    """running, finished or stopped."""
+    stop_reason: str
+    """Why the run ended before its last step: a value of StopReason, or an error's text."""
+    benchmark: str
+    seed: int
+    initial: InitialScores
+    best: BestScores
+    baselines: Baselines
+
+
+class Summary(Bill, _Heading, Document):
+    """summary.json."""
+
+    optional: ClassVar = frozenset({"plan"})
+
+    seconds_by_stage: dict[str, float]
+    rollouts_to_best: int
+    """Target rollouts paid when the best score was reached."""
+    edit_acceptance_rate: float | None
+    edits: EditTotals
+    persistent_failures: tuple[str, ...]
+    """Items that failed under every skill they were measured with."""
+    set_aside: dict[str, str]
+    """Items that the endpoint refuses for their own sake."""
+    steps: Counts
+    gate: GateTotals
+    seconds: float
+    gain: Gains = Gains()
+    item_names: dict[str, str] = Field(default={})
+    """What people call the persistent failures, by id."""
+    plan: PlanFigures | None = None

@@ -1,0 +1,86 @@
+"""A scored rollout, as it is stored in every trajectories.jsonl."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from skillopt.chat_protocol import StoredMessage, StoredTool
+
+
+class Score(BaseModel):
+    """The loss of one rollout."""
+
+    model_config = ConfigDict(frozen=True)
+
+    hard: float = Field(ge=0, le=1)
+    """1 when the task is solved, else 0."""
+    soft: float = Field(ge=0, le=1)
+    feedback: str = ""
+    """What the scorer can say of the failure; analysts read it."""
+
+    def value(self, metric: str) -> float:
+        if metric == "mixed":
+            return (self.hard + self.soft) / 2
+        return self.hard if metric == "hard" else self.soft
+
+
+class FileChange(BaseModel):
+    """What became of one file of a workspace."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    kind: Literal["added", "changed", "removed"]
+    shown: str = ""
+    """The difference as text, cut where it is long; of a file that is no text, its size."""
+
+
+class Trajectory(BaseModel):
+    """One scored rollout."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    item_id: str
+    type: str = ""
+    skill_hash: str
+    input: str
+    answers: tuple[str, ...] = ()
+    """What would have been right, for analysts; only training trajectories reach them."""
+    messages: list[StoredMessage]
+    output: str
+    score: Score
+    telemetry: dict[str, Any] = {}
+    """`calls`: tokens and seconds of each call of the target."""
+    changes: tuple[FileChange, ...] = ()
+    """What the target did to the files of its workspace."""
+    opened: tuple[str, ...] = ()
+    """Files of the skill's package that the target opened or ran."""
+    ran: tuple[str, ...] = ()
+    """Scripts of the skill's package that the target ran."""
+    tools: tuple[StoredTool, ...] = Field(default=(), exclude=True)
+    """Definitions of the tools that the target was offered, for analysts; not stored with every trajectory."""
+
+    @model_serializer(mode="wrap")
+    def _only_what_is_there(self, plain: SerializerFunctionWrapHandler) -> Any:
+        """A task without files is stored as it always was."""
+        fields = plain(self)
+        return {key: value for key, value in fields.items() if value or key not in {"changes", "opened", "ran"}}
+
+
+class RolloutError(BaseModel):
+    """A rollout that gave no score for the endpoint's sake. It enters no mean."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    item_id: str
+    skill_hash: str
+    refused: bool = False
+    """The item cannot be measured for its own sake: the endpoint refuses it (content filter, too long), or its scorer
+    fails."""
+    alone: bool = False
+    """All its tries failed, while other rollouts were answered: if further rounds fail as well, it is set aside."""
+    error: str

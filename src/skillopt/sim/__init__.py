@@ -1,0 +1,1 @@
+"""The simulated world: tasks, target, optimizer and server without a language model."""

@@ -1,0 +1,390 @@
+"""The simulated world's optimizer: it reads letters as they are and states the rules that were missing.
+
+It knows nothing but what a letter says. A code comes from an expected answer or from an output that was right before,
+never from the world; edits that the history shows as rejected are not proposed again; notes and guidance are made of
+the fates and outputs that are shown. So a letter that leaves something out teaches it less
+(tests/training/test_requests.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+
+from skillopt.models.base import ChatRequest, JsonSchema, Schema
+
+if TYPE_CHECKING:
+    from skillopt.sim.model import SimOptions
+
+ASKED = re.compile(r"codes? for: ([a-z, ]+)\.")
+SEALED = "It is sealed."
+"""Marks the tasks of a planted systemic failure: their answer must end with the word SEALED."""
+SEALED_RULE = "- Close sealed tickets with the word SEALED."
+OPPOSITES = ("- Write the codes in capital letters.", "- Never write the codes in capital letters.")
+_SEALED_PATTERN = "sealed tickets are left open"
+_RULE = re.compile(r"For ([a-z]+), answer ([A-Z]{2}-\d{2})\.")
+_SPELLED_OUT = re.compile(r'It must fit this JSON schema, "(\w+)":\n(\{.*\})\s*\Z', re.DOTALL)
+_WORDINGS = ("{}", "{} Always.", "{} This holds for every ticket.")
+"""Three ways to put one rule, where the optimizer repeats itself."""
+_FILE = re.compile(r'<file name=("[^"\n]*")>\n(.*?)\n</file>', re.DOTALL)
+_TARGET = re.compile(r"The agent's model is \S+")
+_OTHERS = re.compile(r"\n\n<other_tasks>\n.*?\n</other_tasks>", re.DOTALL)
+_LIMIT = re.compile(r"at most (\d+) edits")
+_CAUSE = f'Cause to look into: "{_SEALED_PATTERN}"'
+_LESSON = "State the code in every rule; general advice was of no use."
+
+
+class SimEdit(TypedDict):
+    """An edit: as it is proposed, or as a letter shows it."""
+
+    op: str
+    file: NotRequired[str]
+    section: str
+    anchor: str
+    text: str
+    id: NotRequired[str]
+    ids: NotRequired[list[str]]
+    fate: NotRequired[str]
+    rationale: NotRequired[str]
+    pattern: NotRequired[str]
+    trajectory_ids: NotRequired[list[str]]
+
+
+class SimPattern(TypedDict):
+    name: str
+    cause: str
+    trajectory_ids: list[str]
+
+
+class SimConflict(TypedDict):
+    reason: str
+    a: str
+    b: str
+
+
+class SimRow(TypedDict, total=False):
+    """A line of JSON in a letter: a rollout, a comparison of two, or a step with its edits."""
+
+    id: str
+    task: str
+    output: str
+    expected: str
+    feedback: str
+    change: str
+    output_before: str
+    output_now: str
+    verdict: str
+    edits: list[SimEdit]
+
+
+class SimReply(TypedDict, total=False):
+    """What any stage, or a judge, replies."""
+
+    reason: str
+    guidance: str
+    memory: str
+    job: str
+    patterns: list[SimPattern]
+    edits: list[SimEdit]
+    conflicts: list[SimConflict]
+    score: int
+
+
+def chance(*parts: object) -> float:
+    """A number from 0 to 1 that depends on `parts` alone."""
+    digest = hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).digest()
+    return int.from_bytes(digest[:8]) / 2**64
+
+
+def rules_in(text: str) -> dict[str, str]:
+    """The rules that a skill states; of two for one topic the last holds."""
+    return dict(_RULE.findall(text))
+
+
+def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> SimReply:
+    """What a letter leads to. It knows the form of a letter and of a rule; every fact comes from the letter itself."""
+    assert request.schema is not None
+    prompt = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
+    stage = request.schema.name
+    if stage == "slow_update":
+        return {"reason": "Rules were lost or never stated.", "guidance": _guidance(prompt)}
+    if stage == "meta_skill":
+        return {"reason": "What was accepted states a code.", "memory": _notes(prompt)}
+    if stage == "merge":
+        rows: list[SimEdit] = [json.loads(line) for line in _lines(prompt, "edits")]
+        return {"edits": _merge(rows), "conflicts": _contradictions(rows)}
+    if stage == "deep_reflect" and _CAUSE in prompt:
+        return _systemic(prompt)
+    return _reflect(prompt, most_edits(request.schema), options, key)
+
+
+def grade(request: ChatRequest) -> SimReply:
+    """As a judge: full marks where the answer has a reference answer in it, else none."""
+    prompt = str(request.messages[-1]["content"])
+    shown = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in prompt.splitlines())}
+    wanted, answer = shown.get("reference_answers", []), str(shown.get("answer", ""))
+    right = any(each.casefold() in answer.casefold() for each in wanted)
+    missing = f"the answer should have {' or '.join(map(repr, wanted))}" if wanted else "there is no reference answer"
+    return {"reason": "good" if right else missing, "score": 4 if right else 0}
+
+
+def _reflect(prompt: str, most: int, options: SimOptions, key: str) -> SimReply:
+    """One edit for each topic whose rule is missing or wrong, most cited first. Of a package, rules go to a reference:
+    what every task needs, here the line that names the reference, is in SKILL.md."""
+    skill = _block(prompt, "skill")
+    files = _files(prompt)
+    home = _home(prompt, files)
+    rules = rules_in("\n".join([skill, *files.values()]))
+    rejected = _turned_down(prompt)
+    hopeless = options.duds >= 1
+    duds = options.duds / 2 if _LESSON in _block(prompt, "notes") and not hopeless else options.duds
+    cited: dict[str, list[str]] = {}
+    wanted: dict[str, str] = {}
+    for row in _rows(prompt, "failures"):
+        for topic, code in _codes(row, row.get("expected", "")):
+            if rules.get(topic) != code:
+                wanted[topic] = code
+                cited.setdefault(topic, []).append(row["id"])
+    edits: list[SimEdit] = []
+    for topic in sorted(wanted, key=lambda t: (-len(cited[t]), t)):
+        edit = _edit(topic, wanted[topic], rules, files, home)
+        if chance("dud", options.seed, key, topic) < duds:
+            dud = _dud(topic, rules, chance("dud kind", options.seed, key, topic))
+            edit = edit if dud["text"] in rejected and not hopeless else dud
+        pattern = f"no rule for {topic}"
+        reason = f"The tasks ask for {topic}."
+        wordings = _WORDINGS if options.paraphrase else ("{}",)
+        edits += [_cited({**edit, "text": w.format(edit["text"])}, reason, pattern, cited[topic]) for w in wordings]
+    if home and home not in skill and edits:
+        cited_by_all = sorted({i for ids in cited.values() for i in ids})
+        edits.insert(0, _pointer(home, cited_by_all))
+    patterns = patterns_of(edits, "not stated")
+    if options.opposites:
+        edits = [*_opposites(prompt, skill), *edits]
+    if not options.paraphrase:  # who says everything three times does not keep to limits, either
+        most = min(most, _allowed(prompt))
+    job = f"Give the code of each topic: {', '.join(sorted(wanted))}."
+    return {"job": job, "patterns": [*patterns, *_left_open(prompt)], "edits": edits[:most]}
+
+
+def _allowed(prompt: str) -> int:
+    """How many edits the letter asks for; if it does not say, one."""
+    found = _LIMIT.search(_block(prompt, "limits"))
+    return int(found[1]) if found else 1
+
+
+def _opposites(prompt: str, skill: str) -> list[SimEdit]:
+    """Both sides of a question that only a person can settle, as long as the skill settles it neither way."""
+    cited = [row["id"] for row in _rows(prompt, "failures")]
+    if not cited or any(side in skill for side in OPPOSITES):
+        return []
+    return [_cited(_addition("Form", side), "How codes look.", "form of the codes", cited) for side in OPPOSITES]
+
+
+def _left_open(prompt: str) -> list[SimPattern]:
+    """A cause that no single task shows: only several tasks together show what sealed tickets need."""
+    ids = _open_ids(prompt)
+    cause = "the answer lacks its last word"
+    return [{"name": _SEALED_PATTERN, "cause": cause, "trajectory_ids": ids}] if ids else []
+
+
+def _open_ids(prompt: str) -> list[str]:
+    rows = [row for row in _rows(prompt, "failures") if SEALED in row["task"]]
+    return [row["id"] for row in rows if "SEALED" not in row["output"]]
+
+
+def _systemic(prompt: str) -> SimReply:
+    """One fix for all sealed tickets: the word that all of their expected answers end with, and no passing reply."""
+    ids = _open_ids(prompt)
+    last = {(row.get("expected", "").split() or [""])[-1] for row in _rows(prompt, "failures") if row["id"] in ids}
+    others = {word for row in _rows(prompt, "passes") if SEALED not in row["task"] for word in row["output"].split()}
+    word = last.pop() if len(last) == 1 else ""
+    pattern: SimPattern = {"name": _SEALED_PATTERN, "cause": f"they must end with {word or '?'}", "trajectory_ids": ids}
+    text = SEALED_RULE.replace("SEALED", word)
+    edit = _cited(_addition("Form", text), "All sealed tickets lack it, no other does.", _SEALED_PATTERN, ids)
+    edits = [edit] if word and word not in others else []
+    return {"job": "Sealed tickets end with a word.", "patterns": [pattern], "edits": edits}
+
+
+def _merge(rows: list[SimEdit]) -> list[SimEdit]:
+    """Edits that state the same rules become one, which takes the place of advice that is given for the same cause."""
+    groups: dict[str, list[SimEdit]] = {}
+    for row in rows:
+        if rules := rules_in(row["text"]):
+            same = [rules, row["anchor"], row.get("file", "")]
+            groups.setdefault(json.dumps(same, sort_keys=True), []).append(row)
+    for row in rows:
+        if row["section"] == "Advice":
+            home = next((group for group in groups.values() if _answers(group[0], row["pattern"])), [])
+            home.append(row)
+    return [{**group[0], "ids": [row["id"] for row in group]} for group in groups.values() if len(group) > 1]
+
+
+def _answers(row: SimEdit, pattern: str) -> bool:
+    """Does the rule name the topic that the cause names?"""
+    return bool(row["pattern"] == pattern and rules_in(row["text"]).keys() & set(pattern.split()))
+
+
+def _contradictions(rows: list[SimEdit]) -> list[SimConflict]:
+    """Edits that state another code for one topic, pair by pair."""
+    stated = [(row, rules_in(row["text"])) for row in rows]
+    return [
+        {"reason": f"two codes for {topic}", "a": a["id"], "b": b["id"]}
+        for at, (a, left) in enumerate(stated)
+        for b, right in stated[at + 1 :]
+        for topic in sorted(left.keys() & right.keys())
+        if left[topic] != right[topic] and a["anchor"] == b["anchor"]
+    ]
+
+
+def spelled_out_schema(request: ChatRequest) -> Schema | None:
+    """The schema in the text of a request, for an endpoint that accepts it in no other way."""
+    found = _SPELLED_OUT.search(str(request.messages[-1]["content"]))
+    earlier = _SPELLED_OUT.search(str(request.messages[-2]["content"])) if len(request.messages) > 1 else None
+    match = found or earlier
+    return Schema(name=match[1], body=json.loads(match[2]), form="text") if match else None
+
+
+def what_it_reads(letter: str) -> str:
+    """A letter without the target's name and without tasks of other batches, from which it learns nothing."""
+    return _OTHERS.sub("", _TARGET.sub("", letter))
+
+
+def _edit(topic: str, code: str, rules: dict[str, str], files: dict[str, str], home: str) -> SimEdit:
+    text = f"- For {topic}, answer {code}."
+    if topic in rules:
+        anchor = f"- For {topic}, answer {rules[topic]}."
+        holds = next((path for path, said in files.items() if anchor in said), "")
+        return _in_file(holds, home, {"op": "modify", "section": "Rules", "anchor": anchor, "text": text})
+    return _in_file(home, home, _addition("Rules", text))
+
+
+def _in_file(path: str, home: str, edit: SimEdit) -> SimEdit:
+    """Of a package, every edit names its file; of one document none does."""
+    return {**edit, "file": path or "SKILL.md"} if home else edit
+
+
+def _addition(section: str, text: str) -> SimEdit:
+    return {"op": "add", "section": section, "anchor": "", "text": text}
+
+
+def _cited(edit: SimEdit, rationale: str, pattern: str, ids: list[str]) -> SimEdit:
+    return {"rationale": rationale, "pattern": pattern, "trajectory_ids": ids, **edit}
+
+
+def patterns_of(edits: list[SimEdit], cause: str) -> list[SimPattern]:
+    """The causes that edits are for."""
+    return [{"name": e["pattern"], "cause": cause, "trajectory_ids": e["trajectory_ids"]} for e in edits]
+
+
+def most_edits(schema: Schema) -> int:
+    """As many as the schema of the reply allows."""
+    return cast("JsonSchema", schema.body)["properties"]["edits"]["maxItems"]
+
+
+def _files(prompt: str) -> dict[str, str]:
+    """The further files of a package that the letter shows."""
+    return {json.loads(name): text for name, text in _FILE.findall(prompt)}
+
+
+def _home(prompt: str, files: dict[str, str]) -> str:
+    """Where new rules go: the reference that has most of them, else the first, else a new one; empty for one document
+    and where no reference may be edited."""
+    files_shown = map(json.loads, _lines(prompt, "files"))
+    allowed = [row["file"] for row in files_shown if row["edits"] == "allowed"]
+    known = [path for path in files if path in allowed and path.startswith("references/")]
+    if known:
+        return max(known, key=lambda path: len(rules_in(files[path])))
+    return "references/codes.md" if allowed and "a new name such as references/" in prompt else ""
+
+
+def _pointer(home: str, cited: list[str]) -> SimEdit:
+    text = f"- Read {home} first: it has the codes."
+    edit: SimEdit = {"op": "add", "file": "SKILL.md", "section": "", "anchor": "", "text": text}
+    return _cited(edit, "Nothing sends the agent there.", "the codes are not read", cited)
+
+
+def _dud(topic: str, rules: dict[str, str], kind: float) -> SimEdit:
+    """Advice of no use, or a good rule made wrong."""
+    if kind < 0.5 or not rules:
+        return _addition("Advice", f"- Take care with {topic}.")
+    victim = sorted(rules)[int(kind * 1000) % len(rules)]
+    anchor = f"- For {victim}, answer {rules[victim]}."
+    return {"op": "modify", "section": "Rules", "anchor": anchor, "text": f"- For {victim}, answer ZZ-00."}
+
+
+def _guidance(prompt: str) -> str:
+    """The rules that were lost or never stated, three at most; nothing where the letter shows none.
+
+    What fell back worked before: its code is the old output's, where the difference shows that the rule went. What
+    never worked needs the expected answer, where the output now is another.
+    """
+    rules = rules_in("\n".join([_block(prompt, "skill"), *_files(prompt).values()]))
+    removed = [line[1:] for line in _block(prompt, "difference").splitlines() if re.match(r"-(?!--)", line)]
+    lost = rules_in("\n".join(removed))
+    found: dict[str, str] = {}
+    for row in _rows(prompt, "comparison"):
+        now = row.get("output_now", "").split()
+        shown = row.get("output_before", "") if row["change"] == "regressed" else row.get("expected", "")
+        for (topic, code), said in zip(_codes(row, shown), now, strict=False):
+            won = row["change"] == "persistent_fail" or lost.get(topic) == code
+            if said != code and won and rules.get(topic) != code:
+                found.setdefault(topic, code)
+    return "\n".join(f"- For {topic}, answer {code}." for topic, code in list(found.items())[:3])
+
+
+def _notes(prompt: str) -> str:
+    """What the epoch's edits and their fates teach, after the notes so far."""
+    steps = _rows(prompt, "epoch")
+    applied = [(row["verdict"], edit) for row in steps for edit in row["edits"] if edit["fate"] == "applied"]
+    kept = sum(verdict == "accept" and bool(rules_in(edit["text"])) for verdict, edit in applied)
+    useless = _useless(applied)
+    lines = [line for line in _block(prompt, "notes").splitlines() if not line.startswith("- Last epoch: ")]
+    lines += [f"- {_LESSON}"] if useless and f"- {_LESSON}" not in lines else []
+    counts = f"- Last epoch: {kept} edits that state a code were accepted, {useless} with advice were of no use."
+    return "\n".join([*lines, *([counts] if applied else [])])
+
+
+def _useless(applied: list[tuple[str, SimEdit]]) -> int:
+    """Advice that was rejected, or whose topic needed a rule all the same."""
+    advised: set[str] = set()
+    count = 0
+    for verdict, edit in applied:
+        if edit["section"] == "Advice":
+            count += verdict == "reject"
+            advised.add(edit["text"].rstrip(".").split()[-1])
+        count += len(advised & rules_in(edit["text"]).keys())
+        advised -= rules_in(edit["text"]).keys()
+    return count
+
+
+def _turned_down(prompt: str) -> set[str]:
+    """The texts of edits that the history shows as rejected."""
+    return {
+        edit["text"]
+        for row in _rows(prompt, "history")
+        for edit in row["edits"]
+        if edit["fate"].startswith("rejected") or (row["verdict"], edit["fate"]) == ("reject", "applied")
+    }
+
+
+def _codes(row: SimRow, answer: str) -> list[tuple[str, str]]:
+    """The topics of a row and the codes that an answer gives for them, pair by pair."""
+    asked = ASKED.search(row.get("task", ""))
+    topics = [topic.strip() for topic in asked[1].split(",")] if asked else []
+    return list(zip(topics, answer.split(), strict=False))
+
+
+def _block(prompt: str, tag: str) -> str:
+    found = re.search(rf"<{tag}>\n(.*?)\n?</{tag}>", prompt, re.DOTALL)
+    return found[1] if found else ""
+
+
+def _rows(prompt: str, tag: str) -> list[SimRow]:
+    return [json.loads(line) for line in _lines(prompt, tag)]
+
+
+def _lines(prompt: str, tag: str) -> list[str]:
+    return [line for line in _block(prompt, tag).splitlines() if line.startswith("{")]

@@ -1,0 +1,54 @@
+"""The tasks: items, how they are done, how they are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from skillopt import plugins
+from skillopt.config import Config
+from skillopt.config.identity import PASSED_IN
+from skillopt.errors import UserError
+from skillopt.tasks.base import Env, as_env
+from skillopt.tasks.load import is_reference, load_object
+
+BUILT_IN = {"qa": "skillopt.tasks.qa:QAEnv", "trigger": "skillopt.tasks.trigger:TriggerEnv"}
+"""By name; imported only when it is asked for. All others are registered in the entry-point group `skillopt.envs`, also
+those that come with SkillOpt. Each is called with the config's `env` section."""
+
+
+def is_shipped(name: str) -> bool:
+    """Does this env come with SkillOpt?"""
+    return name in BUILT_IN or plugins.reference("envs", name).startswith(("skillopt.", "skillopt_"))
+
+
+@contextmanager
+def using_env(config: Config) -> Iterator[Env]:
+    """The config's env for as long as the block lasts."""
+    env = open_env(config)
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+def open_env(config: Config) -> Env:
+    """The env that the config names (built in, a plug-in, or `module:Class`), its data loaded. Whoever opens it closes
+    it: it may have processes."""
+    name, scoring = config.env.name, config.env.scoring
+    if scoring.startswith(PASSED_IN):
+        function = scoring.removeprefix(PASSED_IN)
+        raise UserError(
+            f"env.scoring: the run was scored by the function '{function}', which its program passed in; a command "
+            f"finds it by its file: env.scoring=FILE.py:{function}"
+        )
+    if name in BUILT_IN or (is_reference(name) and not plugins.reference("envs", name)):
+        make = load_object(BUILT_IN.get(name, name), "env.name")
+    elif not is_shipped("sim") and not plugins.reference("envs", name):
+        raise UserError(
+            f"env.name: '{name}' is not registered, and neither are the envs that come with SkillOpt: it is not "
+            "installed here, or was installed in an earlier version; run `pip install -e .` in its folder"
+        )
+    else:
+        make = plugins.load("envs", name, key="env.name", known=BUILT_IN)
+    return as_env(make(config.env))

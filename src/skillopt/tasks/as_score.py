@@ -1,0 +1,66 @@
+"""What a user's scorer takes and what it may return, the same wherever it runs.
+
+Only the standard library, so that a worker process starts quickly.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
+
+LONGEST_FEEDBACK = 10_000
+_FORMS = "a score is a number from 0 to 1, a bool, (number, feedback), a dict with hard, soft or score, or a Score"
+
+
+class ScoreFields(TypedDict):
+    hard: float
+    soft: float
+    feedback: str
+
+
+def as_score(value: Any, pass_at: float = 1.0) -> ScoreFields:
+    """`hard`, `soft` and `feedback` of what a scorer, a judge or a check gives. A task is solved from `pass_at` on.
+
+    Numbers of other libraries count as numbers. Anything else raises ValueError.
+    """
+    found, feedback = value if isinstance(value, tuple | list) and len(value) == 2 else (value, "")
+    if hasattr(found, "hard") and hasattr(found, "soft"):
+        found = {"hard": found.hard, "soft": found.soft, "feedback": getattr(found, "feedback", "")}
+    fields = found if isinstance(found, Mapping) else {"score": found}
+    hard = _number(fields, ("hard", "score", "reward", "soft"), value)
+    soft = _number(fields, ("soft", "score", "reward", "hard"), value)
+    said = str(fields.get("feedback") or feedback or "")
+    return {"hard": float(hard >= pass_at), "soft": soft, "feedback": said[:LONGEST_FEEDBACK]}
+
+
+def _number(fields: Mapping[str, Any], names: tuple[str, ...], value: Any) -> float:
+    """The first of these fields that is there."""
+    found: Any = next((fields[name] for name in names if name in fields), None)
+    try:
+        number = float(found) if hasattr(found, "__float__") else math.nan  # texts and None have no __float__
+    except (TypeError, ValueError, OverflowError):  # such as an array
+        number = math.nan
+    if not 0 <= number <= 1:
+        raise ValueError(f"it returned {reprlib.repr(value)}; {_FORMS}")
+    return number
+
+
+def takes_workspace(scorer: Callable[..., Any]) -> bool:
+    """Has the scorer a parameter named `workspace`? Raises TypeError for one that cannot be called with an item and an
+    output."""
+    try:
+        signature = inspect.signature(scorer)
+    except ValueError:  # some that are written in C tell nothing
+        return False
+    wanted = "workspace" in signature.parameters
+    try:
+        signature.bind(None, "", **({"workspace": None} if wanted else {}))
+    except TypeError as error:
+        raise TypeError(
+            f"{error}; a scorer is called with the item and the output, and gets the task's folder in a parameter "
+            "named workspace; give any other parameter a default"
+        ) from None
+    return wanted

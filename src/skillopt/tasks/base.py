@@ -1,0 +1,367 @@
+"""The contract of a set of tasks: items in three disjoint splits, a way to do one, a way to score what came out."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt.chat_protocol import StoredMessage
+from skillopt.errors import SkillOptError, UserError
+from skillopt.keys import refuse_secrets, secrets
+from skillopt.models.base import ChatReply, FatalError, Message, Schema, ToolDefinition, Usage
+from skillopt.models.structured import CheckedReply
+from skillopt.record.trajectory import FileChange, RolloutError, Score, Trajectory
+from skillopt.skill import Skill
+from skillopt.tasks.as_score import as_score
+
+__all__ = ["FileChange", "RolloutError", "Score", "ToolDefinition", "Trajectory"]
+if TYPE_CHECKING:
+    from skillopt.tasks.workspace import Workspaces
+
+SPLITS = ("train", "val", "test")
+
+
+Json = dict[str, Any]
+"""A JSON object on its way to or from the journal."""
+
+
+class Chat(Protocol):
+    """The target model, bound to one rollout: journalled, limited, retried and counted."""
+
+    async def __call__(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> ChatReply:
+        """The reply. `tools` are function definitions of the OpenAI chat protocol; see tasks/tools.py for the loop.
+
+        Content may be text or parts of that protocol (`{"type": "image_url", …}`).
+        """
+        ...
+
+    async def opaque_rollout(self, identity: Sequence[Any], work: Callable[[], Awaitable[Json]]) -> Json:
+        """A rollout whose model calls we cannot see: done once for this identity and sample, then in the journal.
+
+        `work` gives JSON; it raises TransientError where another try may help. `usage` in it, `{prompt, completion,
+        cached, usd}`, is counted against the budget; tokens of calls that went through this chat are counted already.
+        """
+        ...
+
+
+Judge = Callable[[list[Message], Schema, Callable[[Any], Any]], Awaitable[CheckedReply[Any]]]
+"""The optimizer model as a judge, bound to one rollout: messages, the reply's schema and its check give a value."""
+
+
+class ScorerError(SkillOptError):
+    """The scorer failed (hung, crashed, raised): that is not the target's wrong answer. The item is set aside."""
+
+
+HIDDEN = ("answer", "answers", "expected", "check", "check_files")
+"""Fields of an item that an agent never sees: a skill learns nothing from tasks whose answer the agent can read."""
+
+
+class TaskFields(BaseModel):
+    """What an item shows to agents and scorers alike. `item["field"]` is `item.field`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: str
+    question: str
+    context: str = ""
+    type: str = ""
+    """The task's type, for reports by type."""
+
+    def __getitem__(self, name: str) -> Any:
+        fields = {**vars(self), **(self.model_extra or {})}
+        if name in fields:
+            return fields[name]
+        if name in HIDDEN and hasattr(self, name):  # `answer`; for an agent, the error that says why
+            return getattr(self, name)
+        raise KeyError(f"the item '{self.id}' has no field '{name}'; it has: {', '.join(fields)}")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
+class Item(TaskFields):
+    """One task. `item["field"]` is `item.field`; `item.answer` is the first answer."""
+
+    answers: tuple[str, ...] = ()
+
+    @property
+    def answer(self) -> str:
+        """The first right answer; empty where there is none."""
+        return self.answers[0] if self.answers else ""
+
+    def content(self) -> str:
+        """What the task asks, for finding the same task under two ids."""
+        return " ".join(f"{self.question}\n{self.context}".casefold().split())
+
+    def for_agent(self) -> AgentItem:
+        """The item without the fields that agents never see."""
+        return AgentItem(**{name: value for name, value in self if name not in HIDDEN})
+
+
+class AgentItem(TaskFields):
+    """An item as an agent sees it: reading a field of `HIDDEN` ends the run with an error that says why."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in HIDDEN:
+            shown = ", ".join(name for name, _ in self)
+            raise FatalError(
+                f"the agent reads '{name}' of the item '{self.id}', which agents never see: a skill learns nothing "
+                f"from tasks whose answer the agent can read. Only the scorer may use it; the agent may use: {shown}"
+            )
+        return super().__getattr__(name)  # type: ignore[misc]
+
+
+def score_of(value: Any, pass_at: float = 1.0) -> Score:
+    """From what a scorer, a judge or a check gives (tasks/as_score.py); raises ValueError for anything else."""
+    return Score(**as_score(value, pass_at))
+
+
+class Episode(BaseModel):
+    """What the target did: every message, and the answer that is scored."""
+
+    messages: list[StoredMessage] = []
+    output: str
+    score: Score | None = None
+    """Where only the world knows how it went (a game that is won); `Env.score` is not asked then."""
+    usage: Usage | None = None
+    """Tokens, and dollars if known, of model calls that did not go through `chat`: they are counted and paid for."""
+    changes: tuple[FileChange, ...] = ()
+    """What it did to the files of its workspace."""
+    opened: tuple[str, ...] = ()
+    """Files of the skill's package that it opened or ran."""
+    ran: tuple[str, ...] = ()
+    """Scripts of the skill's package that it ran."""
+
+
+class Agent(Protocol):
+    """Does one task with a skill."""
+
+    fingerprint: str
+    turns: int
+    """The most model calls that one task may take."""
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode: ...
+
+
+class Scorer:
+    """Scores outputs; if `needs_workspace`, the files that a rollout left (`score_files`)."""
+
+    needs_answers = noisy = needs_workspace = False
+    fingerprint = description = ""
+    """The description says how it decides, in a sentence, for the optimizer."""
+
+    def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]:
+        raise ScorerError("this scorer is asked in a rollout only")
+
+    async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
+        raise NotImplementedError
+
+    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
+        """Refuse items that can never be scored."""
+
+    def close(self) -> None:
+        """End what was started."""
+
+
+class Env(ABC):
+    """A set of tasks: the base class of every env. docs/your_env.md is the guide to writing one.
+
+    An env has `items`, `run`, and `score` or `judge`; everything else has a default. A class that has these members
+    without inheriting them works as well (`as_env`).
+    """
+
+    name: str = ""
+    task: str = ""
+    """What the tasks are, in a sentence or two, for the optimizer."""
+    scoring: str = ""
+    """How a reply is scored, in a sentence or two, for the optimizer."""
+    patterns: Mapping[str, str] = {}
+    """The env's names for causes of failure, each with its meaning, for the optimizer."""
+    warnings: Sequence[str] = ()
+    """What is suspicious in the data, for `skillopt doctor`."""
+    turns: int = 1
+    """The most model calls that one task may take, for `skillopt plan`."""
+    noisy: bool = False
+    """The same output may get another score; the strict gate is refused then."""
+    problem: str = ""
+    """Why no task can be done as the env is set up; a run does not start then."""
+    fingerprint: str = ""
+    """What changes results besides items and config, such as the text of a scorer's file."""
+    workspaces: Workspaces | None = None
+    """The files that tasks start from, if they have any."""
+    scores_files: bool = False
+    """`run` also scores the files that a rollout left; `score` alone would score an untouched workspace."""
+    judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
+    """`async judge(item, output, ask)` in place of `score`: `ask` is the optimizer model, journalled. Such an env is
+    noisy."""
+
+    @abstractmethod
+    def items(self, split: str) -> Sequence[Item]:
+        """The items of train, val or test. The sequence may read them from disk one by one: the loop holds a batch at
+        a time."""
+
+    @abstractmethod
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        """One rollout; every model call goes through `chat`."""
+
+    def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
+        """Depends on the item and the output alone, and returns for any text. It may be async, and may raise
+        ScorerError, which sets the item aside."""
+        raise ScorerError(f"env '{self.name}' has no scorer: define score, or judge")
+
+    def baseline(self, item: Item) -> str:
+        """The output of a target that does nothing."""
+        return ""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to end
+        """End what was started; called at the end by whoever opened the env."""
+
+    def use(self, agent: Agent | None, scorer: Scorer | None) -> None:
+        """Put functions that a program passes in at the place of `run`, and of `score` and `judge`."""
+        if agent is not None:
+            self.run = agent.run  # type: ignore[method-assign]
+            self.problem = ""
+            self.fingerprint = f"{self.fingerprint}{agent.fingerprint}"
+        if scorer is not None:
+            if scorer.needs_workspace and self.workspaces is None:
+                raise UserError(f"scorer: has a parameter workspace, and the tasks of env '{self.name}' have no files")
+            self.score = scorer.__call__  # type: ignore[method-assign]
+            self.judge = None
+            self.noisy, self.scoring = scorer.noisy, scorer.description
+            self.fingerprint = f"{self.fingerprint}{scorer.fingerprint}"
+
+
+class AdaptedEnv(Env):
+    """A user's object that has the members of Env without inheriting them."""
+
+    def __init__(self, user_env: object) -> None:
+        self.user_env = user_env
+        for member in ENV_MEMBERS:
+            if hasattr(user_env, member):
+                setattr(self, member, getattr(user_env, member))
+
+    def items(self, split: str) -> Sequence[Item]:
+        raise NotImplementedError  # the user's method is in its place
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        raise NotImplementedError
+
+
+_PACKAGES = {"skillopt", "skillopt_agents", "skillopt_benchmarks"}
+ENV_MEMBERS = frozenset(name for name in dir(Env) if not name.startswith("_")) - {"use"}
+
+
+def as_env(env: object) -> Env:
+    """The env itself, or one that has its members."""
+    if isinstance(env, Env):
+        return env
+    missing = [name for name in ("items", "run") if not hasattr(env, name)]
+    missing += [] if hasattr(env, "score") or hasattr(env, "judge") else ["score"]
+    if missing:
+        raise UserError(f"env: {type(env).__name__} has no method {missing[0]}; see docs/your_env.md")
+    return AdaptedEnv(env)
+
+
+def unknown_members(env: Env) -> dict[str, str]:
+    """Public members of a user's class that nothing reads, each with the member of Env that may be meant; of an
+    object's attributes, those that look like a misspelt member."""
+    user_env = env.user_env if isinstance(env, AdaptedEnv) else env
+    classes = type(user_env).__mro__
+    ours = next((cls for cls in classes if cls.__module__.split(".")[0] in _PACKAGES), object)
+    defined = {name for cls in classes[: classes.index(ours)] for name in vars(cls)}
+    attributes: Mapping[str, object] = getattr(user_env, "__dict__", {})
+    nearest = {name: "".join(get_close_matches(name, ENV_MEMBERS, n=1)) for name in {*defined, *attributes}}
+    known = {*ENV_MEMBERS, *dir(ours)}
+    return {
+        name: near
+        for name, near in sorted(nearest.items())
+        if not name.startswith("_") and name not in known and (near or name in defined)
+    }
+
+
+async def score_output(env: Env, item: Item, output: str, judge: Judge | None = None) -> Score:
+    """The env's score of an output, however the env gives it."""
+    judged = env.judge is not None and judge is not None
+    value: Any = env.judge(item, output, judge) if env.judge and judge else env.score(item, output)
+    value = await value if inspect.isawaitable(value) else value
+    try:
+        return value if isinstance(value, Score) else score_of(value)
+    except ValueError as error:
+        raise ScorerError(f"env '{env.name}': {'judge' if judged else 'score'} of '{item.id}': {error}") from None
+
+
+def is_judged(env: Env) -> bool:
+    """Does a model score the outputs?"""
+    return env.judge is not None
+
+
+def is_noisy(env: Env) -> bool:
+    """May the same output get another score? It may if a model scores it, whether or not the env says so."""
+    return env.noisy or is_judged(env)
+
+
+def check_splits(env: Env) -> None:
+    """Refuse empty splits, items that are in two splits (by id or by content), items that contain a secret, and tasks
+    that nothing could do."""
+    if env.problem:
+        raise UserError(f"env '{env.name}': {env.problem}")
+    known = secrets()
+    seen_ids: dict[str, str] = {}
+    seen_content: dict[bytes, tuple[str, str]] = {}
+    for split in SPLITS:
+        items = env.items(split)
+        if not items:
+            raise UserError(f"env '{env.name}': the {split} split is empty; each of train, val and test needs items")
+        for item in items:
+            if item.id in seen_ids:
+                raise UserError(
+                    f"env '{env.name}': id '{item.id}' is in {seen_ids[item.id]} and {split}; "
+                    "the splits must be disjoint, or the score proves nothing: remove it from one of them"
+                )
+            where = f"env '{env.name}': item '{item.id}'"
+            try:
+                text = item.model_dump_json()
+            except ValueError as error:  # the library's own limit
+                raise UserError(f"{where}: cannot be stored, it may be nested too deeply ({error})") from None
+            refuse_secrets(text, where, known)
+            content = hashlib.sha256(item.content().encode("utf-8", "replace")).digest()  # a long text is not kept
+            same = seen_content.get(content)
+            if same and same[0] != split:
+                raise UserError(
+                    f"env '{env.name}': '{same[1]}' ({same[0]}) and '{item.id}' ({split}) are the same task under two "
+                    "ids; the splits must be disjoint: remove one"
+                )
+            seen_ids[item.id] = split
+            seen_content[content] = (split, item.id)
+
+
+def data_hash(env: Env) -> str:
+    """Fingerprint of all items, and of what the env adds to them; a run does not continue with other data."""
+    digest = hashlib.sha256()
+    for split in SPLITS:
+        for item in env.items(split):
+            digest.update(json.dumps([split, item.model_dump(mode="json")], sort_keys=True).encode())
+    digest.update(str(env.fingerprint).encode())
+    return digest.hexdigest()
+
+
+def closed_set(items: Sequence[Item], most: int = 20) -> tuple[str, ...]:
+    """The possible answers, where the items' first answers form a small closed set; else empty."""
+    counts: dict[str, int] = {}
+    for item in items:
+        if not item.answers:
+            return ()
+        counts[item.answers[0]] = counts.get(item.answers[0], 0) + 1
+    small = 2 <= len(counts) <= most and len(counts) * 3 <= len(items)
+    return tuple(sorted(counts)) if small else ()

@@ -1,0 +1,98 @@
+"""Compare two workbooks by SpreadsheetBench's rules. A separate program: it runs inside the sandbox.
+
+Numbers, and texts that are numbers, are rounded to two places; a date is its day's number; a time has no seconds; an
+empty text is an empty cell; what differs in type after that differs. Only the cells of the answer's position count.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+import sys
+from typing import Any
+
+import openpyxl
+
+
+def plain(value: Any) -> Any:
+    """A cell's value in the form in which it is compared."""
+    if isinstance(value, str):
+        value = _number(value)
+    if isinstance(value, datetime.datetime):
+        value = round((value.replace(tzinfo=None) - datetime.datetime(1899, 12, 30)).total_seconds() / 86400)
+    elif isinstance(value, datetime.date):
+        value = (value - datetime.date(1899, 12, 30)).days
+    if isinstance(value, int | float):
+        return round(float(value), 2)
+    return value.strftime("%H:%M") if isinstance(value, datetime.time) else value or None
+
+
+def _number(text: str) -> float | str:
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return value if math.isfinite(value) else text
+
+
+def same(a: Any, b: Any) -> bool:
+    a, b = plain(a), plain(b)
+    return type(a) is type(b) and a == b
+
+
+def ranges(position: str, sheets: list[str]) -> list[tuple[str, str]]:
+    """`'Sheet 1'!A1:B5, C3` as sheets and ranges; without a name, the first sheet."""
+    found = []
+    for part in re.split(r",(?=(?:[^']*'[^']*')*[^']*$)", position):
+        sheet, mark, cells = part.strip().rpartition("!")
+        name = sheet.strip().strip("'") if mark else sheets[0]
+        found.append((name, cells.strip().strip("'").replace("$", "")))
+    return found
+
+
+def compare(got: str, want: str, position: str) -> str:
+    """What differs first, in words; empty when nothing does. Without a position, all cells of the answer count."""
+    expected = openpyxl.load_workbook(want, data_only=True)
+    actual = openpyxl.load_workbook(got, data_only=True)
+    whole = [(sheet.title, sheet.dimensions) for sheet in expected.worksheets]
+    for sheet, cells in ranges(position, expected.sheetnames) if position else whole:
+        if sheet not in expected.sheetnames:
+            return f"the answer's workbook has no sheet '{sheet}'"
+        if sheet not in actual.sheetnames:
+            return f"there is no sheet '{sheet}'"
+        for cell in cells_of(expected[sheet][cells]):
+            found = actual[sheet][cell.coordinate].value
+            if not same(cell.value, found):
+                return f"{sheet}!{cell.coordinate} is {found!r}, expected {cell.value!r}"
+    return ""
+
+
+def cells_of(found: Any) -> list[Any]:
+    """The cells of a range: one, a row, a column or a table."""
+    return [cell for part in found for cell in cells_of(part)] if isinstance(found, tuple) else [found]
+
+
+def formulas(path: str, position: str) -> bool:
+    """Does a cell that counts contain a formula, whose value only a spreadsheet program can compute?"""
+    book = openpyxl.load_workbook(path)
+    named = [(sheet, cells) for sheet, cells in ranges(position, book.sheetnames) if sheet in book.sheetnames]
+    return any(cell.data_type == "f" for sheet, cells in named for cell in cells_of(book[sheet][cells]))
+
+
+def main() -> None:
+    with open("spec.json") as file:  # noqa: PTH123
+        spec = json.load(file)
+    try:
+        if spec["ask"] == "formulas":
+            answer: Any = formulas("got.xlsx", spec["position"])
+        else:
+            answer = compare("got.xlsx", "want.xlsx", spec["position"])
+    except Exception as error:  # a workbook that cannot be read is a wrong answer
+        answer = f"the workbook cannot be read: {type(error).__name__}: {error}"[:300]
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""Checks that look at the workspace that a rollout left: expected files by name, a command, a function of the user."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from skillopt.config.options import Options
+from skillopt.errors import SkillOptError, UserError
+from skillopt.processes.process import split_command
+from skillopt.tasks.base import Item, Score, Scorer, ScorerError, score_of
+from skillopt.tasks.sandbox import Mode, Sandbox, SandboxLimits
+from skillopt.tasks.workspace import Content, Files, WorkspaceStart, bytes_of, read_files
+
+_MOST = 64 << 20
+_LONGEST_FEEDBACK = 2000
+
+
+# Expected files, by name
+
+
+class FilesOptions(Options):
+    """`env.scoring_options` of files."""
+
+    only: bool = False
+    """No files that are neither expected nor there from the start."""
+    sandbox: Mode = "namespaces"
+
+
+class FilesCheck(Scorer):
+    """`expected` of an item is a folder or an object of path → text; null for a file that must be gone.
+
+    JSON is compared as a value, CSV by its cells, xlsx by its cells' values, any other file as text.
+    """
+
+    needs_workspace = True
+    description = (
+        "The files that the agent leaves are compared with the expected ones by name: text by its lines, JSON as a "
+        "value, CSV and xlsx by their cells. All must be right; the partial score is the share that is."
+    )
+
+    def __init__(self, options: FilesOptions, root: Path) -> None:
+        self._options = options
+        self._root = root
+        self._expected: dict[str, Files] = {}
+        self._sandbox: Sandbox | None = None
+
+    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
+        prints = []
+        for item in (item for items in splits.values() for item in items):
+            where = f"item '{item.id}': expected"
+            given = (item.model_extra or {}).get("expected")
+            if not given:
+                raise UserError(f"{where}: is missing; env.scoring files needs a folder or an object, path → text")
+            gone = [name for name, text in given.items() if text is None] if isinstance(given, Mapping) else []
+            kept = {n: t for n, t in given.items() if t is not None} if isinstance(given, Mapping) else given
+            files = read_files(kept, self._root, where, _MOST)
+            self._expected[item.id] = {**files, **dict.fromkeys(gone, b"\0gone")}
+            prints += [name + hash_of(content) for name, content in self._expected[item.id].items()]
+            if any(name.lower().endswith(".xlsx") for name in files):
+                self._sandbox = self._sandbox or Sandbox(mode=self._options.sandbox)
+        self.fingerprint = "".join(prints)
+
+    async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
+        expected = self._expected[item.id]
+        problems = []
+        for name, content in expected.items():
+            problem = await self._problem(workspace / name, bytes_of(content), name)
+            problems += [f"{name}: {problem}"] if problem else []
+        if self._options.only and not problems:
+            starts = (read_files(item.get(key), self._root, key, _MOST) for key in ("workspace", "files"))
+            known = {*expected, *(name for files in starts for name in files)}
+            found = (p.relative_to(workspace).as_posix() for p in sorted(workspace.rglob("*")) if p.is_file())
+            problems += [f"{name}: should not be there" for name in found if name not in known][:5]
+        soft = max(0.0, 1 - len(problems) / len(expected))
+        return Score(hard=float(not problems), soft=soft, feedback="; ".join(problems)[:_LONGEST_FEEDBACK])
+
+    async def _problem(self, file: Path, want: bytes, name: str) -> str:
+        if want == b"\0gone":
+            return "should be gone" if file.exists() else ""
+        if not file.is_file():
+            return "is missing"
+        got = file.read_bytes()
+        if name.lower().endswith(".xlsx"):
+            assert self._sandbox is not None
+            return str(await ask_cells(self._sandbox, "compare", got, want))
+        return compare_files(name, got, want)
+
+
+def hash_of(content: Content) -> str:
+    return hashlib.sha256(bytes_of(content)).hexdigest()
+
+
+def compare_files(name: str, got: bytes, want: bytes) -> str:
+    """Where a file first differs from the expected one, in words; empty where it does not."""
+    suffix = name.rpartition(".")[2].lower()
+    try:
+        has, wants = got.decode("utf-8-sig"), want.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return "" if got == want else f"has other bytes ({len(got)} of them, expected {len(want)})"
+    if suffix == "json":
+        return _compare_json(has, wants)
+    if suffix in {"csv", "tsv"}:
+        return _compare_rows(has, wants, "\t" if suffix == "tsv" else ",")
+    return _compare_lines(has.splitlines(), wants.splitlines())
+
+
+def _compare_lines(has: list[str], wants: list[str]) -> str:
+    has, wants = _trimmed(has), _trimmed(wants)
+    for number, (line, wanted) in enumerate(zip(has, wants, strict=False), 1):
+        if line != wanted:
+            return f"line {number} is {line[:200]!r}, expected {wanted[:200]!r}"
+    return "" if len(has) == len(wants) else _length(len(has), len(wants), "lines")
+
+
+def _trimmed(lines: list[str]) -> list[str]:
+    """Without spaces at the ends of lines and empty lines at the end of the file."""
+    kept = [line.rstrip() for line in lines]
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept
+
+
+def _length(has: int, wants: int, what: str) -> str:
+    return f"has {has} {what}, expected {wants}"
+
+
+def _compare_rows(has: str, wants: str, delimiter: str) -> str:
+    try:
+        rows, wanted = (list(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)) for text in (has, wants))
+    except csv.Error as error:
+        return f"is not readable as a table: {error}"
+    rows, wanted = [row for row in rows if row], [row for row in wanted if row]
+    for number, (row, right) in enumerate(zip(rows, wanted, strict=False), 1):
+        if [cell.strip() for cell in row] != [cell.strip() for cell in right]:
+            return f"row {number} is {delimiter.join(row)[:200]!r}, expected {delimiter.join(right)[:200]!r}"
+    return "" if len(rows) == len(wanted) else _length(len(rows), len(wanted), "rows")
+
+
+def _compare_json(has: str, wants: str) -> str:
+    try:
+        got = json.loads(has)
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON: {error}"
+    return _other_value(got, json.loads(wants), "")
+
+
+def _other_value(got: Any, want: Any, place: str) -> str:
+    if isinstance(want, dict) and isinstance(got, dict):
+        if missing := sorted(want.keys() - got.keys()):
+            return f"{place or 'the object'} has no {missing[0]!r}"
+        if more := sorted(got.keys() - want.keys()):
+            return f"{place or 'the object'} has {more[0]!r}, which is not expected"
+        return next((told for key in want if (told := _other_value(got[key], want[key], f"{place}.{key}"))), "")
+    if isinstance(want, list) and isinstance(got, list):
+        if len(want) != len(got):
+            return f"{place or 'the list'} {_length(len(got), len(want), 'values')}"
+        pairs = enumerate(zip(got, want, strict=True))
+        return next((told for n, (a, b) in pairs if (told := _other_value(a, b, f"{place}[{n}]"))), "")
+    same = got == want and isinstance(got, bool) == isinstance(want, bool)
+    return "" if same else f"{place or 'the value'} is {got!r}, expected {want!r}"
+
+
+CELLS = Path(__file__).with_name("cells.py")
+"""The program that compares workbooks in the sandbox."""
+
+
+async def ask_cells(sandbox: Sandbox, what: str, got: bytes, want: bytes = b"", position: str = "") -> Any:
+    """Workbooks are read in the sandbox: what an agent wrote is not trusted."""
+    program = CELLS.read_text(encoding="utf-8")
+    spec = json.dumps({"ask": what, "position": position}).encode()
+    try:
+        done = await sandbox.run(program, files={"got.xlsx": got, "want.xlsx": want, "spec.json": spec})
+    except SkillOptError as error:
+        raise ScorerError(f"the workbooks could not be compared: {error}") from None
+    return json.loads(done.stdout) if done.ok else f"the workbook cannot be read: {done.reason}"
+
+
+# A command
+
+
+class CommandCheckOptions(Options):
+    """`env.scoring_options` of command."""
+
+    command: str | list[str] = ""
+    files: str = ""
+    timeout: int = Field(default=60, ge=1)
+    limits: SandboxLimits = SandboxLimits()
+    sandbox: Mode = "namespaces"
+    pass_at: float = Field(default=1.0, gt=0, le=1)
+
+
+class CommandCheck(Scorer):
+    """Runs in the sandbox, in a copy of the workspace. Its own files are at `$SKILLOPT_CHECK`, with the agent's last
+    words in `output.txt` and the item in `item.json`.
+
+    The last line of its output may be JSON, a number or {score, feedback}; without it, exit code 0 is right and 1 is
+    wrong. Any other end is the check's own failure, and sets the item aside.
+    """
+
+    needs_workspace = True
+    description = "A command looks at the files that the agent leaves and gives the score."
+
+    def __init__(self, options: CommandCheckOptions, root: Path) -> None:
+        self._options = options
+        self._root = root
+        self._sandbox = Sandbox(options.limits.model_copy(update={"seconds": options.timeout}), mode=options.sandbox)
+        self._files: dict[str, Files] = {}
+
+    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
+        prints = []
+        for item in (item for items in splits.values() for item in items):
+            self._command(item)
+            folder = str((item.model_extra or {}).get("check_files") or "") or self._options.files
+            if folder not in self._files:
+                where = (
+                    f"item '{item.id}': check_files" if folder != self._options.files else "env.scoring_options.files"
+                )
+                self._files[folder] = read_files(folder, self._root, where, _MOST)
+                prints += [name + hash_of(content) for name, content in self._files[folder].items()]
+        self.fingerprint = "".join(prints)
+
+    def _command(self, item: Item) -> str | list[str]:
+        given = (item.model_extra or {}).get("check") or self._options.command
+        if not isinstance(given, str | list) or not given:
+            raise UserError(
+                f"item '{item.id}': check: is missing; env.scoring command needs a command line there, or for all "
+                "tasks in env.scoring_options.command"
+            )
+        split_command(given, f"item '{item.id}': check", "write it as a list: [python, check.py]")
+        return given if isinstance(given, str) else [str(word) for word in given]
+
+    async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
+        folder = str((item.model_extra or {}).get("check_files") or "") or self._options.files
+        own = workspace.parent / "check"
+        WorkspaceStart(files=self._files[folder], executable=frozenset(), digest="").write_to(own)
+        (own / "output.txt").write_text(output, encoding="utf-8", errors="replace")
+        (own / "item.json").write_text(item.model_dump_json(), encoding="utf-8")
+        try:
+            done = await self._sandbox.shell(
+                self._command(item), workspace, others={"check": own}, variables={"SKILLOPT_CHECK": "check"}, keep=""
+            )
+        except SkillOptError as error:
+            raise ScorerError(f"the check could not be run: {error}") from None
+        return read_result(done.stdout, done.stderr, done.code, done.reason, self._options.pass_at)
+
+
+def read_result(stdout: str, stderr: str, code: int, reason: str, pass_at: float = 1.0) -> Score:
+    """A check's score: JSON on its last line, else its exit code."""
+    said = stdout.strip().splitlines()
+    found = _score_in(said[-1] if said else "")
+    if found is not None:
+        try:
+            score = score_of(found, pass_at)
+        except ValueError as error:
+            raise ScorerError(f"the check failed: {error}") from None
+        return score.model_copy(update={"feedback": score.feedback[:_LONGEST_FEEDBACK]})
+    if code not in {0, 1}:
+        last = (stderr.strip().splitlines() or said or [""])[-1]
+        raise ScorerError(f"the check failed: {reason or f'exit code {code}'}{f' ({last[:200]})' if last else ''}")
+    told = "\n".join((stdout.strip() + "\n" + stderr.strip()).strip().splitlines()[-15:])
+    return Score(hard=float(code == 0), soft=float(code == 0), feedback="" if code == 0 else told[-_LONGEST_FEEDBACK:])
+
+
+def _score_in(line: str) -> Any:
+    """The score on a line, where it is JSON that holds one."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    named = isinstance(found, dict) and found.keys() & {"score", "reward", "hard", "soft"}
+    return found if named or isinstance(found, int | float) else None

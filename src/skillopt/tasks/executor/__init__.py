@@ -1,0 +1,42 @@
+"""Where tasks are done and scored: in this process, or on a cluster. This process always makes the model calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from skillopt.config import Config
+from skillopt.tasks import open_env
+from skillopt.tasks.base import Env
+from skillopt.tasks.executor.pool import Executor, LocalExecutor, NewChat, PooledExecutor, WorkerLostError
+
+__all__ = ["Executor", "LocalExecutor", "NewChat", "WorkerLostError", "open_executor"]
+
+
+@asynccontextmanager
+async def open_executor(config: Config, env: Env, *, own: bool) -> AsyncIterator[Executor]:
+    """The executor that the config names, closed at the end. `own`: the env is one that workers can open themselves,
+    from the config; any other is sent to them as it is."""
+    if config.hardware.executor == "local":
+        yield LocalExecutor()
+        return
+    make = partial(open_env, config) if own else partial(_same, env)
+    workers = config.role("target").workers
+    executor: PooledExecutor
+    if config.hardware.executor == "processes":
+        from skillopt.tasks.executor.processes import ProcessExecutor
+
+        executor = await ProcessExecutor.open(workers, make)
+    else:
+        from skillopt.tasks.executor.cluster import RayExecutor
+
+        executor = await RayExecutor.open(config.hardware, workers, make)
+    try:
+        yield executor
+    finally:
+        await executor.close()
+
+
+def _same(env: Env) -> Env:
+    return env

@@ -1,0 +1,84 @@
+"""Tasks on a Ray cluster: each CPU has a worker with its own env. Calls, limiter, budget and journal are here."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from skillopt.config import HardwareConfig
+from skillopt.errors import UserError
+from skillopt.tasks.base import Env
+from skillopt.tasks.executor.pool import PooledExecutor, RemoteWorker, WorkerLostError
+from skillopt.tasks.executor.worker import EnvWorker
+
+
+class RayExecutor(PooledExecutor):
+    """Each CPU of the cluster has a worker."""
+
+    def __init__(self, ray: Any, make: Callable[[], Env], workers: int, *, started: bool) -> None:
+        self._ray, self._started_here = ray, started
+        self._actor = ray.remote(EnvWorker).options(num_cpus=1, max_concurrency=1000)
+        super().__init__(workers, "the cluster", pickle.dumps(([], ray.cloudpickle.dumps(make))))
+
+    @classmethod
+    async def open(cls, hardware: HardwareConfig, workers: int, make: Callable[[], Env]) -> RayExecutor:
+        ray = _import_ray()
+        started = not ray.is_initialized()
+        if started:
+            _connect(ray, hardware.ray_address)
+        cpus = int(ray.cluster_resources().get("CPU", 1))
+        executor = cls(ray, make, max(1, min(cpus, workers)), started=started)
+        await executor.first()
+        return executor
+
+    async def close(self) -> None:
+        await super().close()
+        if self._started_here:
+            self._ray.shutdown()
+
+    async def start(self) -> RemoteWorker:
+        return RayWorker(self._ray, self._actor.remote())
+
+
+class RayWorker(RemoteWorker):
+    """One actor."""
+
+    def __init__(self, ray: Any, worker: Any) -> None:
+        self._ray, self._worker = ray, worker
+
+    async def tell(self, token: int, message: bytes) -> bytes:
+        try:
+            reply: bytes = await self._worker.tell.remote(token, message)
+        except self._ray.exceptions.RayError as error:
+            raise WorkerLostError(str(error)) from None
+        return reply
+
+    async def end(self) -> None:
+        self._ray.kill(self._worker)
+
+
+def _import_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # theirs is the run's own work, not something in the background
+    try:
+        import ray
+    except ImportError:
+        raise UserError("hardware.executor: ray needs the extra: pip install 'skillopt[ray]'") from None
+    return ray
+
+
+def _connect(ray: Any, address: str) -> None:
+    """Join the cluster at the address, or start one on this machine."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address or "local", include_dashboard=False if not address else None, log_to_driver=False)
+    except Exception as error:  # whatever the library raises for an address that does not answer
+        raise UserError(f"hardware.ray_address: cannot reach Ray at '{address or 'local'}': {error}") from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # Ray replaces the handler; ours ends a run cleanly

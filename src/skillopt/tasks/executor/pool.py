@@ -1,0 +1,171 @@
+"""What does one task and scores it: this process, or a pool of workers, each with its own env. Model calls, limiter,
+budget and journal are always in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from skillopt.errors import SkillOptError, Stopped, UserError
+from skillopt.models.base import RefusedError
+from skillopt.skill import Skill
+from skillopt.tasks.base import Chat, Env, Episode, Item, Judge, Score, score_output
+from skillopt.tasks.executor.worker import Turn
+
+MOST_LOSSES = 3
+"""How many workers one task may lose before it is considered the cause."""
+READY_WITHIN = 300.0
+"""Seconds until a worker has opened its env."""
+OTHERS_WITHIN = 10.0
+"""Seconds that the first worker waits for the others, so that not all of the first tasks go to it."""
+
+
+NewChat = Callable[[], Chat]
+"""Binds the target to the rollout from its first turn. A rollout that is begun again asks the same again, and finds
+what was answered in the journal."""
+
+
+class WorkerLostError(SkillOptError):
+    """The process or machine that did a task is gone. That says nothing about the task."""
+
+
+class Executor(Protocol):
+    """`run` gives the same for the same task and replies, wherever it is done; errors of models and scorers are raised
+    as if it were done here."""
+
+    async def run(
+        self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge
+    ) -> tuple[Episode, Score]: ...
+
+
+class LocalExecutor:
+    """Tasks in this process, concurrently in its event loop."""
+
+    async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
+        episode = await env.run(item, skill, new_chat())
+        return episode, episode.score or await score_output(env, item, episode.output, judge)
+
+
+class RemoteWorker(ABC):
+    """One worker, and how many tasks it has. `tell` sends it a message (EnvWorker.tell), or raises WorkerLostError."""
+
+    load = 0
+
+    @abstractmethod
+    async def tell(self, token: int, message: bytes) -> bytes: ...
+
+    @abstractmethod
+    async def end(self) -> None: ...
+
+
+class PooledExecutor(ABC):
+    """A task goes to the least busy worker; if that is lost, the task is begun again on another."""
+
+    def __init__(self, workers: int, location: str, make: bytes) -> None:
+        self._location, self._make = location, make
+        self._tokens = itertools.count(1)
+        self._slots = [asyncio.create_task(self._started()) for _ in range(workers)]
+        """The start of each worker: pending, a worker, or the error because of which there is none."""
+
+    @abstractmethod
+    async def start(self) -> RemoteWorker:
+        """One more worker, without an env."""
+        ...
+
+    async def first(self) -> None:
+        """Wait until there is a worker, and a little for the others."""
+        try:
+            await self._least_busy()
+            await asyncio.wait(self._slots, timeout=OTHERS_WITHIN)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        for slot in self._slots:
+            slot.cancel()
+        for worker in await asyncio.gather(*self._slots, return_exceptions=True):
+            if isinstance(worker, RemoteWorker):
+                await worker.end()
+
+    async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
+        for _ in range(MOST_LOSSES):
+            try:
+                worker = await self._least_busy()
+            except UserError as error:
+                raise Stopped(f"no worker is left on {self._location}: {error}") from None
+            worker.load += 1
+            try:
+                episode, score = await do_task(worker, next(self._tokens), new_chat(), item, skill)
+            except WorkerLostError:
+                await self._replace(worker)
+                continue
+            finally:
+                worker.load -= 1
+            return episode, score or await score_output(env, item, episode.output, judge)
+        raise RefusedError(f"item '{item.id}': its worker crashed {MOST_LOSSES} times; the item may be the cause")
+
+    async def _started(self) -> RemoteWorker:
+        """A worker that has opened its env; a UserError for any reason why there is none."""
+        try:
+            async with asyncio.timeout(READY_WITHIN):
+                worker = await self.start()
+                try:
+                    if trouble := await worker.tell(0, self._make):
+                        raise UserError(trouble.decode())
+                except BaseException:
+                    await worker.end()
+                    raise
+        except UserError:
+            raise
+        except Exception as error:  # no process or memory left, a library's own errors: whoever waits must hear of it
+            raise UserError(f"a worker cannot start on {self._location}: {type(error).__name__}: {error}") from None
+        return worker
+
+    async def _least_busy(self) -> RemoteWorker:
+        """Waits while none is there but some are starting; raises the UserError of the last if none could start."""
+        while True:
+            ended = [slot for slot in self._slots if slot.done()]
+            if workers_ready := [slot.result() for slot in ended if slot.exception() is None]:
+                return min(workers_ready, key=lambda worker: worker.load)
+            if len(ended) == len(self._slots):
+                return ended[-1].result()
+            await asyncio.wait(set(self._slots) - set(ended), return_when=asyncio.FIRST_COMPLETED)
+
+    async def _replace(self, lost: RemoteWorker) -> None:
+        """Once, whichever of its tasks notices first."""
+        for index, slot in enumerate(self._slots):
+            if slot.done() and slot.exception() is None and slot.result() is lost:
+                self._slots[index] = asyncio.create_task(self._started())
+                await lost.end()
+
+
+async def do_task(
+    worker: RemoteWorker, token: int, chat: Chat, item: Item, skill: Skill
+) -> tuple[Episode, Score | None]:
+    """One task on one worker: its turns are answered until it is done."""
+
+    async def until(end: str, message: Turn) -> Any:
+        while True:
+            turn = Turn.unpacked(await worker.tell(token, message.packed()))
+            if turn.kind == "error":
+                raise turn.value
+            if turn.kind == end:
+                return turn.value
+            message = await answer(turn)
+
+    async def answer(turn: Turn) -> Turn:
+        try:
+            if turn.kind == "chat":
+                messages, tools = turn.value
+                return Turn("value", await chat(messages, tools=tools))
+            return Turn("value", await chat.opaque_rollout(turn.value, lambda: until("did", Turn("do"))))
+        except WorkerLostError:
+            raise
+        except Exception as error:  # it is raised in the env, which may know what to do with it
+            return Turn("error", error)
+
+    return await until("done", Turn("begin", (item, skill)))  # type: ignore[no-any-return]

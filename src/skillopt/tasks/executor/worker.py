@@ -1,0 +1,134 @@
+"""The inside of a worker: it has an env, does tasks, and asks the driver whenever a task needs a model.
+
+A worker never calls the driver. It answers each message about a task with what the task needs next. The driver makes
+the call, journalled and paid for once, and sends the reply, for which it gets what the task needs after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from skillopt.errors import UserError
+from skillopt.models.base import ChatReply, Message
+from skillopt.skill import Skill
+from skillopt.tasks.base import Env, Item, Json, ToolDefinition, is_judged, score_output
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one side says to the other.
+
+    The worker: it needs a reply (`chat`) or the result of a whole rollout (`whole`), has done the work that it was
+    asked to do (`did`), is `done`, or met an `error`. The driver: `begin` a task, a `value` (a reply, a result), an
+    `error` to raise in the env, or `do` the work.
+    """
+
+    kind: Literal["chat", "whole", "did", "done", "error", "begin", "value", "do"]
+    value: Any = None
+
+    def packed(self) -> bytes:
+        """What cannot be sent is an error of that task alone, and does not affect the others."""
+        try:
+            data = pickle.dumps(self)
+            if self.kind == "error":
+                pickle.loads(data)  # noqa: S301 - our own bytes; exceptions with custom arguments fail only here
+        except Exception as error:  # whatever an env's own classes raise
+            cause = self.value if self.kind == "error" else error
+            said = f"{type(cause).__name__}: {cause}"
+            return Turn("error", RuntimeError(said if self.kind == "error" else f"cannot be sent: {said}")).packed()
+        return data
+
+    @staticmethod
+    def unpacked(data: bytes) -> Turn:
+        try:
+            turn: Turn = pickle.loads(data)  # noqa: S301 - our own bytes
+        except Exception as error:  # a class that is not known here
+            return Turn("error", RuntimeError(f"cannot be read: {error}"))
+        return turn
+
+
+class Talk:
+    """One task under way in a worker, seen from its env: a Chat that waits for the driver."""
+
+    def __init__(self) -> None:
+        self.turns: asyncio.Queue[Turn] = asyncio.Queue()
+        self.answers: asyncio.Queue[Turn] = asyncio.Queue()
+
+    async def __call__(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> ChatReply:
+        reply: ChatReply = (await self._ask(Turn("chat", (list(messages), list(tools))))).value
+        return reply
+
+    async def opaque_rollout(self, identity: Sequence[Any], work: Callable[[], Awaitable[Json]]) -> Json:
+        answer = await self._ask(Turn("whole", list(identity)))
+        while answer.kind == "do":
+            try:
+                turn = Turn("did", await work())
+            except Exception as error:  # the driver decides whether it is worth another try
+                turn = Turn("error", error)
+            answer = await self._ask(turn)
+        result: Json = answer.value
+        return result
+
+    async def _ask(self, turn: Turn) -> Turn:
+        self.turns.put_nowait(turn)
+        answer = await self.answers.get()
+        if answer.kind == "error":
+            raise answer.value
+        return answer
+
+
+class EnvWorker:
+    """Its tasks are done side by side in one event loop. With Ray it is the actor."""
+
+    env: Env
+
+    def __init__(self) -> None:
+        os.environ["SKILLOPT_CORES"] = "1"  # what the cluster has given this worker; the others have theirs
+        self._talks: dict[int, Talk] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _open(self, message: bytes) -> bytes:
+        """Open the env; the answer is why that failed, or empty."""
+        try:
+            folders, make = pickle.loads(message)  # noqa: S301 - our own bytes
+            sys.path[:] = [*(folder for folder in folders if folder not in sys.path), *sys.path]
+            self.env = pickle.loads(make)()  # noqa: S301 - only now can the user's modules be imported
+        except Exception as error:  # whatever the env's own code raises
+            return (str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}").encode()
+        return b""
+
+    async def tell(self, token: int, message: bytes) -> bytes:
+        """What the task needs next, after what it needed before; the token 0 opens the env."""
+        if not token:
+            return self._open(message)
+        turn = Turn.unpacked(message)
+        if turn.kind == "begin":
+            self._talks[token] = Talk()
+            task = asyncio.create_task(self._work(token, *turn.value))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif token in self._talks:
+            self._talks[token].answers.put_nowait(turn)
+        else:  # a task that could not be read
+            return turn.packed()
+        return (await self._talks[token].turns.get()).packed()
+
+    async def _work(self, token: int, item: Item, skill: Skill) -> None:
+        """Do and score the task. What only a judge can score is scored by the driver, which has the model."""
+        talk = self._talks[token]
+        try:
+            episode = await self.env.run(item, skill, talk)
+            score = episode.score or (
+                None if is_judged(self.env) else await score_output(self.env, item, episode.output)
+            )
+            turn = Turn("done", (episode, score))
+        except Exception as error:  # whatever it is, it is the driver's to raise
+            turn = Turn("error", error)
+        del self._talks[token]
+        talk.turns.put_nowait(turn)

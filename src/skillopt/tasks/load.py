@@ -1,0 +1,96 @@
+"""The user's own code by name: `module:name`, or `file.py:name`."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from skillopt.errors import UserError
+
+
+def is_reference(text: str) -> bool:
+    """Is this `module:name` or `file.py:name`?"""
+    place, colon, name = text.rpartition(":")
+    return bool(colon and place and name.isidentifier())
+
+
+def load_object(reference: str, where: str) -> Any:
+    """What the reference names. `where` is the config key, for the message."""
+    place, _, name = reference.rpartition(":")
+    if not is_reference(reference):
+        raise UserError(f"{where}: '{reference}' must have the form module:name or file.py:name")
+    if place.endswith(".py") and not Path(place).is_file():
+        raise UserError(f"{where}: '{place}' does not exist; give a Python file and a name in it: file.py:fn")
+    try:
+        module = module_of(place)
+    except Exception as error:  # whatever the user's own module raises
+        raise UserError(
+            f"{where}: '{place}' cannot be imported: {type(error).__name__}: {error}; try `python -c 'import …'` on it"
+        ) from error
+    found = getattr(module, name, None)
+    if found is None:
+        known = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
+        raise UserError(f"{where}: '{place}' has no '{name}'; it has: {known or 'nothing callable'}")
+    if not callable(found):
+        raise UserError(f"{where}: '{reference}' is no function or class")
+    return found
+
+
+def described_in_source(reference: str) -> str:
+    """The first paragraph of the docstring of what a reference names, read without running it; empty if none."""
+    node = _definition(reference)
+    return " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split()) if node else ""
+
+
+def _definition(reference: str) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
+    file, name = _source(reference), reference.rpartition(":")[2]
+    try:
+        tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
+    except (SyntaxError, ValueError):
+        return None
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    found = [node for node in tree.body if isinstance(node, kinds) and node.name == name]
+    return found[-1] if found else None
+
+
+def source_hash(reference: str) -> str:
+    """Fingerprint of the file behind a reference: another text of it makes another run."""
+    file = _source(reference)
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+
+
+def _source(reference: str) -> Path:
+    """The file behind a reference."""
+    place = reference.rpartition(":")[0]
+    file = Path(place)
+    if not place.endswith(".py"):
+        try:
+            spec = importlib.util.find_spec(place)
+        except (ImportError, ValueError):
+            spec = None
+        file = Path(spec.origin) if spec and spec.origin else file
+    return file
+
+
+def module_of(place: str) -> ModuleType:
+    """A module by its name, or by its file."""
+    if not place.endswith(".py"):
+        return importlib.import_module(place)
+    file = Path(place)
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # so that it can import files next to it
+    name = f"skillopt_own_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pydantic look modules up by name
+    spec.loader.exec_module(module)
+    return module

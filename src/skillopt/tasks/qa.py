@@ -1,0 +1,148 @@
+"""Questions with answers: items from files, a way to do them (tasks/agents.py), a scorer (tasks/scorers.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from skillopt.config import EnvConfig
+from skillopt.config.options import Options
+from skillopt.errors import UserError
+from skillopt.skill import Skill
+from skillopt.tasks.agents import Function, OneReply, OwnAgent, open_agent
+from skillopt.tasks.base import SPLITS, Agent, Chat, Env, Episode, Item, Score, Scorer
+from skillopt.tasks.data import read_splits
+from skillopt.tasks.sandbox import Mode
+from skillopt.tasks.scorers import JudgeScorer, open_scorer
+from skillopt.tasks.splits import in_turn, load_split, parse_ratios
+from skillopt.tasks.workspace import Files, WorkedEpisode, Workspaces
+
+CANNOT = (
+    "the tasks have workspaces, and a model that gives one reply cannot change files; set env.agent: shell, or name "
+    "your agent or command"
+)
+
+
+def _known_splits(limits: dict[str, int]) -> dict[str, int]:
+    if unknown := limits.keys() - set(SPLITS):
+        raise ValueError(f"unknown split '{min(unknown)}'; known are: {', '.join(SPLITS)}")
+    return limits
+
+
+SplitLimits = Annotated[dict[str, Annotated[int, Field(ge=1)]], AfterValidator(_known_splits)]
+
+
+class QAOptions(Options):
+    """`env.options` of questions and answers."""
+
+    limit: SplitLimits = Field(default={})
+    """The most items to use of a split, for a first try on a part: {train: 40, val: 20}."""
+    workspace_mb: int = Field(default=64, ge=1, le=1024)
+    """The largest workspace, at the start of a task and at its end."""
+    sandbox: Mode = "namespaces"
+    """How a package's scripts are run for a chat model; see docs/sandbox.md for `limits`."""
+
+
+def take(items: list[Item], most: int | None) -> list[Item]:
+    """The first `most` items, the same number of each type as far as they go, in their old order."""
+    if most is None or most >= len(items):
+        return items
+    return [items[place] for place in sorted(in_turn([item.type for item in items])[:most])]
+
+
+class QAEnv(Env):
+    """Tasks from `env.data` or `env.split_dir`, done by the target, an agent or a command, scored by `env.scoring`."""
+
+    task = "Each task is a question or a request; the agent's reply is its answer."
+    workspaces: Workspaces
+
+    def __init__(
+        self,
+        config: EnvConfig,
+        splits: Mapping[str, list[Item]] | None = None,
+        options: QAOptions | None = None,
+        *,
+        agent: Function | None = None,
+        scorer: Scorer | None = None,
+        starts: Mapping[str, Files] | None = None,
+        local: bool = True,
+    ) -> None:
+        """`splits`, `agent` and `scorer` take the place of what the config names. An env of a special kind may bring
+        its options, which extend these, the files that each item's workspace starts from, and whether any workspace is
+        on this machine."""
+        options = options or QAOptions.read(config.options, "env.options")
+        self.name = config.benchmark or config.name
+        root = Path(config.split_dir) if config.split_dir else Path(config.data).parent
+        self._scorer = scorer or open_scorer(config, root)
+        loaded = splits or load_items(config, answers=self._scorer.needs_answers)
+        self._splits = {split: take(items, options.limit.get(split)) for split, items in loaded.items()}
+        self.scores_files = self._scorer.needs_workspace
+        everything = [item for items in self._splits.values() for item in items]
+        self.workspaces = Workspaces(
+            root, everything, most_mb=options.workspace_mb, needed=self.scores_files, starts=starts, local=local
+        )
+        self._agent: Agent
+        if agent is not None:
+            self._agent = OwnAgent(agent, config, self.workspaces)
+        else:
+            self._agent = open_agent(config, self.workspaces, options.sandbox)
+        self.problem = CANNOT if self.workspaces.used and isinstance(self._agent, OneReply) else ""
+        self.turns = self._agent.turns
+        self._scorer.check(self._splits)
+        self.noisy = self.noisy or self._scorer.noisy
+        self.scoring = self.scoring or self._scorer.description
+        self.fingerprint = self._agent.fingerprint + self._scorer.fingerprint + self.workspaces.fingerprint
+        if isinstance(self._scorer, JudgeScorer):
+            self.judge = self._scorer.judge
+
+    def items(self, split: str) -> Sequence[Item]:
+        return self._splits[split]
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        """A rollout, with the score of the files that it left if those are scored."""
+        episode = await self._agent.run(item, skill, chat)
+        if not self.scores_files or episode.score is not None:
+            return episode
+        if isinstance(episode, WorkedEpisode) and episode.problem:
+            score = Score(hard=0, soft=0, feedback=episode.problem)
+        else:
+            packed = episode.packed if isinstance(episode, WorkedEpisode) else ""
+            score = await self._score_files(item, episode.output, packed)
+        return episode.model_copy(update={"score": score, "packed": ""})
+
+    def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
+        """If files are scored, those of a workspace that nobody touched."""
+        return self._score_files(item, output, "") if self.scores_files else self._scorer(item, output)
+
+    async def _score_files(self, item: Item, output: str, packed: str) -> Score:
+        """The files as the rollout left them, in a fresh folder, with the check's own next to it."""
+        with self.workspaces.left(item, packed) as folder:
+            return await self._scorer.score_files(item, output, folder)
+
+    def use(self, agent: Agent | None, scorer: Scorer | None) -> None:
+        super().use(agent, scorer)
+        if agent is not None:
+            self._agent = agent
+            self.run = partial(QAEnv.run, self)  # type: ignore[method-assign]
+        if scorer is not None:
+            self._scorer = scorer
+            self.score = partial(QAEnv.score, self)  # type: ignore[method-assign]
+            self.scores_files = scorer.needs_workspace
+            self.workspaces.used = self.workspaces.used or self.scores_files
+
+    def close(self) -> None:
+        self._scorer.close()
+
+
+def load_items(config: EnvConfig, *, answers: bool = True) -> dict[str, list[Item]]:
+    """The items by split, from one file that is split or from a folder that is."""
+    if config.data and config.split_dir:
+        raise UserError("env.data and env.split_dir exclude each other; remove one")
+    if config.data:
+        file = Path(config.data)
+        return load_split(file, ratios=parse_ratios(config.split), seed=config.split_seed, answers=answers)
+    return read_splits(config.split_dir, answers=answers)

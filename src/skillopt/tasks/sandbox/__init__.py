@@ -1,0 +1,305 @@
+"""A place to run programs that a model wrote: no network, no home folder, limits on all that a program can use up.
+
+`Sandbox.run` never raises for what the program does; a program that is stopped, crashes or floods gives a
+`SandboxResult` that says so. If the machine does not allow the isolation, `Sandbox` refuses to be made
+(docs/sandbox.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from skillopt.config.options import Options
+from skillopt.errors import SkillOptError, UserError
+from skillopt.tasks.sandbox import jail
+
+Mode = Literal["namespaces", "limits"]
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store")
+_OFFICE = ("/etc/fonts", "/etc/libreoffice", "/var/lib/libreoffice", "/opt")
+LONGEST_COMMAND = 100_000
+"""Bytes of a command with its words; the kernel takes 128 KB."""
+_ENDED = {"time": "stopped at the limit of {seconds} s", "memory": "stopped at the limit of {memory_mb} MB of memory"}
+_SIGNALS = {128 + 24: "stopped at the limit of {cpu_seconds} s of CPU time", 128 + 25: "wrote a file over {file_mb} MB"}
+
+
+class SandboxLimits(Options):
+    """What one program may use up."""
+
+    cpu_seconds: int = Field(default=20, ge=1)
+    """CPU time of one process."""
+    seconds: int = Field(default=60, ge=1)
+    """Time by the clock; a backstop for programs that wait, since how long work takes depends on the machine."""
+    memory_mb: int = Field(default=1024, ge=64)
+    """Address space of one process, and resident memory of all together."""
+    file_mb: int = Field(default=32, ge=1)
+    """One file."""
+    disk_mb: int = Field(default=64, ge=1)
+    """All files together."""
+    processes: int = Field(default=16, ge=1)
+    """Processes and threads at once."""
+    output_kb: int = Field(default=64, ge=1)
+    """What is kept of standard output and of standard error; the rest is read and dropped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxResult:
+    ok: bool
+    """The program ended by itself with exit code 0."""
+    reason: str
+    """Why it is not ok, in words; empty when it is."""
+    stdout: str
+    stderr: str
+    files: Mapping[str, bytes]
+    """Those of the wanted files that the program left as plain files."""
+    code: int = 0
+    """The exit code; of a program that a signal ended, 128 and the signal's number."""
+    whole: bool = True
+    """False where a workspace came to more than the limit, and is not brought back."""
+
+
+class Sandbox:
+    """Runs Python programs, at most one a core at once. `office` also lets them start an office program: it is shown
+    where that lies, and a /proc with its own processes alone.
+
+    `limits` mode is for machines without user namespaces and must be asked for: it keeps the limits and the filter of
+    system calls, but the program sees the machine's files.
+    """
+
+    def __init__(self, limits: SandboxLimits | None = None, *, mode: Mode = "namespaces", office: bool = False) -> None:
+        self.limits = limits or SandboxLimits()
+        self.mode = mode
+        self._office = office
+        self._turns: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        require(mode)
+
+    async def run(
+        self, program: str, *, files: Mapping[str, bytes] | None = None, wanted: Sequence[str] = ()
+    ) -> SandboxResult:
+        """Run a program with `files` in a fresh folder; return the `wanted` files."""
+        async with self._turn():
+            with temporary_folder("skillopt-sandbox-") as folder:
+                given = {**(files or {}), "program.py": program.encode("utf-8", "replace")}
+                spec = _spec(self.limits, self.mode, office=self._office)
+                spec["wanted"] = list(wanted)
+                return await _run(folder, _prepared(folder, given, spec), self.limits)
+
+    async def shell(
+        self,
+        command: str | Sequence[str],
+        workspace: Path,
+        *,
+        others: Mapping[str, Path] | None = None,
+        variables: Mapping[str, str] | None = None,
+        links: Mapping[str, str] | None = None,
+        keep: str = "workspace",
+    ) -> SandboxResult:
+        """Run a shell command, or words, in a copy of a folder.
+
+        `others` are further folders by name: copies next to the workspace. What the program leaves in the folder `keep`
+        replaces that folder; empty: none. `variables` name a folder each, whose path the program finds in them; `links`
+        are absolute paths at which it finds a folder as well. Only plain files come back, no links; and nothing does
+        where they are more than `limits.disk_mb`.
+        """
+        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else ["/usr/bin/env", *command]
+        places = {"workspace": workspace, **(others or {})}
+        async with self._turn():
+            with temporary_folder("skillopt-sandbox-") as folder:
+                inside = jail.WORK if self.mode == "namespaces" else str(folder / "in")
+                spec = _spec(self.limits, self.mode, office=self._office)
+                spec["argv"], spec["cwd"] = argv, "workspace"
+                spec["trees"] = {name: str(path) for name, path in places.items()}
+                paths = {name: f"{inside}/{place}" for name, place in (variables or {}).items()}
+                spec["environment"] = _shell_environment(inside) | paths
+                spec["keep"], spec["links"] = keep, dict(links or {})
+                outcome = await _run(folder, _prepared(folder, {}, spec), self.limits)
+                if keep and outcome.whole:
+                    shutil.rmtree(places[keep], ignore_errors=True)
+                    shutil.move(folder / "out" / keep, places[keep])
+                return outcome
+
+    def _turn(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if loop not in self._turns:  # a semaphore belongs to one loop
+            self._turns = {loop: asyncio.Semaphore(os.cpu_count() or 1)}
+        return self._turns[loop]
+
+
+def command_problem(*words: str) -> str:
+    """Why no program can be started with these words of a model; empty where one can."""
+    text = "".join(words)
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return "the command holds half of a surrogate pair, which is not text"
+    if "\0" in text:
+        return "the command holds a zero byte"
+    if size > LONGEST_COMMAND:
+        return f"the command has {size:,} bytes; at most {LONGEST_COMMAND:,} are possible: write a file in parts"
+    return ""
+
+
+@contextlib.contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A folder that is removed at the end, whatever a program has left in it."""
+    made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    try:
+        yield Path(made.name)
+    finally:
+        try:
+            made.cleanup()
+        except RecursionError:  # thousands of folders within folders
+            command = ["/bin/rm", "-rf", "--", made.name]
+            subprocess.run(command, stderr=subprocess.DEVNULL, env=_environment(), check=False)  # noqa: S603
+
+
+def require(mode: Mode) -> None:
+    """Raise an error if a harmless program does not run in this mode."""
+    why = _tried(mode)
+    if why and mode == "namespaces":
+        raise UserError(
+            f"sandbox: this machine does not let programs be isolated ({why}). It needs Linux 5.12 or newer with user "
+            "namespaces for this user: start a container with --security-opt seccomp=unconfined; on Ubuntu 24 set "
+            "sysctl kernel.apparmor_restrict_unprivileged_userns=0. Or accept that generated programs can read this "
+            "machine's files: env.options={sandbox: limits}"
+        )
+    if why:
+        raise UserError(f"sandbox: programs cannot be run here: {why}")
+
+
+_TRIED: dict[Mode, str] = {}
+
+
+def _tried(mode: Mode) -> str:
+    """Why a harmless program fails in this mode; empty when it does not. Tried once a process."""
+    if mode not in _TRIED:
+        with temporary_folder("skillopt-sandbox-") as folder:
+            command = _prepared(folder, {"program.py": b"print('here')"}, _spec(SandboxLimits(), mode))
+            pipe = subprocess.PIPE
+            # The supervisor takes the end of its standard input as a sign that nobody waits any more: keep it open.
+            with subprocess.Popen(  # noqa: S603
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=_environment()
+            ) as process:
+                assert process.stdout
+                said = process.stdout.read().strip()
+            _TRIED[mode] = "" if said == "here" else said.removeprefix("sandbox: ") or f"exit code {process.returncode}"
+    return _TRIED[mode]
+
+
+def _spec(limits: SandboxLimits, mode: Mode, *, office: bool = False) -> jail.Spec:
+    """What the supervisor is asked to do: a Python program, unless the caller changes it."""
+    return {
+        "folder": "",
+        "mode": mode,
+        "office": office,
+        "argv": [sys.executable, "-I", "-B", "program.py"],
+        "environment": _environment(),
+        "cwd": "",
+        "trees": {},
+        "keep": "",
+        "links": {},
+        "wanted": [],
+        "read_only": [*_SYSTEM, *(_OFFICE if office else ()), *_python_folders()],
+        "limits": limits.model_dump(),
+    }
+
+
+def _prepared(folder: Path, files: Mapping[str, bytes], spec: jail.Spec) -> list[str]:
+    """Lay out the folder; gives the supervisor's command line."""
+    for name in ("in", "out"):
+        (folder / name).mkdir()
+    folder.chmod(0o711)  # in `limits` mode the program may be another user's
+    for name, content in files.items():
+        if not name or Path(name).name != name:
+            raise ValueError(f"'{name}' is not the name of a file")
+        (folder / "in" / name).write_bytes(content)
+    given = folder / "spec.json"
+    given.write_text(json.dumps({**spec, "folder": str(folder)}), encoding="utf-8")
+    return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), str(given)]
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the user's environment: keys live there."""
+    threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")}
+    home = jail.WORK
+    places = {"PATH": "/usr/bin:/bin", "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
+    return {**places, "LANG": "C.UTF-8", "TZ": "UTC", **threads}
+
+
+def _shell_environment(home: str) -> dict[str, str]:
+    """For commands: this Python is on the path, and the home folder is not the workspace."""
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    places = {"PATH": path, "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
+    return {**_environment(), **places, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _python_folders() -> list[str]:
+    """Where this Python and its packages lie. A whole home folder is never among them."""
+    paths = {sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent)}
+    paths |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    home = Path.home()
+    return sorted(path for path in paths if not home.is_relative_to(path))
+
+
+async def _run(folder: Path, command: list[str], limits: SandboxLimits) -> SandboxResult:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=_environment()
+    )
+    assert process.stdout
+    assert process.stderr
+    most = limits.output_kb * 1024
+    try:
+        # The supervisor stops the program itself; this is for a supervisor that cannot.
+        async with asyncio.timeout(limits.seconds + 30):
+            stdout, stderr, _ = await asyncio.gather(
+                _read(process.stdout, most), _read(process.stderr, most), process.wait()
+            )
+    except TimeoutError:
+        raise SkillOptError("sandbox: the supervisor does not answer; is this machine out of memory?") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode or not (folder / "result.json").exists():
+        raise SkillOptError(f"sandbox: could not start: {stderr.strip()[-500:] or process.returncode}")
+    return _outcome(folder, stdout, stderr, limits)
+
+
+async def _read(stream: asyncio.StreamReader, most: int) -> str:
+    """The first `most` bytes. The rest is read and dropped, so that the program does not wait for ever."""
+    kept = b""
+    while chunk := await stream.read(1 << 16):
+        kept += chunk[: most - len(kept)]
+    return kept.decode("utf-8", "replace")
+
+
+def _outcome(folder: Path, stdout: str, stderr: str, limits: SandboxLimits) -> SandboxResult:
+    result = json.loads((folder / "result.json").read_text())
+    status, numbers = int(result["status"]), limits.model_dump()
+    if result["ended"] == "exit" and status == jail.SETUP_FAILED and stderr.startswith("sandbox: "):
+        raise SkillOptError(stderr.strip()[-500:])
+    reason = _ENDED.get(result["ended"], "").format(**numbers) or _SIGNALS.get(status, "").format(**numbers)
+    if not reason and status:
+        last = stderr.strip().splitlines()[-1:] or [""]
+        reason = f"killed by signal {status - 128}" if status > 128 else f"exit code {status}: {last[0]}".rstrip(": ")
+    if not reason and not result["whole"]:
+        reason = f"left more than {limits.disk_mb} MB of files"
+    files = {name: (folder / "out" / name).read_bytes() for name in result["files"]}
+    return SandboxResult(
+        ok=not reason, reason=reason, stdout=stdout, stderr=stderr, files=files, code=status, whole=result["whole"]
+    )

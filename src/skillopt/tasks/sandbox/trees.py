@@ -1,0 +1,87 @@
+"""Files into and out of the sandbox, for its supervisor: nothing but the standard library; no link is followed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+
+DEEPEST = 64
+"""Folders within folders that come out of the sandbox; a tree of thousands is no result."""
+
+
+def copy_in(source: str, work: str, trees: dict[str, str], nobody: int) -> None:
+    """The prepared folder, and folders of the machine by the name that the program sees."""
+    if source:
+        shutil.copytree(source, work, dirs_exist_ok=True)
+    for name, path in trees.items():
+        shutil.copytree(path, os.path.join(work, name), symlinks=True)
+    os.makedirs(f"{work}/tmp", exist_ok=True)
+    if os.getuid() == 0:
+        for folder, _, files in os.walk(work):
+            for path in [folder, *(os.path.join(folder, name) for name in files)]:
+                os.chown(path, nobody, nobody, follow_symlinks=False)
+
+
+def copy_out(work: int, folder: int, name: str, most: int) -> bool:
+    """A plain file only: the program may have put a link or a pipe there."""
+    try:
+        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=work)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(source)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            return False
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(f"out/{name}", flags, 0o600, dir_fd=folder), "wb") as target:
+            while chunk := os.read(source, 1 << 20):
+                target.write(chunk)
+        return True
+    finally:
+        os.close(source)
+
+
+def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
+    """A whole folder, its plain files and folders alone, as `out/<name>`; False where it has more than `most` bytes.
+    Folders that lie deeper than DEEPEST are left out."""
+    os.mkdir(f"out/{name}", dir_fd=folder)
+    target = os.open(f"out/{name}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
+    try:
+        source = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=work)
+    except OSError:  # the program has removed it
+        return True
+    return _copied(source, target, most, 1) >= 0
+
+
+def _copied(source: int, target: int, left: int, depth: int) -> int:
+    """What is left of `left` bytes; negative where it was too little. Closes both folders."""
+    try:
+        for name in sorted(os.listdir(source)):
+            found = os.stat(name, dir_fd=source, follow_symlinks=False)
+            left -= 4096  # a million empty files are too many as well
+            if stat.S_ISREG(found.st_mode):
+                left -= found.st_size
+            if left < 0:
+                return left
+            if stat.S_ISDIR(found.st_mode) and depth < DEEPEST:
+                os.mkdir(name, 0o700, dir_fd=target)
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+                inner, copy = os.open(name, flags, dir_fd=source), os.open(name, flags, dir_fd=target)
+                left = _copied(inner, copy, left, depth + 1)
+            elif stat.S_ISREG(found.st_mode):
+                _copy_file(source, target, name, 0o700 if found.st_mode & 0o111 else 0o600)
+        return left
+    finally:
+        os.close(source)
+        os.close(target)
+
+
+def _copy_file(source: int, target: int, name: str, mode: int) -> None:
+    origin = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=source)
+    try:
+        with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=target), "wb") as file:
+            while chunk := os.read(origin, 1 << 20):
+                file.write(chunk)
+    finally:
+        os.close(origin)

@@ -1,0 +1,141 @@
+"""Can the scorer tell right answers from wrong ones?
+
+It is tried on the items' expected answers, on those of other items, and on expected answers with a few words left out.
+No model is asked: a judge, and a check that looks at files, are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from skillopt.tasks.base import Env, Item, closed_set, is_noisy, score_output
+from skillopt.tasks.data import shortened, shown_name
+from skillopt.tasks.scoring import normalise
+
+PROSE = 10
+"""Words of an answer that nobody writes twice in the same way."""
+INSTEAD = (
+    "set env.scoring to f1 (shared words) and evaluation.metric to soft, or env.scoring to judge (the optimizer model "
+    "grades each reply)"
+)
+_WORD = re.compile(r"[^\W\d_]+")
+_BREAK = re.compile(r"[,;|\n]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScorerFault:
+    """What is wrong with a scorer, and what to do."""
+
+    says: str
+    fix: str
+    certain: bool = True
+    """False: it happens with some items only."""
+
+
+def is_prose(items: Sequence[Item]) -> bool:
+    """Are most expected answers free text? Labels, lists and texts to be copied from the task are not."""
+    answers = [item.answers[0] for item in items if item.answers and not _is_copied(item)]
+    prose = sum(_reads_as_prose(answer) for answer in answers)
+    return prose * 2 > len(items) and not closed_set(items)
+
+
+def words_of(items: Sequence[Item]) -> int:
+    """How many words the expected answers have on average."""
+    return round(fmean(len(item.answers[0].split()) for item in items if item.answers))
+
+
+def _reads_as_prose(answer: str) -> bool:
+    words = len(_WORD.findall(answer))
+    return words >= PROSE and words >= 3 * (1 + len(_BREAK.findall(answer)))
+
+
+def _is_copied(item: Item) -> bool:
+    """The task shows its answer: a passage to quote, a choice."""
+    return normalise(item.answers[0]) in normalise(f"{item.context} {item.question} {item.get('choices', '')}")
+
+
+def can_be_tried(env: Env) -> bool:
+    return not is_noisy(env) and not env.scores_files
+
+
+async def scorer_finding(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
+    """The first thing that is wrong with the scorer."""
+    try:
+        for check in (gives_nothing, word_for_word, cannot_tell):
+            if finding := await check(env, items, metric):
+                return finding
+    except Exception as error:  # whatever a scorer raises is the finding
+        says = f"raises {type(error).__name__} on an expected answer: {error}"
+        return ScorerFault(says=says, fix="a scorer returns a Score for any text")
+    return None
+
+
+async def gives_nothing(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
+    """Does the scorer give 0 to every expected answer, and never say why?"""
+    answered = [item for item in items if item.answers]
+    for item in answered:
+        score = await score_output(env, item, item.answers[0])
+        if score.value(metric) or score.feedback.strip():
+            return None
+    if not answered:
+        return None
+    shown = f"{shortened(answered[0].answers[0])!r} for {shown_name(answered[0])}"
+    return ScorerFault(
+        says=f"gives 0 to the items' own expected answers, such as {shown}, and does not say why",
+        fix="correct it; if it wants another form than the bare answer, let it return (0, feedback) that says so: the "
+        "optimizer learns from feedback",
+    )
+
+
+async def word_for_word(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
+    """Are the expected answers free text, and does the scorer want them in exactly these words?"""
+    if not is_prose(items):
+        return None
+    tried = [item for item in items if item.answers and _reads_as_prose(item.answers[0])]
+    lost = 0
+    for item in tried:
+        words = item.answers[0].split()
+        fewer = " ".join(word for place, word in enumerate(words) if place % 8 != 3)
+        right, nearly = [(await score_output(env, item, output)).value(metric) for output in (item.answers[0], fewer)]
+        lost += right > 0 and nearly < right / 2
+    if lost * 2 <= len(tried):
+        return None
+    return ScorerFault(
+        says=f"wants free text word for word: the expected answers have {words_of(tried)} words on average, and one in "
+        "which a few words are missing gets almost nothing",
+        fix=INSTEAD,
+    )
+
+
+async def cannot_tell(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
+    """Does the scorer give the expected answers of other items as much as the right ones?"""
+    pairs, alike = 0, []
+    for item, other in _shuffled(items):
+        right, wrong = [(await score_output(env, item, each.answers[0])).value(metric) for each in (item, other)]
+        pairs += 1
+        if wrong >= right > 0:
+            names = shown_name(item), shown_name(other)
+            alike.append(f"{names[0]} gets {right:.2f} for its own answer and {wrong:.2f} for that of {names[1]}")
+    if not alike:
+        return None
+    return ScorerFault(
+        says=f"cannot tell right answers from wrong ones in {len(alike)} of {pairs} items: {alike[0]}",
+        fix="choose another env.scoring (judge for free text), or stricter env.scoring_options (threshold, tolerance)",
+        certain=len(alike) * 2 > pairs,
+    )
+
+
+def _shuffled(items: Sequence[Item]) -> list[tuple[Item, Item]]:
+    """Each item with the next one whose expected answers are all others."""
+    answered = [item for item in items if item.answers]
+    forms = [{normalise(answer) for answer in item.answers} for item in answered]
+    pairs = []
+    for place, item in enumerate(answered):
+        order = [*range(place + 1, len(answered)), *range(place)]
+        other = next((n for n in order if not forms[n] & forms[place]), None)
+        if other is not None:
+            pairs.append((item, answered[other]))
+    return pairs

@@ -1,0 +1,108 @@
+"""One worker process for scorers, started by scorers.py: loads one function, then scores an output a line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from skillopt.processes import child
+from skillopt.tasks import as_score as scores
+from skillopt.tasks.load import module_of
+
+if TYPE_CHECKING:
+    from skillopt.chat_protocol import JsonObject
+
+
+class ScorerSetup(TypedDict):
+    """The first line that a worker reads."""
+
+    reference: str
+    memory_mb: int
+    path: list[str]
+    pass_at: float
+
+
+class ScorerRequest(TypedDict, total=False):
+    """The workspace only if there is one; an empty request asks what the scorer takes."""
+
+    item: JsonObject
+    output: str
+    workspace: str
+
+
+class ScorerItem(dict):  # type: ignore[type-arg]
+    """An item's fields, as keys and as attributes; `answer` is the first of its answers."""
+
+    def __missing__(self, name: str) -> Any:
+        if name == "answer":
+            return next(iter(self.get("answers") or ()), "")
+        raise KeyError(f"the item '{self.get('id')}' has no field '{name}'")
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the item '{self.get('id')}' has no field '{name}'") from None
+
+
+def load(setup: ScorerSetup) -> Any:
+    sys.path[:] = [*(path for path in setup["path"] if path not in sys.path), *sys.path]
+    place, _, name = setup["reference"].rpartition(":")
+    if place == "built-in":
+        from skillopt.tasks.scoring import SCORERS
+
+        return lambda item, output: SCORERS[name](output, item["answers"], **item["options"])
+    if place.endswith(".py"):
+        sys.path.insert(0, str(Path(place).resolve().parent))
+    function = getattr(module_of(place), name, None)
+    if not callable(function):
+        raise ImportError(f"'{place}' has no function '{name}'")
+    return function
+
+
+def limit_memory(megabytes: int) -> None:
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if megabytes:
+            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+
+def score(function: Any, pass_at: float, item: JsonObject, output: str, workspace: str = "") -> scores.ScoreFields:
+    folder = {"workspace": Path(workspace)} if workspace else {}
+    found = function(ScorerItem(item), output, **folder)
+    if inspect.isawaitable(found):
+        found = asyncio.run(_awaited(found))
+    return scores.as_score(found, pass_at)
+
+
+async def _awaited(found: Any) -> Any:
+    return await found
+
+
+def begin(setup: ScorerSetup) -> Callable[[ScorerRequest], object]:
+    function = load(setup)
+    wants = {"workspace": scores.takes_workspace(function)}
+    limit_memory(setup["memory_mb"])
+    return lambda request: score(function, setup["pass_at"], **request) if request else wants
+
+
+_OURS = {__file__, child.__file__, scores.__file__}
+
+
+def explain(error: BaseException) -> dict[str, str]:
+    """The error and the user's own line that raised it."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in _OURS]
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return {"error": f"{type(error).__name__}: {error}{where}"[:500]}
+
+
+if __name__ == "__main__":
+    child.serve(begin, explain)

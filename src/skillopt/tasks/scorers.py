@@ -1,0 +1,266 @@
+"""From `env.scoring` to a scorer: by name, a function of the user's own, or a judge."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, create_model
+
+from skillopt import plugins
+from skillopt.config import EnvConfig
+from skillopt.config.options import Options
+from skillopt.errors import UserError
+from skillopt.keys import no_secrets
+from skillopt.processes.workers import WorkerGoneError, WorkerPool, WorkerProcess
+from skillopt.tasks import judge as judging
+from skillopt.tasks.as_score import takes_workspace
+from skillopt.tasks.base import Item, Json, Judge, Score, Scorer, ScorerError, closed_set, score_of
+from skillopt.tasks.load import described_in_source, is_reference, source_hash
+from skillopt.tasks.scorer_worker import ScorerItem
+from skillopt.tasks.scoring import DESCRIPTIONS, SCORERS
+
+WORKER = Path(__file__).with_name("scorer_worker.py")
+NOT_DESCRIBED = "A function scores the reply; its rule is not described."
+TRIES = 2
+"""A scorer that hangs or crashes gets a second try in a fresh process: the machine may have been to blame."""
+
+
+def open_scorer(config: EnvConfig, root: Path = Path()) -> Scorer:
+    """`root` is the folder of the tasks, below which checks find their files."""
+    scoring, options = config.scoring, config.scoring_options
+    if scoring in SCORERS:
+        return NamedScorer(scoring, options)
+    if scoring == "judge":
+        return JudgeScorer(JudgeOptions.read(options, "env.scoring_options"))
+    if scoring in {"files", "command"}:
+        from skillopt.tasks import checks
+
+        if scoring == "files":
+            return checks.FilesCheck(checks.FilesOptions.read(options, "env.scoring_options"), root)
+        return checks.CommandCheck(checks.CommandCheckOptions.read(options, "env.scoring_options"), root)
+    if reference := scoring if is_reference(scoring) else plugins.reference("scorers", scoring):
+        return OwnScorer(reference, OwnOptions.read(options, "env.scoring_options"))
+    known = ", ".join([*sorted(SCORERS), "judge", "files", "command", *plugins.names("scorers")])
+    raise UserError(f"env.scoring: unknown '{scoring}'; known are: {known}, or your function as scorer.py:fn")
+
+
+class ScorerPool:
+    """Worker processes for one scorer, `file.py:fn`, `module:fn` or `built-in:name`: one that hangs, crashes or eats
+    memory costs its item and not the run."""
+
+    def __init__(
+        self,
+        reference: str,
+        *,
+        timeout: float,
+        memory_mb: int,
+        workers: int,
+        pass_env: Sequence[str] = (),
+        pass_at: float = 1.0,
+    ) -> None:
+        self._name = f"{Path(reference.rpartition(':')[0]).name}:{reference.rpartition(':')[2]}"
+        self._timeout = timeout
+        path = [place for place in sys.path if place]
+        self._setup = {"reference": reference, "memory_mb": memory_mb, "path": path, "pass_at": pass_at}
+        self._env = no_secrets(pass_env)
+        self._pool = WorkerPool(self._started, workers)
+
+    def check(self, where: str) -> bool:
+        """Load the scorer once, so that a missing file or function is reported before anything is paid for. Returns
+        whether it takes the workspace."""
+        try:
+            return bool(self._pool.ask_now({}, max(self._timeout, 60.0))["workspace"])
+        except (ScorerError, WorkerGoneError) as error:
+            raise UserError(f"{where}: {error}; a scorer is a function of item and output") from None
+
+    async def score(self, item: Json, output: str, workspace: Path | None = None) -> Score:
+        """The function's score; raises ScorerError where it gave none."""
+        request = {"item": dict(item), "output": output} | ({"workspace": str(workspace)} if workspace else {})
+        for attempt in range(TRIES):
+            try:
+                reply = await self._pool.ask(request, self._timeout)
+            except WorkerGoneError as error:
+                if attempt + 1 == TRIES:
+                    raise ScorerError(f"scorer {self._name}: {error}") from None
+                continue
+            if "error" in reply:
+                raise ScorerError(f"scorer {self._name}: {reply['error']}")
+            return Score.model_validate(reply)
+        raise AssertionError("the last try raises")
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _started(self) -> WorkerProcess:
+        worker = WorkerProcess(WORKER, self._env)
+        try:
+            said = str(worker.ask(self._setup, max(self._timeout, 60.0)).get("error", ""))
+        except WorkerGoneError as error:
+            said = str(error)
+        if said:
+            worker.stop()
+            raise ScorerError(f"scorer {self._name}: cannot be loaded: {said}")
+        return worker
+
+
+class _ScorerOptions(Options, strict=True):
+    """Keyword arguments of a scorer."""
+
+
+class NamedScorer(Scorer):
+    """One of scoring.py. Its options are in the config; a field of an item with the same name overrides them."""
+
+    needs_answers = True
+
+    def __init__(self, name: str, options: Json) -> None:
+        self._name, self._function = name, SCORERS[name]
+        chosen = ", ".join(f"{key}: {value}" for key, value in options.items())
+        self.description = DESCRIPTIONS[name] + f" Its options: {chosen}." * bool(chosen)
+        parameters = inspect.signature(self._function, eval_str=True).parameters.values()
+        fields: Json = {p.name: (p.annotation, p.default) for p in parameters if p.kind is p.KEYWORD_ONLY}
+        self._model: type[_ScorerOptions] = create_model(name, __base__=_ScorerOptions, **fields)
+        self._model.read(options, "env.scoring_options")
+        self._options = dict(options)
+        self._pool: ScorerPool | None = None
+        if name == "regex":  # a pattern may take for ever on an unlucky output
+            self._pool = ScorerPool("built-in:regex", timeout=5, memory_mb=0, workers=2)
+
+    def _options_for(self, item: Item) -> Json:
+        of_item = {key: value for key, value in (item.model_extra or {}).items() if key in self._model.model_fields}
+        return {**self._options, **of_item}
+
+    def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]:
+        if self._pool is not None:
+            return self._pool.score({"answers": item.answers, "options": self._options_for(item)}, output)
+        return self._function(output, item.answers, **self._options_for(item))
+
+    def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
+        for item in (item for items in splits.values() for item in items):
+            self._model.read(self._options_for(item), f"item '{item.id}'")
+            try:
+                self._check_answers(item)
+            except (re.error, ValueError, RecursionError) as error:
+                raise UserError(
+                    f"item '{item.id}': answers: cannot be scored with '{self._name}': {error}; correct it, or choose "
+                    "another env.scoring"
+                ) from None
+        if self._name == "choice" and "choices" not in self._options:
+            labels = closed_set(splits["train"])
+            lettered = all(len(label) == 1 and label.isalpha() for label in labels)  # then the choices are A, B, C …
+            self._options |= {} if lettered else {"choices": list(labels)}
+
+    def _check_answers(self, item: Item) -> None:
+        for answer in item.answers:
+            if self._name == "regex":
+                re.compile(answer)
+            elif self._name == "json":
+                json.loads(answer)
+            elif self._name == "number":
+                self._function("0", [answer], **self._options_for(item))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
+
+class FunctionOptions(Options):
+    """`env.scoring_options` of a function that a program passes in."""
+
+    noisy: bool = False
+    pass_at: float = Field(default=1.0, gt=0, le=1)
+
+
+_ONE_AT_A_TIME = ThreadPoolExecutor(1, thread_name_prefix="scorer")
+
+
+class FunctionScorer(Scorer):
+    """A function that a program passes in, of item and output. One that is not async runs in a thread, for one output
+    at a time. A parameter named `workspace` gets the folder that the rollout left, a Path."""
+
+    def __init__(self, function: Callable[..., Any], options: FunctionOptions) -> None:
+        self._function, self._pass_at = function, options.pass_at
+        self._name = plugins.named(function)
+        try:
+            self.needs_workspace = takes_workspace(function)
+        except TypeError as error:
+            raise UserError(f"scorer '{self._name}': {error}") from None
+        self.noisy = options.noisy
+        first = (inspect.getdoc(function) or "").split("\n\n")[0]
+        self.description = " ".join(first.split()) or NOT_DESCRIBED
+        self.fingerprint = plugins.fingerprint(function, module=False)
+
+    async def __call__(self, item: Item, output: str) -> Score:
+        return await self._score(partial(self._function, ScorerItem(item.model_dump(mode="json")), output), item)
+
+    async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
+        fields = ScorerItem(item.model_dump(mode="json"))
+        return await self._score(partial(self._function, fields, output, workspace=workspace), item)
+
+    async def _score(self, work: Callable[[], Any], item: Item) -> Score:
+        try:
+            return score_of(await plugins.called(work, _ONE_AT_A_TIME), self._pass_at)
+        except Exception as error:
+            raise ScorerError(f"the scorer '{self._name}' failed on task '{item.id}': {error!r}") from error
+
+
+class OwnOptions(FunctionOptions):
+    """`env.scoring_options` of a function of the user's own, in separate processes."""
+
+    timeout: float = Field(default=10, gt=0)
+    memory_mb: int = Field(default=2048, ge=0)
+    workers: int = Field(default=4, ge=1, le=64)
+    pass_env: tuple[str, ...] = ()
+
+
+class OwnScorer(Scorer):
+    """`scorer.py:fn`: item and output give a score (skillopt/tasks/as_score.py); sync or async.
+
+    A parameter named `workspace` gets the folder that the rollout left, a Path.
+    """
+
+    def __init__(self, reference: str, options: OwnOptions) -> None:
+        self.noisy = options.noisy
+        self.fingerprint = source_hash(reference)
+        self.description = described_in_source(reference) or NOT_DESCRIBED
+        self._pool = ScorerPool(reference, **options.model_dump(exclude={"noisy"}))
+        self.needs_workspace = self._pool.check("env.scoring")
+
+    async def __call__(self, item: Item, output: str) -> Score:
+        return await self._pool.score(item.model_dump(mode="json"), output)
+
+    async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
+        return await self._pool.score(item.model_dump(mode="json"), output, workspace)
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class JudgeOptions(Options):
+    """`env.scoring_options` of a judge."""
+
+    rubric: str = ""
+    pass_at: int = Field(default=judging.TOP, ge=1, le=judging.TOP)
+
+
+class JudgeScorer(Scorer):
+    """The optimizer model grades. Only a rollout has one at hand."""
+
+    noisy = True
+
+    def __init__(self, options: JudgeOptions) -> None:
+        self._options = options
+        self.fingerprint = json.dumps([judging.PROMPT, judging.RUBRIC])
+        self.description = (
+            f"A model grades the reply from 0 to 4 by this rubric: {self._options.rubric or judging.RUBRIC}"
+        )
+
+    async def judge(self, item: Item, output: str, ask: Judge) -> Score:
+        return await judging.judged(item, output, ask, rubric=self._options.rubric, pass_at=self._options.pass_at)

@@ -1,0 +1,381 @@
+"""Scores by name: an output and the accepted answers give hard 0/1 and soft 0..1. No output makes a scorer raise."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+from skillopt.models.base import ChatReply
+from skillopt.models.structured import parse
+from skillopt.tasks.base import Score
+from skillopt.tasks.numbers import Quantity, known_unit, quantities
+
+_ANSWER_TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
+"""A tag that is only mentioned before the real one begins nothing."""
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_UNFINISHED = re.compile(r"[^=\s][ \t]*[=≈][^\w=]*\Z")
+"""A calculation whose result was never written."""
+
+
+Choices = Sequence[str | int | float] | Mapping[str, str | int | float]
+
+
+def extract_answer(output: str) -> str:
+    """What the target means as its answer: the last `<answer>…</answer>`, or the whole output."""
+    tagged = _ANSWER_TAG.findall(output)
+    return (tagged[-1] if tagged else output).strip()
+
+
+@lru_cache(maxsize=4096)
+def normalise(text: str) -> str:
+    """SQuAD's normal form: lower case, no punctuation, no articles, single spaces.
+
+    Where that leaves nothing (choice `A`, sign `+`), articles and then punctuation stay: silence is never the answer.
+    """
+    lower = text.lower()
+    words = lower.translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", words).split() or words.split() or lower.split())
+
+
+def token_f1(answer: str, gold: str) -> float:
+    got, want = normalise(answer).split(), normalise(gold).split()
+    if not got or not want:
+        return float(got == want)
+    missing: dict[str, int] = {}
+    for word in want:
+        missing[word] = missing.get(word, 0) + 1
+    common = 0
+    for word in got:
+        if missing.get(word):
+            missing[word] -= 1
+            common += 1
+    return 2 * common / (len(got) + len(want))
+
+
+def exact(output: str, answers: Sequence[str]) -> Score:
+    """hard: equal to an answer in normal form; soft: the best token F1 with any of them."""
+    answer = extract_answer(output)
+    hard = any(normalise(answer) == normalise(gold) for gold in answers)
+    soft = max(token_f1(answer, gold) for gold in answers)
+    return Score(hard=float(hard), soft=1.0 if hard else soft, feedback="" if hard else _expected(answers))
+
+
+def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
+    """hard: token F1 of at least `threshold` with an answer; soft: the best token F1."""
+    soft = max(token_f1(extract_answer(output), gold) for gold in answers)
+    return Score(hard=float(soft >= threshold), soft=soft, feedback="" if soft >= threshold else _expected(answers))
+
+
+def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Score:
+    """hard: an answer is in the output as whole words; with `every`, all of them are. soft: the share that is."""
+    said = f" {normalise(extract_answer(output))} "
+    missing = [gold for gold in answers if f" {normalise(gold)} " not in said]
+    share = 1 - len(missing) / len(answers)
+    hard = not missing if every else len(missing) < len(answers)
+    if hard:
+        return Score(hard=1, soft=1)
+    feedback = f"the reply does not contain {_quoted(missing)}" if every else _expected(answers)
+    return Score(hard=0, soft=share if every else 0, feedback=feedback)
+
+
+def choice(output: str, answers: Sequence[str], *, choices: Choices = ()) -> Score:
+    """hard = soft: the reply names the right choice and no other, by its letter or its text.
+
+    `choices` are the labels, or {letter: text}; a list of texts is lettered A, B, C … where the answer is a letter.
+    """
+    texts = _lettered(choices, answers)
+    named = _named_choices(extract_answer(output), texts)
+    right = {label for label in texts for gold in answers if normalise(gold) in {label, normalise(texts[label])}}
+    right = right or {normalise(gold) for gold in answers}
+    if named and named <= right:
+        return Score(hard=1, soft=1)
+    reason = "the reply names no choice" if not named else ""
+    reason = "the reply names several choices" if len(named) > 1 else reason
+    return Score(hard=0, soft=0, feedback=f"{reason}{'; ' * bool(reason)}{_expected(answers)}")
+
+
+def _lettered(choices: Choices, answers: Sequence[str]) -> dict[str, str]:
+    """Label in normal form → text; without choices, the letters, or the answers themselves."""
+    if isinstance(choices, Mapping):
+        return {normalise(str(label)): str(text) for label, text in choices.items()}
+    by_letter = all(re.fullmatch(r"\W*[A-Za-z]\W*", gold) for gold in answers)
+    texts = [str(text) for text in choices]
+    if texts and not by_letter:
+        return {normalise(text): text for text in texts}
+    if texts:
+        return {string.ascii_lowercase[place]: text for place, text in enumerate(texts[:26])}
+    if by_letter:
+        return dict.fromkeys(string.ascii_lowercase[:10], "")
+    by_digit = all(re.fullmatch(r"\W*\d\W*", gold) for gold in answers)
+    return dict.fromkeys(string.digits, "") if by_digit else {normalise(g): g for g in answers}
+
+
+def _named_choices(answer: str, texts: Mapping[str, str]) -> set[str]:
+    """The labels that a reply names: alone, as `(B)` or `the answer is B`, or by their text."""
+    short = normalise(answer)
+    if short in texts:
+        return {short}
+    whole = {label for label, text in texts.items() if text and normalise(text) == short}
+    if whole:
+        return whole
+    if texts and all(len(label) == 1 for label in texts):
+        lead, named_as, marked = _label_patterns(frozenset(texts))
+        first = lead.match(answer)
+        named = [first[1]] if first else named_as.findall(answer)[-1:] or marked.findall(answer)[-1:]
+        if named:
+            return {normalise("".join(each)) for each in named}
+    said = f" {short} "
+    telling = {label: text for label, text in texts.items() if len(text) > 1 or text.isdigit()}  # `a` is a word, too
+    by_text = {label for label, text in telling.items() if f" {normalise(text)} " in said}
+    return {a for a in by_text if not any(a != b and normalise(texts[a]) in normalise(texts[b]) for b in by_text)}
+
+
+@lru_cache(maxsize=256)
+def _label_patterns(labels: frozenset[str]) -> tuple[re.Pattern[str], ...]:
+    """Finds a label of one character: where the reply begins with it, where it is called the answer, as `(B)`."""
+    label = f"([{re.escape(''.join(sorted(labels)))}])"
+    patterns = (
+        rf"\W*{label}(?:[).:\]](?!\d)|\s*$|\s+[-–—])",
+        rf"\b(?:answer|option|choice)\b\W{{0,6}}(?:is|:|=)?\W{{0,6}}{label}\b(?![’']|[.,]\d)",
+        rf"\({label}\)|\*\*{label}\*\*",
+    )
+    return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
+
+
+def number(
+    output: str,
+    answers: Sequence[str],
+    *,
+    tolerance: float = 0.0,
+    relative_tolerance: float = 0.0,
+    units: Literal["optional", "required", "ignore"] = "optional",
+    decimal: Literal[".", ","] = ".",
+) -> Score:
+    """hard = soft: the last number of the reply (or of its `<answer>`) equals an answer's, within the tolerance.
+
+    units: optional (a unit that is given must fit, `2 km` is `2000 m`), required, or ignore. decimal: what `1,234`
+    means where it could be both; `.` reads it as 1234.
+    """
+    answer = _last_line_of_answer(output)
+    unfinished = _UNFINISHED.search(answer[-2000:])
+    found = [] if unfinished else quantities(answer, decimal)
+    got = found[-1] if found else None
+    problems = ["the reply ends before the result of its calculation"] if unfinished else []
+    for gold in answers:
+        wanted = quantities(gold, decimal)
+        if not wanted:
+            if normalise(extract_answer(output)) == normalise(gold):
+                return Score(hard=1, soft=1)
+            continue
+        problem = _number_problem(got, wanted[-1], max(tolerance, relative_tolerance * abs(wanted[-1].value)), units)
+        if not problem:
+            return Score(hard=1, soft=1)
+        problems.append(problem)
+    return Score(hard=0, soft=0, feedback="; ".join([*problems[:1], _expected(answers)]))
+
+
+def _last_line_of_answer(output: str) -> str:
+    """The answer; where nothing marks it, `\\boxed{…}` or what follows `####` does."""
+    answer = extract_answer(output)
+    boxed = re.findall(r"\\boxed\{([^{}]*)\}", answer[-20_000:])
+    return boxed[-1] if boxed else answer.rpartition("####")[2]
+
+
+def _number_problem(got: Quantity | None, want: Quantity, tolerance: float, units: str) -> str:  # noqa: PLR0911
+    """Why the number is not the wanted one; empty where it is."""
+    if got is None:
+        return "the reply holds no number"
+    unit = got.unit if known_unit(got.unit) or got.unit == want.unit else ""
+    measured = Quantity(got.value, unit)
+    value: float | None = got.value
+    if units != "ignore" and want.unit and (unit or units == "required"):
+        if not unit:
+            return f"the unit is missing ({want.unit})"
+        value = measured.in_unit_of(want)
+    if value is None:
+        return f"the unit is wrong: got {got}"
+    if abs(value - want.value) <= tolerance + 1e-9 * max(1.0, abs(want.value)):
+        return ""
+    for factor in (10, 100, 1000, 1e6):
+        if want.value and any(math.isclose(value / want.value, ratio) for ratio in (factor, 1 / factor)):
+            return f"the number is off by a factor of {factor:g}: got {got}"
+    if want.value and math.isclose(value, -want.value):
+        return f"the number has the wrong sign: got {got}"
+    return f"the number is wrong: got {got}"
+
+
+def anls(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
+    """soft: 1 − the normalised edit distance to the nearest answer, 0 from `threshold` on; hard: soft ≥ 0.999."""
+    answer = " ".join(extract_answer(output).lower().split())
+    soft = max(_similarity(answer, " ".join(gold.lower().split()), threshold) for gold in answers)
+    return Score(hard=float(soft >= 0.999), soft=soft, feedback="" if soft >= 0.999 else _expected(answers))
+
+
+def _similarity(a: str, b: str, threshold: float) -> float:
+    longer = max(len(a), len(b))
+    if not longer:
+        return 1.0
+    if (longer - min(len(a), len(b))) / longer >= threshold:
+        return 0.0
+    distance = edit_distance(a, b) / longer
+    return 1 - distance if distance < threshold else 0.0
+
+
+def edit_distance(a: str, b: str) -> int:
+    """Levenshtein's distance, a column of the table in one integer's bits (Myers 1999, Hyyrö 2003)."""
+    if not a or not b:
+        return len(a) or len(b)
+    places: dict[str, int] = {}
+    for place, char in enumerate(a):
+        places[char] = places.get(char, 0) | 1 << place
+    ones, last = (1 << len(a)) - 1, 1 << (len(a) - 1)
+    up, down, distance = ones, 0, len(a)
+    for char in b:
+        same = places.get(char, 0)
+        diagonal = (((same & up) + up) ^ up) | same | down
+        right, left = down | ~(diagonal | up) & ones, up & diagonal
+        distance += bool(right & last) - bool(left & last)
+        right, left = (right << 1 | 1) & ones, left << 1 & ones
+        up, down = left | ~(diagonal | right) & ones, right & diagonal
+    return distance
+
+
+def regex(output: str, answers: Sequence[str], *, search: bool = False, ignore_case: bool = True) -> Score:
+    """hard = soft: the answer matches one of the patterns wholly; with `search`, somewhere."""
+    answer = extract_answer(output)
+    for pattern in answers:
+        compiled = _compiled(pattern, ignore_case)
+        if compiled.search(answer) if search else compiled.fullmatch(answer):
+            return Score(hard=1, soft=1)
+    return Score(hard=0, soft=0, feedback=f"the reply does not match the pattern {_quoted(answers)}")
+
+
+@lru_cache(4096)
+def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+
+
+def json_fields(output: str, answers: Sequence[str], *, fields: Sequence[str] = (), tolerance: float = 0.0) -> Score:
+    """hard: the reply's JSON has every field of an answer's, with its value; soft: the share of fields that it has.
+
+    `fields` (dotted, such as `address.city`) says which count; without it, all of the answer's. Numbers within the
+    tolerance are equal, texts without regard to case and outer space; further fields of the reply do not count.
+    """
+    try:
+        got = parse(ChatReply(text=extract_answer(output)))
+    except (ValueError, RecursionError) as error:
+        return Score(hard=0, soft=0, feedback=f"the reply holds no usable JSON object: {str(error)[:100]}")
+    scores = [_json_score(got, gold, fields, tolerance) for gold in answers]
+    return max(scores, key=lambda score: (score.hard, score.soft))
+
+
+def _json_score(got: Any, gold: str, fields: Sequence[str], tolerance: float) -> Score:
+    want = json.loads(gold)
+    wanted = {name: _at(want, name) for name in fields} if fields else dict(_leaves(want, ""))
+    problems = []
+    for name, value in wanted.items():
+        found = _at(got, name)
+        if not _same(found, value, tolerance):
+            wrong = "is missing" if found is _MISSING else f"is {_short(found)} where {_short(value)} is right"
+            problems.append(f"field '{name}' {wrong}" if name else f"the value {wrong}")
+    soft = 1 - len(problems) / len(wanted) if wanted else 1.0
+    return Score(hard=float(not problems), soft=soft, feedback="; ".join(problems[:5]))
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+_MISSING = _Missing()
+
+
+def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
+    """Fields of objects within objects, dotted; a list is one value."""
+    if not isinstance(value, dict) or not value:
+        return [(name, value)]
+    return [leaf for key, below in value.items() for leaf in _leaves(below, f"{name}.{key}" if name else key)]
+
+
+def _at(value: Any, dotted: str) -> Any:
+    """The value at a dotted name; a key that itself contains dots is found as well."""
+    if not dotted:
+        return value
+    if isinstance(value, dict) and dotted in value:
+        return value[dotted]
+    head, _, rest = dotted.partition(".")
+    if isinstance(value, dict) and head in value and rest:
+        return _at(value[head], rest)
+    if isinstance(value, list) and head.isdecimal() and len(head) < 9 and int(head) < len(value):
+        return _at(value[int(head)], rest)
+    return _MISSING
+
+
+def _same(a: Any, b: Any, tolerance: float) -> bool:
+    if isinstance(a, bool) or isinstance(b, bool) or a is None or b is None:
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return a == b or _near(a, b, tolerance)
+    if isinstance(a, str) and isinstance(b, str):
+        return " ".join(a.casefold().split()) == " ".join(b.casefold().split())
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_same(x, y, tolerance) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return all(_same(a.get(key, _MISSING), value, tolerance) for key, value in b.items())
+    return False
+
+
+def _near(a: float, b: float, tolerance: float) -> bool:
+    try:
+        return abs(a - b) <= tolerance + 1e-9 * max(1.0, abs(b))
+    except OverflowError:  # a whole number that is too large for a decimal one
+        return False
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _expected(answers: Sequence[str]) -> str:
+    return "expected " + " or ".join(f'"{answer}"' for answer in answers[:3])
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    return " or ".join(f'"{text}"' for text in texts[:3])
+
+
+_TAG = (
+    "Where the reply has an <answer>…</answer> tag, only the last tag counts, and the agent may write anything before "
+    "it; without a tag the whole reply is the answer."
+)
+DESCRIPTIONS = {
+    "exact": f"A reply is right when it equals an expected answer; case, punctuation and a/an/the do not count. {_TAG}",
+    "contains": "A reply is right when an expected answer occurs in it as whole words; other text does no harm.",
+    "choice": f"A reply is right when it names the right choice, by letter or by text, and no other. {_TAG}",
+    "number": "The last number of the reply is the answer, so that the agent may calculate before it. Where the reply "
+    "has an <answer>…</answer> tag, only the tag counts. A unit that is given must fit.",
+    "f1": f"A reply is right when it shares enough words with an expected answer: extra words cost points. {_TAG}",
+    "anls": f"A reply is right when it is spelled like an expected answer; a few wrong letters cost little. {_TAG}",
+    "regex": f"A reply is right when it matches the expected pattern. {_TAG}",
+    "json": "The reply must hold a JSON object with the expected fields and values; text around it does no harm.",
+}
+"""How each scorer decides, in words for whoever improves the skill."""
+
+SCORERS: dict[str, Callable[..., Score]] = {
+    "exact": exact,
+    "contains": contains,
+    "choice": choice,
+    "number": number,
+    "f1": f1,
+    "anls": anls,
+    "regex": regex,
+    "json": json_fields,
+}
+"""Each takes the output and the answers; options are keyword arguments (`env.scoring_options`, or an item's fields)."""

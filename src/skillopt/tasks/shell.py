@@ -1,0 +1,179 @@
+"""The shell agent: any chat model does workspace tasks with one tool, a command in the sandboxed workspace.
+
+The skill's package is at `$SKILLOPT_SKILL_DIR`. A model that has no tools may write a ```sh block in its reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic import Field
+
+from skillopt.chat_protocol import FunctionDefinition, ToolDefinition
+from skillopt.config import EnvConfig
+from skillopt.config.options import Options
+from skillopt.errors import SkillOptError
+from skillopt.models.base import ChatReply, JsonObject, Message, TransientError
+from skillopt.skill import Skill
+from skillopt.tasks.agents import journalled, task_text, timed_out
+from skillopt.tasks.base import Chat, Episode, Item
+from skillopt.tasks.package_tools import scripts_of
+from skillopt.tasks.rollout_dirs import rollout_dirs
+from skillopt.tasks.sandbox import Mode, Sandbox, SandboxLimits, SandboxResult, command_problem
+from skillopt.tasks.tools import printed, start
+from skillopt.tasks.workspace import WorkedEpisode, Workspaces
+
+_HOW = (
+    "\n\nYou work in a folder of files. The tool `run` runs a shell command there and shows what it prints. Do the "
+    "task with it, then reply with one short sentence and no command. If you cannot call tools, write the command in a "
+    "```sh block."
+)
+_PACKAGE = " Your instructions come with further files, at $SKILLOPT_SKILL_DIR."
+IN_SANDBOX = "Run a shell command in the task's folder: no network, Python and the usual tools."
+IN_CONTAINER = "Run a shell command in the task's container."
+_PARAMETERS: JsonObject = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+_BLOCK = re.compile(r"```(?:sh|bash|shell)[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_CALL = re.compile(r'\{\s*"name"\s*:\s*"run"\s*,\s*"arguments"\s*:\s*(?=\{)')
+_CLOSED = re.compile(r"\s*\}")
+_LONGEST_RESULT = 8000
+
+Run = Callable[[str], Awaitable[SandboxResult]]
+"""Runs a command where the task's files are."""
+
+
+class ShellOptions(Options):
+    """`env.agent_options` of the shell agent."""
+
+    turns: int = Field(default=30, ge=1, le=1000)
+    """Replies of the model."""
+    timeout: float = Field(default=600, gt=0)
+    """Seconds for the whole task."""
+    sandbox: Mode = "namespaces"
+    limits: SandboxLimits = SandboxLimits()
+    """What one command may use up."""
+
+
+class ShellAgent:
+    def __init__(self, config: EnvConfig, workspaces: Workspaces) -> None:
+        self.options = ShellOptions.read(config.agent_options, "env.agent_options")
+        self._sandbox = Sandbox(self.options.limits, mode=self.options.sandbox) if workspaces.local else None
+        self._workspaces = workspaces
+        self.turns = self.options.turns
+        self.fingerprint = ""
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        start, sandbox = self._workspaces.start(item), self._sandbox
+        assert sandbox
+
+        async def work() -> WorkedEpisode:
+            with rollout_dirs(item, skill, start) as dirs:
+                others, variables = {"skill": dirs.skill_dir}, {"SKILLOPT_SKILL_DIR": "skill"}
+
+                async def run(command: str) -> SandboxResult:
+                    return await sandbox.shell(command, dirs.workspace, others=others, variables=variables)
+
+                return dirs.with_diff(await self.worked(item, skill, chat, run), start, self._workspaces.most)
+
+        return await journalled(chat, self.identity(item, skill), work)
+
+    def identity(self, item: Item, skill: Skill) -> list[Any]:
+        """What makes a rollout the same as another, for the journal."""
+        options = self.options.model_dump(mode="json", exclude={"timeout"})
+        return ["shell agent", options, item.model_dump(mode="json"), self._workspaces.start(item).digest, skill.hash]
+
+    async def worked(
+        self, item: Item, skill: Skill, chat: Chat, run: Run, description: str = IN_SANDBOX
+    ) -> WorkedEpisode:
+        """The conversation, up to the first reply without a command, or to a limit; `run` runs a command."""
+        session = _Session(run, skill)
+        function: FunctionDefinition = {"name": "run", "description": description, "parameters": _PARAMETERS}
+        tool: ToolDefinition = {"type": "function", "function": function}
+        talk = start(skill, f"{task_text(item)}{_HOW}{_PACKAGE if skill.others else ''}")
+        seconds, text = self.options.timeout, ""
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                for _ in range(self.options.turns):
+                    reply = await chat(talk, tools=[tool])
+                    talk.append(reply.message())
+                    text = reply.text
+                    answers = await session.answers(reply)
+                    if not answers:
+                        break
+                    talk += answers
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return timed_out(talk, seconds).model_copy(update=session.files_used())
+        return WorkedEpisode(output=text, messages=talk).model_copy(update=session.files_used())
+
+
+class _Session:
+    """One task's commands, and what they used of the skill's package."""
+
+    def __init__(self, run: Run, skill: Skill) -> None:
+        self._command, self._skill = run, skill
+        self._commands: list[str] = []
+
+    async def answers(self, reply: ChatReply) -> list[Message]:
+        """The results of all commands of a reply; none where it has none."""
+        found: list[Message] = []
+        for call in reply.tool_calls:
+            result = await self._called(call["function"]["name"], call["function"]["arguments"])
+            found.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+        if not reply.tool_calls and (command := written_command(reply.text)):
+            found.append({"role": "user", "content": await self._run(command)})
+        return found
+
+    async def _called(self, name: str, arguments: str) -> str:
+        try:
+            command = json.loads(arguments or "{}")["command"]
+        except (ValueError, KeyError, TypeError):
+            command = None
+        if name != "run" or not isinstance(command, str):
+            return 'error: there is one tool, run, with one argument: {"command": "ls"}'
+        return await self._run(command)
+
+    async def _run(self, command: str) -> str:
+        self._commands.append(command)
+        command = command.replace("\0", "")
+        if problem := command_problem(command):
+            return f"error: {problem}"
+        try:
+            done = await self._command(command)
+        except SkillOptError as error:  # this machine's, and no mistake of the target
+            raise TransientError(f"env.agent: shell: {error}") from None
+        return shown(done)
+
+    def files_used(self) -> dict[str, tuple[str, ...]]:
+        """The package's files that the commands name, and the scripts among them: fields of an Episode."""
+        text = "\n".join(self._commands)
+        opened = tuple(name for name in sorted(self._skill.others) if name in text)
+        return {"opened": opened, "ran": tuple(name for name in scripts_of(self._skill) if name in opened)}
+
+
+def written_command(text: str) -> str:
+    """The command that a reply holds as text: of a model that has no tools, or writes its calls down."""
+    if block := _BLOCK.search(text):
+        return block[1].strip()
+    if call := _CALL.search(text):
+        try:
+            arguments, end = json.JSONDecoder().raw_decode(text, call.end())
+        except (ValueError, RecursionError):
+            return ""
+        command = arguments.get("command")
+        return command if isinstance(command, str) and _CLOSED.match(text, end) else ""
+    return ""
+
+
+def shown(outcome: SandboxResult) -> str:
+    """What the model is shown of a command's end."""
+    text = printed(outcome.stdout, outcome.stderr)
+    if len(text) > _LONGEST_RESULT:
+        half = _LONGEST_RESULT // 2
+        text = f"{text[:half]}\n[… {len(text) - _LONGEST_RESULT} characters left out …]\n{text[-half:]}"
+    return printed(text, f"[{outcome.reason}]" if outcome.reason else "") or "[done, nothing printed]"

@@ -1,0 +1,306 @@
+"""One file or folder of tasks becomes train, val and test: seeded, stratified, without copies, and saved next to it.
+
+The split of a file is kept by content: an item stays where it is when its id, its answers or its place in the file
+change. Items of the same `group` (questions about one document, say) stay together. A file whose tasks have changed
+since the split was written is not split anew in silence, since test items might then be trained on. The split of a
+folder is kept by the tasks' names: a task that is added or edited moves no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from skillopt.config.options import first_problem
+from skillopt.errors import UserError
+from skillopt.record.files import read_json, write_json
+from skillopt.tasks.base import SPLITS, Item, closed_set
+from skillopt.tasks.data import Placed, Problem, content_hash, placed_items, problem_lines, shortened
+
+RATIOS = {"train": 0.5, "val": 0.25, "test": 0.25}
+TASK_SETS = "task_sets"
+"""The folder of tasks that a program passed in."""
+
+
+class SplitRow(BaseModel):
+    id: str
+    content: str
+    stratum: str = ""
+
+
+class SplitFile(BaseModel):
+    """`NAME.split.json`: which item is in which split."""
+
+    version: Literal[1]
+    file: str = ""
+    seed: int
+    ratios: dict[str, float]
+    items: dict[str, list[SplitRow]]
+
+
+Change = Literal["refuse", "extend", "renew"]
+"""What to do where the file and its written split differ."""
+
+
+def split_path(source: Path) -> Path:
+    """Next to the file or folder."""
+    source = source.absolute() if source.is_dir() else source
+    return source.with_name(f"{source.name if source.is_dir() else source.stem}.split.json")
+
+
+def load_split(
+    file: Path,
+    *,
+    ratios: Mapping[str, float] | None = None,
+    seed: int = 0,
+    answers: bool = True,
+    change: Change = "refuse",
+) -> dict[str, list[Item]]:
+    """The items of a file by split, as the split next to it says; if there is none, it is made and written."""
+    if file.is_dir():
+        raise UserError(f"env.data: '{file}' is a folder; one with train/, val/ and test/ belongs in env.split_dir")
+    items = without_copies(placed_items(file, answers=answers))[0]
+    known = _read(split_path(file), "content") if change != "renew" else {}
+    if known and change == "refuse":
+        _refuse_changes(file, split_path(file), items, known)
+    return _settled(file, items, known, ratios or RATIOS, seed)
+
+
+def split_folder(
+    folder: Path, items: Sequence[Item], *, ratios: Mapping[str, float] | None = None, seed: int = 0
+) -> dict[str, list[Item]]:
+    """The tasks of a folder by split, as the split next to it says; new ones are distributed and written down."""
+    known = _read(split_path(folder), "id")
+    kept = {content_hash(item): known[item.id] for item in items if item.id in known}
+    return _settled(folder, items, kept, ratios or RATIOS, seed)
+
+
+def _settled(
+    source: Path, items: Sequence[Item], known: Mapping[str, str], ratios: Mapping[str, float], seed: int
+) -> dict[str, list[Item]]:
+    """Items that are `known` (content hash → split) stay; the others are distributed, and a new split is written."""
+    here = {content_hash(item) for item in items}
+    kept = {name: split for name, split in known.items() if name in here}
+    split = divide(items, ratios, seed, kept)
+    if split != known:
+        _write(split_path(source), source, items, split, ratios, seed)
+    return {name: [item for item in items if split[content_hash(item)] == name] for name in SPLITS}
+
+
+def recorded_shares(file: Path) -> tuple[dict[str, float], int] | None:
+    """The ratios and the seed of the split next to a file; None if there is none."""
+    written = split_path(file)
+    if not _read(written, "content"):
+        return None
+    about = SplitFile.model_validate(read_json(written))
+    return about.ratios, about.seed
+
+
+def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str, str]]]:
+    """Each task once, and the places of copies, each with that of the first. Tasks that ask the same and want different
+    answers are a mistake that only a person can correct: all of them are named."""
+    kept, copies, wrong = sorted_copies(placed)
+    if wrong:
+        raise UserError("\n".join(problem_lines(wrong)))
+    return [item for _, item in kept], copies
+
+
+def sorted_copies(placed: Iterable[Placed]) -> tuple[list[Placed], list[tuple[str, str]], list[Problem]]:
+    """Each task once; the places of copies, each with that of the first; and tasks that contradict each other."""
+    first: dict[str, Placed] = {}
+    copies: list[tuple[str, str]] = []
+    at_odds: dict[str, list[Placed]] = {}
+    for where, item in placed:
+        content = item.content()
+        known, same = first.setdefault(content, (where, item))
+        if same is item:
+            continue
+        if set(same.answers) != set(item.answers):
+            at_odds.setdefault(content, [(known, same)]).append((where, item))
+        copies.append((where, known))
+    kept = [placed for content, placed in first.items() if content not in at_odds]
+    return kept, copies, [_contradiction(group) for group in at_odds.values()]
+
+
+def _contradiction(group: Sequence[Placed]) -> Problem:
+    shown = (" | ".join(repr(answer[:40]) for answer in item.answers[:3]) or "none" for _, item in group)
+    answers = "; ".join(dict.fromkeys(shown))
+    return [where for where, _ in group], (
+        f" ask the same ({shortened(group[0][1].question)!r}) and want different answers ({answers}); "
+        "keep one, or give each of them all right answers"
+    )
+
+
+def divide(
+    items: Sequence[Item], ratios: Mapping[str, float], seed: int, kept: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Content hash → split. Every stratum is divided by the ratios as nearly as it goes, and so is the whole.
+
+    The order in which items are dealt out is a hash of the seed and their content: the file's order does not matter.
+    """
+    found = dict(kept or {})
+    strata = stratum_of(items)
+    sizes, dealt = Counter(strata.values()), Counter[tuple[str, str]]()
+    for item in items:
+        if (split := found.get(content_hash(item))) is not None:
+            dealt[strata[item.id], split] += 1
+    over = dict.fromkeys(SPLITS, 0.0)  # what the strata before were short of: the next give it back
+    lack = dict.fromkeys(SPLITS, 0.0)
+    reached: str | None = None
+    for group in _in_order(_groups(items), strata, seed):
+        stratum = strata[group[0].id]
+        if stratum != reached:
+            over = {split: over[split] + lack[split] for split in SPLITS}
+            lack = {split: ratios[split] * sizes[stratum] - dealt[stratum, split] for split in SPLITS}
+            reached = stratum
+        new = [item for item in group if content_hash(item) not in found]
+        together = next((found[content_hash(item)] for item in group if content_hash(item) in found), "")
+        split = together or max(SPLITS, key=lambda name: (round(2 * lack[name] + over[name], 9), ratios[name]))
+        found |= {content_hash(item): split for item in new}
+        lack[split] -= len(new)
+    for name in SPLITS:
+        if name not in found.values():
+            raise UserError(
+                f"the {name} split would be empty: {len(items)} different tasks are too few to divide by "
+                f"{', '.join(f'{split} {ratios[split]:g}' for split in SPLITS)}; add tasks, or change env.split"
+            )
+    return found
+
+
+def in_turn(types: Sequence[str]) -> list[int]:
+    """Indices of these types, one of each type after another, as long as there are any."""
+    seen: Counter[str] = Counter()
+    rounds = []
+    for index, kind in enumerate(types):
+        seen[kind] += 1
+        rounds.append((seen[kind], index))
+    return [index for _, index in sorted(rounds)]
+
+
+def stratum_of(items: Sequence[Item]) -> dict[str, str]:
+    """Item id → what it is stratified by: its type, else its answer where the answers are a small closed set."""
+    if any(item.type for item in items):
+        return {item.id: item.type for item in items}
+    closed = bool(closed_set(items))
+    return {item.id: item.answers[0] if closed else "" for item in items}
+
+
+def _groups(items: Sequence[Item]) -> list[list[Item]]:
+    """Items that stay together, by their field `group`."""
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        name = (item.model_extra or {}).get("group")
+        groups.setdefault(f"item/{item.id}" if name in {None, ""} else f"group/{name}", []).append(item)
+    return list(groups.values())
+
+
+def _in_order(groups: Iterable[list[Item]], strata: Mapping[str, str], seed: int) -> list[list[Item]]:
+    """By stratum, then by hash; large groups first, since they fit in fewest places."""
+
+    def key(group: list[Item]) -> tuple[str, int, str]:
+        name = "/".join(sorted(content_hash(item) for item in group))
+        drawn = hashlib.sha256(f"{seed}/{name}".encode()).hexdigest()
+        return strata[group[0].id], -len(group), drawn
+
+    return sorted(groups, key=key)
+
+
+def _refuse_changes(file: Path, written: Path, items: Sequence[Item], known: Mapping[str, str]) -> None:
+    now = {content_hash(item): item.id for item in items}
+    new = [item_id for name, item_id in now.items() if name not in known]
+    gone = len(known.keys() - now.keys())
+    if not new and not gone:
+        return
+    shown = f" ({', '.join(new[:3])}{' …' if len(new) > 3 else ''})" if new else ""
+    raise UserError(
+        f"{file}: {len(new)} tasks are new or changed{shown} and {gone} are gone since the split was written to "
+        f"{written}; `skillopt split {shlex.quote(str(file))} --extend` leaves all others where they are and deals out "
+        f"the new ones, "
+        f"`--renew` makes another split (then do not compare test scores with earlier ones)"
+    )
+
+
+def _read(written: Path, key: Literal["content", "id"]) -> dict[str, str]:
+    """Content hash or id → split."""
+    if not written.exists():
+        return {}
+    try:
+        data = SplitFile.model_validate(read_json(written.resolve()))
+        return {getattr(row, key): name for name in SPLITS for row in data.items[name]}
+    except ValidationError as error:
+        problem = first_problem(error)
+    except (ValueError, KeyError, TypeError) as error:
+        problem = str(error)
+    raise UserError(f"{written}: cannot be read as a split ({problem}); repair it, or remove it for a new one")
+
+
+def _write(
+    written: Path, file: Path, items: Sequence[Item], split: Mapping[str, str], ratios: Mapping[str, float], seed: int
+) -> None:
+    """Where the folder cannot be written to, nothing is lost: the same file and seed give the same split."""
+    strata = stratum_of(items)
+    rows = {
+        name: [
+            SplitRow(id=item.id, content=content_hash(item), stratum=strata[item.id])
+            for item in sorted(items, key=lambda item: item.id)
+            if split[content_hash(item)] == name
+        ]
+        for name in SPLITS
+    }
+    about = SplitFile(version=1, file=file.name, seed=seed, ratios=dict(ratios), items=rows)
+    with suppress(PermissionError):
+        write_json(written, about.model_dump())
+
+
+def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
+    """How a user gets more tasks into a split, by the settings of a run ("env.data": …); empty where we cannot know.
+
+    Paths are as the config has them: from the folder in which the command was given, the sentence can be followed.
+    """
+    options = settings.get("env.options") or {}
+    if split in options.get("limit", {}):
+        return f"raise env.options.limit.{split}"
+    if split in options:
+        return f"raise env.options.{split}"
+    if file := _from_here(settings.get("env.data") or ""):
+        if settings.get("env.name") == "folders":
+            return f"add task folders to {file}"
+        return f"add tasks to {file}, then run `skillopt split {shlex.quote(file)} --extend`"
+    folder = _from_here(settings.get("env.split_dir") or "")
+    if Path(folder).parent.name == TASK_SETS:
+        return "pass more tasks"
+    return f"add tasks to {folder}/{split}" if folder else ""
+
+
+def _from_here(path: str) -> str:
+    """As a person in the working folder writes it."""
+    plain = os.path.normpath(path) if path else ""
+    return os.path.relpath(plain) if Path(plain).is_relative_to(Path.cwd()) else plain
+
+
+def describe(split: Mapping[str, Sequence[Item]]) -> list[str]:
+    """The split in lines: how many, and of which stratum."""
+    strata = stratum_of([item for name in SPLITS for item in split[name]])
+    lines = []
+    for name in SPLITS:
+        counts = Counter(strata[item.id] for item in split[name])
+        of = ", ".join(f"{count} {stratum}" for stratum, count in sorted(counts.items()) if stratum)
+        lines.append(f"{name}: {len(split[name])} items" + (f" ({of})" if of and len(counts) <= 12 else ""))
+    return lines
+
+
+def parse_ratios(ratios: Mapping[str, float]) -> dict[str, float]:
+    """Shares that sum to one; whole numbers such as {train: 2, val: 1, test: 1} are welcome."""
+    if set(ratios) != set(SPLITS) or not all(share > 0 for share in ratios.values()):
+        raise UserError(f"env.split: needs a positive share for each of {', '.join(SPLITS)}; got {json.dumps(ratios)}")
+    total = sum(ratios.values())
+    return {name: ratios[name] / total for name in SPLITS}

@@ -1,0 +1,133 @@
+"""Tasks with tools: plain functions, and the loop in which the target calls them.
+
+async def run(self, item, skill, chat):
+    return await run_tools(start(skill, item.question), [Tool.of(look_up)], chat)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue, TypeAdapter, ValidationError, create_model
+
+from skillopt.chat_protocol import ContentPart
+from skillopt.config.options import first_problem
+from skillopt.models.base import ChatReply, Message, ModelError
+from skillopt.skill import Skill
+from skillopt.tasks.base import Chat, Episode, ToolDefinition
+
+LONGEST_RESULT = 20_000
+"""Characters of a tool's result that the target is shown; a tool that prints a book would fill the context."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A function that the target may call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JsonValue]
+    """JSON schema of its arguments, an object."""
+    run: Callable[..., Any | Awaitable[Any]]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Tool:
+        """A tool from a function: its name, its docstring, and its annotated parameters. Sync or async."""
+        signature = inspect.signature(function, eval_str=True)
+        fields: dict[str, Any] = {
+            name: (
+                Any if parameter.annotation is parameter.empty else parameter.annotation,
+                ... if parameter.default is parameter.empty else parameter.default,
+            )
+            for name, parameter in signature.parameters.items()
+        }
+        model = create_model(function.__name__, **fields)
+        schema = TypeAdapter(model).json_schema()
+        schema.pop("title", None)
+
+        async def checked(**arguments: Any) -> Any:
+            values = model.model_validate(arguments)
+            given = {name: getattr(values, name) for name in fields}
+            if inspect.iscoroutinefunction(function):
+                return await function(**given)
+            return await asyncio.to_thread(function, **given)
+
+        description = inspect.getdoc(function) or function.__name__
+        return cls(name=function.__name__, description=description, parameters=schema, run=checked)
+
+    def definition(self) -> ToolDefinition:
+        """As the OpenAI chat protocol has it."""
+        parameters = dict(self.parameters)
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": parameters},
+        }
+
+
+def system(skill: Skill) -> list[Message]:
+    """The skill as the system prompt; nothing for an empty one."""
+    return [{"role": "system", "content": skill.text}] if skill.text.strip() else []
+
+
+def start(skill: Skill, task: str | list[ContentPart]) -> list[Message]:
+    """The first messages of a rollout: the skill as the system prompt, if there is any, and the task."""
+    return [*system(skill), {"role": "user", "content": task}]
+
+
+def printed(*parts: str) -> str:
+    """What a command printed, one part below the other."""
+    return "\n".join(text for part in parts if (text := part.strip("\n")))
+
+
+async def run_tools(messages: Sequence[Message], tools: Sequence[Tool], chat: Chat, *, max_turns: int = 20) -> Episode:
+    """Ask, call the tools that the reply names, send their results, ask again; the first reply without a call ends it.
+
+    A tool that raises, arguments that do not fit and names that do not exist reach the target as a tool's result:
+    they are its own mistakes. After `max_turns` replies the last one's text is the output.
+    """
+    talk = list(messages)
+    known = {tool.name: tool for tool in tools}
+    definitions = [tool.definition() for tool in tools]
+    text = ""
+    for _ in range(max_turns):
+        reply = await chat(talk, tools=definitions)
+        talk.append(reply.message())
+        text = reply.text
+        if not reply.tool_calls:
+            break
+        talk += await tool_results(reply, known)
+    return Episode(messages=talk, output=text)
+
+
+async def tool_results(reply: ChatReply, tools: Mapping[str, Tool]) -> list[Message]:
+    """The results of all tools that a reply calls, as the next messages."""
+    messages: list[Message] = []
+    for call in reply.tool_calls:
+        result = await _call(call["function"]["name"], call["function"]["arguments"], tools)
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": result[:LONGEST_RESULT]})
+    return messages
+
+
+async def _call(name: str, arguments_text: str, tools: Mapping[str, Tool]) -> str:
+    """A tool's result as text; what went wrong is a result, too."""
+    tool = tools.get(name)
+    if tool is None:
+        return f"error: there is no tool '{name}'; there are: {', '.join(tools)}"
+    try:
+        arguments = json.loads(arguments_text or "{}")
+        if not isinstance(arguments, dict):
+            raise ValueError("the arguments must be an object")
+        value = tool.run(**arguments)
+        value = await value if inspect.isawaitable(value) else value
+    except ValidationError as error:
+        return f"error: {first_problem(error)}"
+    except ModelError:
+        raise
+    except Exception as error:  # the target gets it as the tool's result
+        return f"error: {type(error).__name__}: {error}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,291 @@
+"""Workspaces: what an item starts from, what a rollout left of it, and the same files again for a check.
+
+An item's `workspace` is a folder below the folder of the tasks, or an object of path → text; `files` adds to it. After
+a rollout only the difference is kept: it is in the journal, so that a check can look at the result at any later time.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from skillopt.errors import UserError
+from skillopt.keys import redact
+from skillopt.tasks.base import Episode, FileChange, Item
+from skillopt.tasks.sandbox.trees import DEEPEST
+
+MOST_FILES = 2000
+LEFT_OUT = {"__pycache__"}
+"""Folders of what was left that say nothing of the task."""
+_LONGEST_SHOWN = 2000
+_MOST_SHOWN = 12_000
+"""Characters of one file's difference, and of all together."""
+_MOST_LISTED = 100
+_LARGEST_COMPARED = 256 << 10
+
+Content = Path | bytes
+"""A file on disk, or its bytes."""
+Files = Mapping[str, Content]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceStart:
+    """What one item's workspace starts from."""
+
+    files: Files
+    executable: frozenset[str]
+    digest: str
+    """Names and contents; another start is another task."""
+
+    def write_to(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in self.files.items():
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, bytes):
+                file.write_bytes(content)
+            else:
+                shutil.copyfile(content, file)
+            file.chmod(0o755 if name in self.executable else 0o644)
+
+
+class Workspaces:
+    """The workspaces of a set of tasks. All of them are looked at once, before anything is paid for."""
+
+    def __init__(
+        self,
+        root: Path,
+        items: Sequence[Item] = (),
+        *,
+        most_mb: int = 64,
+        needed: bool = False,
+        starts: Mapping[str, Files] | None = None,
+        local: bool = True,
+    ) -> None:
+        """`starts` are files by item, where they come from elsewhere than the items' own fields."""
+        self._given = starts or {}
+        self.local = local
+        """Whether any task is done on this machine; False where all are done in containers."""
+        self._root = root
+        self.most = most_mb << 20
+        self._starts = {item.id: self._read(item) for item in items if "workspace" in (item.model_extra or {})}
+        self.fingerprint = "".join(sorted(start.digest for start in self._starts.values()))
+        self.used = needed or bool(self._starts)
+        """Whether what a rollout leaves is kept."""
+
+    def start(self, item: Item) -> WorkspaceStart:
+        return self._starts.get(item.id) or self._read(item)
+
+    def _read(self, item: Item) -> WorkspaceStart:
+        fields, where = item.model_extra or {}, f"item '{item.id}'"
+        files: dict[str, Content] = dict(self._given.get(item.id) or {})
+        for name in ("workspace", "files") if item.id not in self._given else ():
+            files |= read_files(fields.get(name), self._root, f"{where}: {name}", self.most)
+        executable = {name for name, content in files.items() if isinstance(content, Path) and is_executable(content)}
+        if clash := next((name for name in files if any(str(up) in files for up in PurePosixPath(name).parents)), ""):
+            raise UserError(f"{where}: workspace: '{clash}' is below a file; a path is a file or a folder, not both")
+        total = sum(
+            len(content) if isinstance(content, bytes) else content.stat().st_size for content in files.values()
+        )
+        if total > self.most:
+            raise UserError(
+                f"{where}: workspace: has {total >> 20} MB; the limit is {self.most >> 20} MB "
+                "(env.options.workspace_mb)"
+            )
+        return WorkspaceStart(files=files, executable=frozenset(executable), digest=_digest(files, executable))
+
+    @contextmanager
+    def left(self, item: Item, packed: str) -> Iterator[Path]:
+        """The files as a rollout left them, in a fresh folder, for a check."""
+        with tempfile.TemporaryDirectory(prefix="skillopt-check-", ignore_cleanup_errors=True) as root:
+            folder = Path(root, "workspace")
+            restore(self.start(item), packed, folder)
+            yield folder
+
+
+def read_files(given: Any, root: Path, where: str, most: int) -> dict[str, Content]:
+    """A folder below `root`, or an object of path → text, as files by name."""
+    if given is None or given == "":
+        return {}
+    if isinstance(given, Mapping):
+        files = {checked_name(str(name), where): str(text).encode() for name, text in given.items()}
+        return dict(sorted(files.items()))
+    if not isinstance(given, str):
+        raise UserError(f"{where}: must be the name of a folder, or an object, path → text")
+    folder = (root / given).resolve()
+    if not folder.is_relative_to(root.resolve()):
+        raise UserError(f"{where}: '{given}' leads out of {root}; folders of tasks must be below it")
+    if not folder.is_dir():
+        raise UserError(f"{where}: '{given}' is not a folder below {root}")
+    return dict(walk(folder, where, most))
+
+
+def walk(folder: Path, where: str, most: int) -> Iterator[tuple[str, Path]]:
+    """The plain files of a folder by name, in order. Links, pipes, too many files and too large ones are refused."""
+    count = 0
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts):
+        name, found = path.relative_to(folder).as_posix(), path.lstat()
+        if stat.S_ISDIR(found.st_mode):
+            continue
+        if stat.S_ISLNK(found.st_mode):
+            raise UserError(f"{where}: '{name}' is a link; put the file itself there")
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(f"{where}: '{name}' is neither a file nor a folder; remove it")
+        if found.st_size > most:
+            raise UserError(f"{where}: '{name}' has {found.st_size >> 20} MB; the limit is {most >> 20} MB")
+        count += 1
+        if count > MOST_FILES:
+            raise UserError(f"{where}: has more than {MOST_FILES} files; keep what the task needs")
+        yield checked_name(name, where), path
+
+
+def checked_name(name: str, where: str) -> str:
+    """A file's name within a workspace; raises UserError for one that leads out of it."""
+    path = PurePosixPath(name)
+    odd = not name.isprintable() or "\\" in name or len(name) > 500
+    if not path.parts or path.is_absolute() or ".." in path.parts or odd:
+        raise UserError(f"{where}: '{name[:100]!a}' leads out of the workspace or is no file name; use a relative path")
+    return path.as_posix()
+
+
+def is_executable(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o111)
+
+
+def bytes_of(content: Content) -> bytes:
+    return content if isinstance(content, bytes) else content.read_bytes()
+
+
+def _digest(files: Files, executable: set[str]) -> str:
+    digest = hashlib.sha256()
+    for name, content in files.items():
+        inner = hashlib.sha256(bytes_of(content)).hexdigest()
+        digest.update(json.dumps([name, inner, name in executable]).encode())
+    return digest.hexdigest()
+
+
+# What a rollout left
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceDiff:
+    """The difference between a workspace and its start."""
+
+    changes: tuple[FileChange, ...] = ()
+    packed: str = ""
+    """The files that are new or other, and the names of those that are gone; `restore` reads it."""
+    problem: str = ""
+    """Why there is nothing to look at: it is too large. That is the agent's failure."""
+
+
+class WorkedEpisode(Episode):
+    """An episode with the files that it left, for the check (`WorkspaceDiff`)."""
+
+    packed: str = ""
+    problem: str = ""
+    untested: str = ""
+    """Why its files could not be scored."""
+
+
+def difference(start: WorkspaceStart, folder: Path, most: int) -> WorkspaceDiff:
+    """What became of the workspace. Links are not followed, and not kept."""
+    found: dict[str, bytes] = {}
+    executable, left = [], most
+    for path in _plain_files(folder):
+        name = path.relative_to(folder).as_posix()
+        left -= path.lstat().st_size
+        if left < 0 or len(found) >= MOST_FILES:
+            too = f"more than {most >> 20} MB" if left < 0 else f"more than {MOST_FILES} files"
+            return WorkspaceDiff(problem=f"the workspace was left with {too}")
+        try:
+            found[name] = path.read_bytes()
+        except OSError:  # the agent has taken away the right to read it
+            continue
+        executable += [name] if is_executable(path) else []
+    before = {name: bytes_of(content) for name, content in start.files.items()}
+    other = {name: data for name, data in found.items() if before.get(name) != data}
+    gone = sorted(before.keys() - found.keys())
+    moded = {n for n in found if n in before and (n in executable) != (n in start.executable)}
+    files = {
+        name: [base64.b64encode(_redacted(found[name])).decode(), name in executable]
+        for name in sorted({*other, *moded})
+    }
+    packed = zlib.compress(json.dumps({"files": files, "gone": gone}).encode(), 6)
+    return WorkspaceDiff(changes=tuple(_changes(before, other, gone)), packed=base64.b64encode(packed).decode())
+
+
+def _plain_files(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    for path, names, files in os.walk(folder, followlinks=False):
+        depth = len(Path(path).relative_to(folder).parts)
+        names[:] = sorted(name for name in names if name not in LEFT_OUT) if depth < DEEPEST else []
+        for name in sorted(files):
+            file = Path(path, name)
+            if stat.S_ISREG(file.lstat().st_mode) and _can_be_named(file.relative_to(folder).as_posix()):
+                yield file
+
+
+def _can_be_named(name: str) -> bool:
+    try:
+        return bool(checked_name(name, ""))
+    except UserError:
+        return False
+
+
+def _redacted(data: bytes) -> bytes:
+    """An agent may have written down a key that it was given."""
+    return redact(data.decode("latin-1")).encode("latin-1", "replace")
+
+
+def _changes(before: Mapping[str, bytes], other: Mapping[str, bytes], gone: Sequence[str]) -> Iterator[FileChange]:
+    room, names = _MOST_SHOWN, sorted({*other, *gone})
+    for name in names[:_MOST_LISTED]:
+        if name in gone:
+            yield FileChange(path=name, kind="removed")
+            continue
+        shown = _shown(before.get(name), other[name])[: min(room, _LONGEST_SHOWN)]
+        room -= len(shown)
+        yield FileChange(path=name, kind="changed" if name in before else "added", shown=shown)
+
+
+def _shown(old: bytes | None, new: bytes) -> str:
+    try:
+        if max(len(old or b""), len(new)) > _LARGEST_COMPARED or b"\0" in new:
+            return f"({len(new)} bytes)"
+        was, now = (old or b"").decode(), redact(new.decode())
+    except UnicodeDecodeError:
+        return f"({len(new)} bytes)"
+    if old is None:
+        return now
+    lines = list(difflib.unified_diff(was.splitlines(), now.splitlines(), lineterm="", n=1))
+    return "\n".join(lines[2:])
+
+
+def restore(start: WorkspaceStart, packed: str, folder: Path) -> None:
+    """The workspace as the rollout left it."""
+    start.write_to(folder)
+    if not packed:
+        return
+    left = json.loads(zlib.decompress(base64.b64decode(packed)))
+    for name in left["gone"]:
+        (folder / checked_name(name, "journal")).unlink(missing_ok=True)
+    for name, (content, executable) in left["files"].items():
+        file = folder / checked_name(name, "journal")
+        if file.is_dir():
+            shutil.rmtree(file)  # a folder of the start that became a file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(base64.b64decode(content))
+        file.chmod(0o755 if executable else 0o644)

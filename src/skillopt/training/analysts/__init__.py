@@ -1,0 +1,82 @@
+"""Who proposes edits. An analyst reads a minibatch of scored trajectories and returns a patch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+
+from skillopt import plugins
+from skillopt.config import Config
+from skillopt.errors import UserError
+from skillopt.models.call import Caller
+from skillopt.record.edits import Patch
+from skillopt.skill import Edit, Skill
+from skillopt.tasks.base import Trajectory
+from skillopt.training.analysts.base import Analyst, Kind, Minibatch
+from skillopt.training.analysts.brief import BriefAnalyst
+from skillopt.training.analysts.exemplar import ExemplarAnalyst
+from skillopt.training.analysts.llm import LLMAnalyst
+from skillopt.training.requests.context import OptimizerContext
+from skillopt.training.requests.replies import read_edits
+
+ANALYSTS: dict[str, type[Analyst]] = {"brief": BriefAnalyst, "exemplar": ExemplarAnalyst, "llm": LLMAnalyst}
+Propose = Callable[[Skill, Sequence[Trajectory]], Any]
+"""Gives edits, as `Edit` or as dicts of its fields. May be async; if it is not, it runs in a thread. Each edit cites
+trajectories of the batch."""
+
+
+def open_analysts(names: Sequence[str]) -> list[Analyst]:
+    """The analysts of these names: our own, or those that installed packages register as `skillopt.analysts`."""
+    return [ANALYSTS[name]() if name in ANALYSTS else _registered(name) for name in names]
+
+
+def _registered(name: str) -> Analyst:
+    return as_analyst(plugins.load("analysts", name, key="gradient.analysts", known=ANALYSTS))
+
+
+def as_analyst(part: Analyst | Propose | type) -> Analyst:
+    """An analyst as it is; a function wrapped in one."""
+    made: Any = plugins.instance(part)
+    if hasattr(made, "propose"):
+        analyst: Analyst = made
+        return analyst
+    if callable(made):
+        return FunctionAnalyst(made)
+    raise UserError(f"analyst {made!r}: must be a function of (skill, trajectories), or an object with propose()")
+
+
+class FunctionAnalyst:
+    """A plain function as an analyst: it sees the whole batch at once and calls no optimizer."""
+
+    kinds: tuple[Kind, ...] = ("batch",)
+    needs_optimizer = False
+
+    def __init__(self, propose: Propose) -> None:
+        self.name = plugins.named(propose)
+        self.function = propose
+
+    async def propose(
+        self, skill: Skill, minibatch: Minibatch, knowledge: OptimizerContext, optimizer: Caller, config: Config
+    ) -> Patch:
+        rows = await plugins.called(partial(self.function, skill, minibatch.trajectories))
+        if inspect.isgenerator(rows):
+            rows = await plugins.called(partial(list, rows))
+        checked = [self._checked(row) for row in rows or ()]
+        ids = sorted({trajectory.id for trajectory in minibatch.trajectories})
+        source = f"{self.name}/batch"
+        edits, dropped = read_edits(checked, ids, source, len(checked))
+        name = f"{minibatch.id}-{self.name}"
+        return Patch(id=name, source=source, trajectory_ids=tuple(ids), edits=edits, dropped=dropped)
+
+    def _checked(self, row: Any) -> dict[str, JsonValue]:
+        """An edit's fields; a mistake in the function ends the run."""
+        try:
+            return Edit.model_validate(row).model_dump(mode="json")
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise UserError(f"analyst '{self.name}': {where}: {first['msg']} (got {row!r})") from None

@@ -1,0 +1,50 @@
+"""The contract of an analyst, and the patch that it returns: the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from skillopt.config import Config
+from skillopt.models.call import Caller
+from skillopt.models.structured import CheckedReply
+from skillopt.record.edits import Patch
+from skillopt.skill import Skill
+from skillopt.tasks.base import Trajectory
+from skillopt.training.requests.context import OptimizerContext
+
+Kind = Literal["mixed", "failure", "deep", "batch"]
+"""mixed: failures and passes together; failure: failures alone, for small optimizers; deep: failures with one cause;
+batch: the whole batch at once, for analysts that count rather than read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Minibatch:
+    """A few trajectories for one analyst to read."""
+
+    id: str
+    kind: Kind
+    trajectories: Sequence[Trajectory]
+    pattern: str = ""
+    """In deep reflection, the cause that the failures share."""
+
+
+def with_answer(patch: Patch, answer: CheckedReply[Any]) -> Patch:
+    """The patch with what was wrong with the optimizer's replies, and why there is none if there is none."""
+    lost = {} if answer.value is not None else {"lost": answer.lost, "unreachable": answer.unreachable}
+    return patch.model_copy(update={"unusable": answer.unusable, **lost})
+
+
+class Analyst(Protocol):
+    """Proposes edits from evidence. Every edit must cite trajectories of the minibatch."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    """The kinds of minibatch that it wants to see."""
+    needs_optimizer: bool
+    """Whether it calls the optimizer model at all."""
+
+    async def propose(
+        self, skill: Skill, minibatch: Minibatch, knowledge: OptimizerContext, optimizer: Caller, config: Config
+    ) -> Patch: ...

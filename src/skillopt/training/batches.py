@@ -1,0 +1,58 @@
+"""The order of the training items."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skillopt.config import TrainConfig
+from skillopt.tasks.base import Item
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    number: int
+    """1 … over the whole run."""
+    epoch: int
+    split: Sequence[Item]
+    positions: list[list[int]]
+    """The positions of each batch's items in the split; more than one batch if gradients are accumulated."""
+
+    @property
+    def batches(self) -> list[list[Item]]:
+        """Read from the split when they are needed: an env may keep its items on disk."""
+        return [[self.split[position] for position in batch] for batch in self.positions]
+
+    @property
+    def items(self) -> list[Item]:
+        return [item for batch in self.batches for item in batch]
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.positions))
+
+
+def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
+    """The steps of each epoch. Every epoch goes through all items once, each epoch in another order."""
+    epochs: list[list[Step]] = []
+    number = 0
+    by_id = in_id_order(items)
+    for epoch in range(1, config.num_epochs + 1):
+        order = list(by_id)
+        random.Random(f"{config.seed}/{epoch}/batches").shuffle(order)  # noqa: S311
+        batches = [order[at : at + config.batch_size] for at in range(0, len(order), config.batch_size)]
+        steps = []
+        for at in range(0, len(batches), config.accumulation):
+            number += 1
+            steps.append(
+                Step(number=number, epoch=epoch, split=items, positions=batches[at : at + config.accumulation])
+            )
+        epochs.append(steps)
+    return epochs
+
+
+def in_id_order(items: Sequence[Item]) -> list[int]:
+    """The positions of a split's items by their ids."""
+    ids = [item.id for item in items]
+    return sorted(range(len(ids)), key=ids.__getitem__)

@@ -1,0 +1,97 @@
+"""Opening the models of a run: each role's model with its limiter, on one journal and one budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from skillopt import tasks
+from skillopt.config import Config
+from skillopt.errors import UserError
+from skillopt.models import open_model
+from skillopt.models.base import ChatModel, NoModel, as_chat_model
+from skillopt.models.call import Budget, Caller, Endpoint, Limiter, Switch
+from skillopt.provider_table import provider_of, split_name
+from skillopt.record.base import ROLES
+from skillopt.record.directory import RunDirectory
+from skillopt.record.journal import Journal
+from skillopt.tasks.base import Env, as_env, check_splits
+
+
+@asynccontextmanager
+async def open_env(config: Config, env: Env | None = None) -> AsyncIterator[Env]:
+    """The config's env, checked, and closed at the end: its scorer may have processes. An env that is passed in stays
+    open."""
+    name = config.models.target_model
+    if env is None and provider_of(name).is_function and not config.env.agent and not config.env.command:
+        function = split_name(name)[1]
+        raise UserError(
+            f"{name}: the agent of this run is a Python function, which only the program that has it can pass on "
+            f"(skillopt.compare(…, agent={function})); for a command, name its file: env.agent=FILE.py:{function}"
+        )
+    opened = as_env(env) if env else tasks.open_env(config)
+    try:
+        check_splits(opened)
+        yield opened
+    finally:
+        if env is None:
+            await asyncio.to_thread(opened.close)
+
+
+@asynccontextmanager
+async def open_models(
+    config: Config,
+    passed: dict[str, ChatModel] | None = None,
+    roles: Sequence[str] = ROLES,
+    run: RunDirectory | None = None,
+) -> AsyncIterator[dict[str, ChatModel]]:
+    """A model for every role; a role that is not among `roles` has one that refuses every call.
+
+    Models that are opened here, by their names, are closed at the end; those that are passed in stay open.
+    Nothing is called, but names, URLs and keys are checked.
+    """
+    async with AsyncExitStack() as stack:
+        models: dict[str, ChatModel] = {}
+        for role in ROLES:
+            if role not in roles:
+                models[role] = NoModel()
+            elif passed and role in passed:
+                models[role] = passed[role]
+            else:
+                models[role] = open_model(role, config, run)
+                stack.push_async_callback(models[role].close)
+        yield models
+
+
+def make_callers(
+    config: Config, journal: Journal, models: dict[str, ChatModel]
+) -> tuple[dict[str, Caller], Budget, Switch]:
+    """Each role's model with its limiter, on one journal and one budget."""
+    budget, switch = Budget(config.budget, journal), Switch()
+    endpoints: dict[str, Endpoint] = {}
+    callers = {}
+    for role, model in ((role, as_chat_model(model)) for role, model in models.items()):
+        role_config = config.role(role)
+        width = min(role_config.workers, model.max_concurrency or role_config.workers)
+        if model.endpoint in endpoints:
+            endpoints[model.endpoint].widen(width)
+        endpoint = endpoints.setdefault(model.endpoint, Endpoint(width))
+        callers[role] = Caller(
+            model=model,
+            role=role,
+            journal=journal,
+            limiter=Limiter(width, endpoint, requests=role_config.rpm, tokens=role_config.tpm),
+            budget=budget,
+            switch=switch,
+            hardware=config.hardware,
+            workers=role_config.workers,
+            timeout=role_config.call_timeout,
+            deterministic=model.deterministic and not role_config.temperature
+            if role_config.deterministic is None
+            else role_config.deterministic,
+            temperature=role_config.temperature,
+            max_tokens=role_config.max_tokens,
+            effort=role_config.reasoning_effort,
+        )
+    return callers, budget, switch

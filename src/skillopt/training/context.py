@@ -1,0 +1,102 @@
+"""What every stage gets besides its inputs. There are no globals: two trainings can run in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from skillopt.config import Config
+from skillopt.models.call import Caller
+from skillopt.record.directory import RunDirectory
+from skillopt.record.events import Event, Events
+from skillopt.skill import Skill
+from skillopt.tasks.base import Env, is_judged, is_noisy
+from skillopt.tasks.executor import Executor, LocalExecutor
+from skillopt.training.analysts.base import Analyst
+
+if TYPE_CHECKING:
+    from skillopt.training.rollout import Rollouts
+
+T = TypeVar("T")
+
+
+class BackgroundTasks:
+    """Starts work in parallel with the loop. Callers that need a result await its task; `settle` awaits the others.
+    No work may outlive the session, since it is paid for."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.ahead: dict[str, Rollouts] = {}
+        """Rollouts that were begun before the loop needed them, by their tag."""
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # the caller that awaits it gets it; without one, the run has ended for another reason
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def settle(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    config: Config
+    env: Env
+    target: Caller
+    optimizer: Caller
+    run: RunDirectory
+    events: Events
+    analysts: tuple[Analyst, ...] = ()
+    """They propose edits; a measurement has none."""
+    epoch: int = 0
+    step: int = 0
+    steps: int = 0
+    """How many steps the run has in all."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By stage; telemetry only."""
+    executor: Executor = field(default_factory=LocalExecutor)
+    """Where tasks are done and scored."""
+    background: BackgroundTasks = field(default_factory=BackgroundTasks)
+    """Work that was started in parallel with the loop."""
+    low_priority: bool = False
+    """Nothing waits for this work yet: its calls use only free slots."""
+    expect: Callable[[Skill], None] | None = None
+    """A gate calls it as soon as it is certain which skill training continues with, even if items are still running."""
+
+    @property
+    def noisy(self) -> bool:
+        """May the same skill score differently on the same item another time?"""
+        scores = is_noisy(self.env) and not (is_judged(self.env) and self.optimizer.deterministic)
+        return scores or not self.target.deterministic
+
+    def at(self, epoch: int, step: int) -> Context:
+        return replace(self, epoch=epoch, step=step, seconds={})
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        self.seconds[stage] = round(self.seconds.get(stage, 0.0) + time.monotonic() - start, 4)
+
+    def rng(self, stage: str) -> random.Random:
+        """A random generator for one stage of one step, so that stages do not influence each other."""
+        return random.Random(f"{self.config.train.seed}/{self.epoch}/{self.step}/{stage}")  # noqa: S311
+
+    def emit(self, event: Event) -> None:
+        self.events.emit(event, step=self.step, epoch=self.epoch)

@@ -1,0 +1,73 @@
+"""Near-identical texts, plain contradictions and the facts of a text, read off the words alone.
+
+Meaning is the optimizer's business (training/edits/merge.py). Here two texts are the same only when they differ in
+nothing but case, punctuation, list marks and words such as "the" and "please".
+"""
+
+from __future__ import annotations
+
+import re
+
+_HARMLESS = {"a", "an", "the", "please", "also", "just", "very", "really", "so", "then", "that", "which"}
+"""Words whose presence does not change what an instruction asks for."""
+_NEGATION_WORDS = """
+not no never none nor neither without avoid don't dont doesn't isn't aren't cannot can't cant won't shouldn't mustn't
+refuse stop unless except
+"""
+_NEGATIONS = set(_NEGATION_WORDS.split())
+_FILLERS = _HARMLESS | {"do", "always", "should", "must"}
+_WORD = re.compile(
+    r"`(?:\w|[^\S\n])*[^\w\s`][^`\n]*`"  # code with more than words in it, as it is
+    r"|(?<![^\W_])[-−+.]{1,20}(?=\d)"  # a number's sign
+    r"|[^\W_]+(?:(?:[-–'’./:_]|(?<=\d),(?=\d))[^\W_]+)*(?:\+\+|\#)?"  # words, names (C++, a_b) and numbers (1,5)
+    r"|!=|[^\w\s.,;:!?'\"‘’“”„(){}\[\]*`#\-–—…_]"  # signs that carry meaning: < % $ & …
+)
+_QUOTED = re.compile(r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”")
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
+
+
+def content_words(text: str) -> tuple[str, ...]:
+    """The words that carry the meaning, in order."""
+    words = [w if w[0] == "`" else w.casefold().replace("’", "'") for w in _WORD.findall(text)]
+    return tuple(word for word in words if word not in _HARMLESS)
+
+
+def normal_name(pattern: str) -> str:
+    """Two analysts' names for one cause, made equal if only case and punctuation differ."""
+    return " ".join("".join(c if c.isalnum() else " " for c in pattern.casefold()).split())
+
+
+def same_text(a: str, b: str) -> bool:
+    """Do two instructions ask for the same in all but the same words, in the same order?"""
+    return content_words(a) == content_words(b)
+
+
+def opposite_text(a: str, b: str) -> bool:
+    """The same instruction once with and once without a negation."""
+    left, right = content_words(a), content_words(b)
+    bare = [tuple(w for w in side if w not in _NEGATIONS and w not in _FILLERS) for side in (left, right)]
+    negated = [sum(w in _NEGATIONS for w in side) % 2 for side in (left, right)]
+    return bool(bare[0]) and bare[0] == bare[1] and negated[0] != negated[1]
+
+
+def other_value(a: str, b: str) -> bool:
+    """The same instruction with another number, code or amount in one place."""
+    left, right = content_words(a), content_words(b)
+    changed = [pair for pair in zip(left, right, strict=False) if pair[0] != pair[1]]
+    return len(left) == len(right) and len(changed) == 1 and all(any(c.isdigit() for c in word) for word in changed[0])
+
+
+def words_without_values(text: str) -> tuple[str, ...]:
+    """What two instructions have in common that contradict each other: no negation, no number, no small word."""
+    left_out = _NEGATIONS | _FILLERS
+    return tuple(w for w in content_words(text) if w not in left_out and not any(c.isdigit() for c in w))
+
+
+def facts(text: str) -> set[str]:
+    """Quotations, and words with a digit or with a capital that does not begin a sentence."""
+    quoted = {match[0][1:-1] for match in _QUOTED.finditer(text)}
+    words: set[str] = set()
+    for sentence in _SENTENCE_END.split(text):
+        tokens = _WORD.findall(sentence)
+        words |= {w for at, w in enumerate(tokens) if any(c.isdigit() for c in w) or (at and w != w.casefold())}
+    return quoted | words

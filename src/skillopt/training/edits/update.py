@@ -1,0 +1,25 @@
+"""Update, the SGD step: edits are applied to the document, within the limits of the config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from skillopt.config import Config
+from skillopt.skill import Applied, Edit, SizeLimits, Skill, apply_edits
+from skillopt.training.context import Context
+
+
+def update(skill: Skill, edits: Iterable[Edit], ctx: Context) -> Applied:
+    """The new skill, what was applied, and what was skipped and why."""
+    return apply_edits(skill, edits, limits_of(ctx.config))
+
+
+def limits_of(config: Config) -> SizeLimits:
+    """What an edit and each file of a skill may grow to."""
+    return SizeLimits(
+        max_edit_tokens=config.optimizer.max_edit_tokens,
+        max_skill_tokens=config.optimizer.max_skill_tokens,
+        max_file_tokens=config.package.max_file_tokens,
+        max_total_tokens=config.package.max_total_tokens,
+        train=config.package.train,
+    )

@@ -1,0 +1,224 @@
+"""The figures of a finished training: the sealed test split, the winner measured again, the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from skillopt.models.call import gather_all
+from skillopt.record.base import ByRole
+from skillopt.record.costs import Paid, bill
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json
+from skillopt.record.history import read_history
+from skillopt.record.results import ConstantScore, MajorityScore
+from skillopt.record.run import Run
+from skillopt.record.state import State
+from skillopt.record.summary import (
+    Baselines,
+    BestScores,
+    ConstantScores,
+    EditTotals,
+    Gain,
+    Gains,
+    GateTotals,
+    InitialScores,
+    MajorityScores,
+    NoSkillScores,
+    Summary,
+)
+from skillopt.skill import Skill
+from skillopt.statistics import gain_interval, interval, wilson
+from skillopt.tasks.base import Score
+from skillopt.tasks.data import shown_names
+from skillopt.training.baselines import do_nothing, majority
+from skillopt.training.context import Context
+from skillopt.training.initial import initial_kind, needs_baseline
+from skillopt.training.rollout import require_few
+from skillopt.training.split import Measured
+
+Evaluate = Callable[[str, str, Skill], Awaitable[Measured]]
+"""Measures a skill on a split under a name."""
+
+
+@dataclass
+class FinalScores:
+    """What was measured at the end; empty before."""
+
+    measured: dict[str, Measured] = field(default_factory=dict)
+    """By split and name: test_initial, test_best, val_remeasured, test_no_skill."""
+    majority: dict[str, MajorityScore] = field(default_factory=dict)
+    """By split."""
+    do_nothing: dict[str, ConstantScore] = field(default_factory=dict)
+    """By split."""
+
+    def score(self, name: str) -> float | None:
+        return self.measured[name].score if name in self.measured else None
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        if name not in self.measured:
+            return None
+        return interval(list(self.measured[name].values.values()))
+
+    def summary(self, state: State, ctx: Context, paid: ByRole[Paid]) -> Summary:
+        """The run's figures as far as they are known."""
+        initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
+        metric, kind = ctx.config.evaluation.metric, initial_kind(ctx.config.train.init_skill, initial)
+        gains = self.gains(state, ctx.run, metric)
+        telemetry = state.telemetry
+        summary = Summary(
+            status=state.status,
+            stop_reason=state.stop_reason,
+            benchmark=ctx.env.name,
+            seed=ctx.config.train.seed,
+            initial=self.initial(state, ctx.run, metric, initial.tokens, kind),
+            best=self.best(state, metric, best.tokens),
+            baselines=self.baselines(),
+            **dict(bill(paid, telemetry.from_journal)),
+            seconds_by_stage={stage: round(s, 2) for stage, s in sorted(telemetry.stages.items())},
+            rollouts_to_best=telemetry.rollouts_to_best,
+            edit_acceptance_rate=state.edits_accepted / state.edits_proposed if state.edits_proposed else None,
+            edits=EditTotals(proposed=state.edits_proposed, accepted=state.edits_accepted),
+            persistent_failures=Run(ctx.run).persistent_failures if state.status != "running" else (),
+            set_aside=dict(state.set_aside),
+            steps=state.counts.model_copy(),
+            gate=GateTotals(calls_saved=telemetry.gate_calls_saved),
+            seconds=round(telemetry.seconds, 2),
+            gain=gains,
+        )
+        if state.status == "running":  # the verdict needs the run's end
+            return summary
+        stuck = set(summary.persistent_failures)
+        names = shown_names(item for split in ("train", "val") if stuck for item in ctx.env.items(split))
+        shown = {item: name for item, name in names.items() if item in stuck}
+        return summary.model_copy(update={**_verdict(summary, ctx), "item_names": shown})
+
+    def gains(self, state: State, run: RunDirectory, metric: str) -> Gains:
+        """The best skill against the initial one on the same tasks, by split; validation by fresh samples if any."""
+        before = _initial_values(run, metric)
+        again = self.measured.get("val_remeasured")
+        val, test = paired(before, again.values if again else state.val, "val"), None
+        if val and not again:
+            now = state.best.val
+            val = None if now is None else val.model_copy(update={"before": state.initial_val, "after": now})
+        if "test_best" in self.measured:
+            test = paired(self.measured["test_initial"].values, self.measured["test_best"].values)
+        return Gains(val=val, test=test)
+
+    def initial(self, state: State, run: RunDirectory, metric: str, tokens: int, kind: str) -> InitialScores:
+        values = list(_initial_values(run, metric).values())
+        return InitialScores(
+            val=state.initial_val if values else None,
+            val_interval=interval(values),
+            test=self.score("test_initial"),
+            test_interval=self.interval("test_initial"),
+            tokens=tokens,
+            kind=kind,
+        )
+
+    def best(self, state: State, metric: str, tokens: int) -> BestScores:
+        """The score that the gate saw, and the score of fresh samples: the difference is the winner's curse."""
+        again = self.score("val_remeasured")
+        return BestScores(
+            val=state.best.val if state.val else None,
+            val_interval=_best_interval(state, metric),
+            val_remeasured=again,
+            val_remeasured_interval=self.interval("val_remeasured"),
+            winners_curse=None if again is None or state.best.val is None else state.best.val - again,
+            test=self.score("test_best"),
+            test_interval=self.interval("test_best"),
+            step=state.best.step,
+            version=state.best.version,
+            tokens=tokens,
+        )
+
+    def baselines(self) -> Baselines:
+        empty = None
+        if "test_no_skill" in self.measured:
+            test = self.interval("test_no_skill")
+            empty = NoSkillScores(test=self.score("test_no_skill"), test_interval=test, tokens=0)
+        always = None
+        if self.majority:
+            always = MajorityScores(answer=self.majority["val"].answer, **_by_split(self.majority))
+        idle = ConstantScores(**_by_split(self.do_nothing)) if self.do_nothing else None
+        return Baselines(no_skill=empty, majority=always, do_nothing=idle)
+
+
+def _by_split(scores: Mapping[str, ConstantScore]) -> dict[str, Any]:
+    values = {split: row.score for split, row in scores.items()}
+    return values | {f"{split}_interval": row.interval for split, row in scores.items()}
+
+
+def _verdict(summary: Summary, ctx: Context) -> dict[str, str]:
+    """The sentence for people; the only import of `view` in training, until readers make the sentence themselves."""
+    from skillopt.view.diagnosis import training_verdict
+
+    verdict = training_verdict(summary, read_history(ctx.run.history), ctx.config.flat())
+    return {"verdict": verdict.text, "outcome": verdict.word}
+
+
+def paired(before: Mapping[str, float], after: Mapping[str, float], split: str = "test") -> Gain | None:
+    """The gain on the tasks that both were measured on; None if there are none."""
+    shared = sorted(before.keys() & after.keys())
+    if not shared:
+        return None
+    return Gain(
+        before=fmean(before[item] for item in shared),
+        after=fmean(after[item] for item in shared),
+        tasks=len(shared),
+        split=split,
+        interval=gain_interval([after[item] - before[item] for item in shared]),
+    )
+
+
+def scores_of(run: RunDirectory, name: str, metric: str) -> dict[str, float]:
+    """A measurement of a run, by item; empty if it has none of that name."""
+    path = run.evaluations / f"{name}.json"
+    rows = read_json(path)["items"] if path.exists() else {}
+    return {item: Score(**row).value(metric) for item, row in rows.items()}
+
+
+def _initial_values(run: RunDirectory, metric: str) -> dict[str, float]:
+    """Empty while it is not measured yet."""
+    return scores_of(run, "val_initial", metric)
+
+
+def _best_interval(state: State, metric: str) -> tuple[float, float] | None:
+    """Around the score itself: what the paired gate knows of single items is a mean of several samples."""
+    if state.best.val is None:
+        return None
+    if metric == "hard" and state.val:
+        return wilson(state.best.val * len(state.val), len(state.val))
+    return interval(list(state.val.values()))
+
+
+async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> FinalScores:
+    """The only reading of the test split in a training: the initial and the best skill, and the empty one.
+
+    The best skill's validation score is the highest of many noisy ones, so that luck has a part in it; where the
+    target or scorer is noisy it is measured once more.
+    """
+    finals = FinalScores()
+    initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
+    won = best.hash != initial.hash
+    wanted = [("val", "remeasured", best)] if ctx.noisy and won else []
+    wanted += [("test", "initial", initial)]
+    wanted += [("test", "best", best)] if won else []
+    if ctx.config.evaluation.baselines:
+        wanted += [("test", "no_skill", Skill(""))] if needs_baseline(initial) else []
+        for split in ("val", "test"):
+            always = await majority(ctx.env, split, ctx.config.evaluation.metric)
+            finals.majority |= {split: always} if always else {}
+            idle = await do_nothing(ctx.env, split, ctx.config.evaluation.metric)
+            finals.do_nothing |= {split: idle} if idle else {}
+    measured = await gather_all(evaluate(*one) for one in wanted)
+    for split in ("val", "test"):  # each measurement has counted its own refusals; together they may be too many
+        ids = [item.id for item in ctx.env.items(split)]
+        require_few({i: state.set_aside[i] for i in ids if i in state.set_aside}, len(ids))
+    for found in measured:  # what one of them set aside counts for none
+        found.values = {item: value for item, value in found.values.items() if item not in state.set_aside}
+    finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
+    finals.measured.setdefault("test_best", finals.measured["test_initial"])
+    return finals

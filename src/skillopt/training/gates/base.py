@@ -1,0 +1,110 @@
+"""The protocol of a gate, and its result: a verdict with its evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from pydantic import Field
+
+from skillopt.record.step import Evidence, GateRecord, GateResult, ItemEvidence, Rule
+from skillopt.skill import Applied, Skill
+from skillopt.tasks.base import Item, Trajectory
+from skillopt.training.context import Context
+
+EPSILON = 1e-9
+"""Sums of soft scores differ by rounding; that does not count as an improvement."""
+
+
+class Verdict(GateResult):
+    """A decision with its evidence."""
+
+    trajectories: tuple[Trajectory, ...] = Field(default=(), exclude=True)
+
+    @property
+    def values(self) -> dict[str, float]:
+        return {row.item_id: row.after for row in self.evidence}
+
+    def brief(self) -> Evidence:
+        """For the patch log and the history: the evidence without the item list."""
+        return Evidence(**{name: getattr(self, name) for name in Evidence.model_fields})
+
+    def record(self, candidate: Skill) -> GateRecord:
+        """As gate.json has it."""
+        fields = {name: getattr(self, name) for name in GateResult.model_fields}
+        return GateRecord(**fields, candidate_hash=candidate.hash)
+
+
+class Gate(Protocol):
+    """Decides between a candidate and the current skill.
+
+    `current` has the current skill's score on each selection item that counts. `tag` names the purpose and labels the
+    samples; the default is `gate-<step>`. Rule `strict`: the candidate must be better; `keep` (guidance): it must not
+    be worse. The same arguments and the same replies must give the same verdict; the clock and the budget must not
+    matter. An accepted verdict has the candidate's score (`after`), and in `known_scores` its score on every item of
+    `current` that was not set aside: the next gate compares with those. A gate that measures nothing says so:
+    `measured` is 0, `before` and `after` are None.
+    """
+
+    async def __call__(
+        self,
+        skill: Skill,
+        candidate: Applied,
+        current: Mapping[str, float],
+        ctx: Context,
+        *,
+        tag: str = "",
+        rule: Rule = "strict",
+    ) -> Verdict: ...
+
+
+def mean(values: Collection[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def remeasured(current: Mapping[str, float], known_scores: Mapping[str, float]) -> float | None:
+    """The current skill's score with the samples of a gate that rejected the candidate; None if there are none."""
+    return mean({**current, **known_scores}.values()) if known_scores else None
+
+
+def skipped_verdict(current: Mapping[str, float], ctx: Context, *, gate: str, rule: Rule) -> Verdict:
+    """The verdict on a candidate that equals the current skill."""
+    score = mean(current.values())
+    return Verdict(
+        decision="skipped",
+        gate=gate,
+        rule=rule,
+        metric=ctx.config.evaluation.metric,
+        before=score,
+        after=None,
+        at_most=score,
+        items=len(current),
+        measured=0,
+    )
+
+
+def fallen_type(evidence: Sequence[ItemEvidence], items: Mapping[str, Item], margin: float | None) -> str:
+    """The regression guard: names a task type whose score falls by more than the margin; empty if none does."""
+    if margin is None:
+        return ""
+    groups: dict[str, list[ItemEvidence]] = {}
+    for row in evidence:
+        groups.setdefault(items[row.item_id].type, []).append(row)
+    for name, rows in sorted(groups.items()):
+        before, after = (mean([row.pair[side] for row in rows]) for side in (0, 1))
+        if before - after > margin + EPSILON:
+            return f"task type '{name}' falls from {before:.2f} to {after:.2f}"
+    return ""
+
+
+def changed_types(verdict: Verdict, ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The task types whose validation score rose, and those whose score fell, among the items that were measured."""
+    types = {item.id: item.type for item in ctx.env.items("val")}
+    sums: dict[str, float] = {}
+    for row in verdict.evidence:
+        name = types.get(row.item_id, "")
+        sums[name] = sums.get(name, 0.0) + row.change
+    named = {name: value for name, value in sorted(sums.items()) if name}
+    risen = tuple(name for name, value in named.items() if value > 1e-9)
+    return risen, tuple(name for name, value in named.items() if value < -1e-9)

@@ -1,0 +1,146 @@
+"""Credit: one bad edit should not sink three good ones. The items that a rejected candidate broke show which edit to
+leave out.
+
+Each edit in turn is left out, and the rest does the broken items once more. An edit without which they pass again is to
+blame; the candidate without those edits goes through the whole gate like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from skillopt.record.events import CreditTried
+from skillopt.record.step import CreditTry, ItemEvidence
+from skillopt.skill import Applied, Edit, Skill
+from skillopt.tasks.base import Item, Trajectory
+from skillopt.training.context import Context
+from skillopt.training.edits.update import update
+from skillopt.training.gates.base import Gate, Verdict, mean, remeasured
+from skillopt.training.gates.early_stop import shared_words
+from skillopt.training.rollout import roll_out_all
+
+MOST_BROKEN = 6
+"""Broken items that are tried again, those that fell most first."""
+MOST_SUSPECTS = 6
+"""Edits that are left out in turn, those that share most words with the broken items first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credited:
+    """The candidate that the step continues with, its verdict, and the smaller candidates that were tried."""
+
+    candidate: Applied
+    verdict: Verdict
+    rejected: Verdict
+    """The verdict on the whole candidate."""
+    left_out: tuple[Edit, ...] = ()
+    """Edits that were found to break items."""
+    tries: tuple[CreditTry, ...] = ()
+
+
+async def credit(
+    skill: Skill, candidate: Applied, verdict: Verdict, current: Mapping[str, float], ctx: Context, gate: Gate
+) -> Credited:
+    """Gate a rejected candidate again without the edits that broke something, as long as some edit is to blame, at most
+    `evaluation.credit_gates` times.
+
+    The first one that is accepted is the step's candidate; if none is, the whole candidate stays rejected.
+    """
+    part, tried = candidate, verdict
+    scores = {} if verdict.accepted else dict(verdict.known_scores)
+    left_out: list[Edit] = []
+    tries: list[CreditTry] = []
+    while tried.decision in {"reject", "indecisive"} and len(tries) < ctx.config.evaluation.credit_gates:
+        tag = f"gate-{ctx.step:04d}-credit-{len(tries) + 1:02d}"
+        blamed = await to_blame(skill, part, tried, ctx, tag)
+        rest = [edit for edit in part.applied if edit not in blamed]
+        if not blamed or not rest:
+            break
+        left_out += blamed
+        part = update(skill, rest, ctx)
+        tried = await gate(skill, part, {**current, **scores}, ctx, tag=tag)
+        scores |= {} if tried.accepted else tried.known_scores
+        evidence = dict(tried.brief())
+        left = tuple(edit.id for edit in part.applied)
+        tries.append(CreditTry(edits=left, left_out=tuple(edit.id for edit in blamed), **evidence))
+        ctx.emit(CreditTried(**evidence, edits=len(left)))
+    if tries and tried.accepted:
+        accepted = _since(current, tried) if scores else tried
+        return Credited(
+            candidate=part, verdict=accepted, rejected=verdict, left_out=tuple(left_out), tries=tuple(tries)
+        )
+    learned = {"known_scores": scores, "remeasured": remeasured(current, scores)}
+    whole = verdict if verdict.accepted else verdict.model_copy(update=learned)
+    return Credited(candidate=candidate, verdict=whole, rejected=verdict, left_out=tuple(left_out), tries=tuple(tries))
+
+
+def _since(current: Mapping[str, float], verdict: Verdict) -> Verdict:
+    """The verdict compared with the scores at the start of the step, not with those that the step's gates measured."""
+    rows = tuple(row.model_copy(update={"before": current[row.item_id]}) for row in verdict.evidence)
+    return verdict.model_copy(update={"evidence": rows, "before": mean([row.before for row in rows])} if rows else {})
+
+
+async def to_blame(skill: Skill, candidate: Applied, verdict: Verdict, ctx: Context, tag: str) -> list[Edit]:
+    """The edits without which broken items pass again; none if the candidate helped too little for the rest of it to
+    pass a gate, or if it has a single edit."""
+    broken = broken_rows(verdict)
+    worth_it = len(helped_rows(verdict)) >= (2 if ctx.noisy else 1)  # a single item may have been luck
+    if not broken or not worth_it or len(candidate.applied) < 2:
+        return []
+    items = {item.id: item for item in ctx.env.items("val")}
+    asked = [items[row.item_id] for row in broken]
+    suspects = suspected(candidate.applied, asked, list(items.values()))
+    healed = [await _healed(skill, candidate, edit, broken, asked, ctx, f"{tag}-{edit.id}") for edit in suspects]
+    blamed: list[Edit] = []
+    left = {row.item_id for row in broken}
+    while left:
+        best = max(range(len(suspects)), key=lambda n: (len(healed[n] & left), -n))
+        if 2 * len(healed[best] & left) < len(left):
+            break
+        blamed.append(suspects[best])
+        left -= healed[best]
+    return blamed
+
+
+async def _healed(
+    skill: Skill,
+    candidate: Applied,
+    edit: Edit,
+    broken: Sequence[ItemEvidence],
+    asked: Sequence[Item],
+    ctx: Context,
+    tag: str,
+) -> set[str]:
+    """The broken items that pass again without the edit."""
+    rest = update(skill, [other for other in candidate.applied if other is not edit], ctx).skill
+    metric = ctx.config.evaluation.metric
+    results = await roll_out_all(rest, asked, ctx, tag=tag, stage="gate")
+    return {
+        row.item_id
+        for row, result in zip(broken, results, strict=True)
+        if isinstance(result, Trajectory) and result.score.value(metric) >= sum(row.pair) / 2
+    }
+
+
+def broken_rows(verdict: Verdict) -> list[ItemEvidence]:
+    """The items that fell clearly, the deepest fall first."""
+    rows = [row for row in verdict.evidence if -row.change >= _clear(verdict)]
+    return sorted(rows, key=lambda row: (row.change, row.item_id))[:MOST_BROKEN]
+
+
+def helped_rows(verdict: Verdict) -> list[ItemEvidence]:
+    return [row for row in verdict.evidence if row.change >= _clear(verdict)]
+
+
+def _clear(verdict: Verdict) -> float:
+    """How much an item's score must change before it counts as broken or helped."""
+    return 0.5 if verdict.metric == "hard" else 0.2
+
+
+def suspected(edits: Sequence[Edit], broken: Sequence[Item], every: Sequence[Item]) -> list[Edit]:
+    """Those that share most words with the broken items first; then those that take text away."""
+    touched = shared_words({item.id: item for item in every})
+    ids = [item.id for item in broken]
+    relation = {edit.id: sum(touched([edit])[i] for i in ids) for edit in edits}
+    return sorted(edits, key=lambda edit: (-relation[edit.id], edit.op == "add", edit.id))[:MOST_SUSPECTS]

@@ -1,0 +1,151 @@
+"""What decides the paired gate: fresh samples of both skills on the items on which they differ, round by round.
+
+Nothing is run here. `PairedTest.run` asks for samples and is sent their scores, so that the gate, the tests and the
+simulations of bench/gate.py share the same code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from skillopt.record.step import Rule
+from skillopt.statistics import permutation_p
+
+Outcome = Literal["accept", "reject", "indecisive"]
+T = TypeVar("T")
+
+_EARLY = 0.12
+"""The share of alpha that all rounds but the last share: clear cases end early, and little is taken from close ones."""
+_HOPELESS = 0.5
+"""A candidate whose fresh samples look no better than this (p, from the second round on) is given up."""
+_SETTLED = 2
+"""Rounds after which an item is left alone if all its samples are equal."""
+Side = Literal["current", "candidate"]
+
+
+class Ask(NamedTuple):
+    """One fresh sample that is wanted."""
+
+    item_id: str
+    side: Side
+    name: str
+    """Which sample: `r1` … for the repeats, `confirm`."""
+
+
+Samples: TypeAlias = Generator[list[Ask], list[float | None], T]
+"""Yields the samples it wants next and is sent their scores (None: the endpoint refuses the item)."""
+
+
+@dataclass
+class PairedTest:
+    """Fresh samples of both skills on the items on which they differ, and what they decide."""
+
+    order: list[str]
+    current: Mapping[str, float]
+    screened: dict[str, float]
+    """The candidate's score in the screen, item by item."""
+    metric: str
+    rule: Rule
+    alpha: float
+    max_repeats: int
+    samples: dict[str, tuple[list[float], list[float]]] = field(default_factory=dict)
+    """By item: the current skill's fresh scores and the candidate's."""
+    second: dict[str, float] = field(default_factory=dict)
+    """The candidate's score in the confirmation."""
+    refused: set[str] = field(default_factory=set)
+    repeats: int = 0
+    p: float = 1.0
+    """How likely the candidate looks this good without being better, by the fresh samples alone."""
+
+    def run(self) -> Samples[Outcome]:
+        """Ask for samples until there is a decision."""
+        self._add_items(item for item in self.order if self._differs(self.screened[item], self.current[item]))
+        if self.rule == "keep":
+            return (yield from self._keep())
+        convinced = False
+        while self.samples and self.repeats < self.max_repeats:
+            self.repeats += 1
+            yield from self._sample_rounds()
+            if self.gain > 0 and self.p <= (2 * self.alpha if convinced else self._level()):
+                if not convinced:
+                    convinced = True
+                    yield from self._confirm()
+                if self.gain > 0 and self.p <= 2 * self.alpha:
+                    return "accept"
+            if self.repeats > 1 and self.p > _HOPELESS:
+                break
+        return "indecisive" if self.gain > 0 else "reject"
+
+    def _keep(self) -> Samples[Outcome]:
+        """Guidance must not lower the score: it goes in unless the fresh samples show a loss."""
+        while self.samples and self.repeats < self.max_repeats:
+            self.repeats += 1
+            yield from self._sample_rounds()
+            if self.gain > 0 and self.p <= self._level():
+                break
+            if permutation_p([(after, before) for before, after in self.samples.values()]) <= self._level():
+                return "reject"
+        return "accept" if self.gain >= 0 else "indecisive"
+
+    @property
+    def gain(self) -> float:
+        """The sum of the differences; items on which the two do not differ add nothing."""
+        total = math.fsum(fmean(after) - fmean(before) for before, after in self.samples.values())
+        return total if abs(total) > 1e-9 else 0.0
+
+    def _level(self) -> float:
+        """The p that is enough in this round; over all rounds these add up to alpha."""
+        if self.repeats < self.max_repeats:
+            return self.alpha * _EARLY / (self.max_repeats - 1)
+        return self.alpha * (1 - _EARLY if self.max_repeats > 1 else 1)
+
+    def _differs(self, after: float, before: float) -> bool:
+        """With the hard metric, two shares on the same side of a half do not differ."""
+        return abs(after - before) >= (0.5 if self.metric == "hard" else 1e-9)
+
+    def _add_items(self, items: Iterable[str]) -> None:
+        self.samples |= {item: ([], []) for item in items if item not in self.samples}
+
+    def _sample_rounds(self) -> Samples[None]:
+        """Every item has as many samples of each skill as there were rounds, unless it was settled before."""
+        for most in sorted({min(_SETTLED, self.repeats), self.repeats}):
+            asks = [
+                Ask(item, side, f"r{number}")
+                for item in self.order
+                if item in self.samples and not self._settled(item)
+                for number in range(len(self.samples[item][0]) + 1, most + 1)
+                for side in ("current", "candidate")
+            ]
+            for ask, value in zip(asks, (yield asks), strict=True):
+                if value is None:
+                    self.refused.add(ask.item_id)
+                else:
+                    self.samples[ask.item_id][ask.side == "candidate"].append(value)
+            self.samples = {item: pair for item, pair in self.samples.items() if item not in self.refused}
+        self.p = permutation_p(list(self.samples.values()))
+
+    def _settled(self, item: str) -> bool:
+        """Have both skills given one and the same score so often that the item says nothing? Which skill a sample is
+        from does not matter here, so that the test stays valid."""
+        before, after = self.samples[item]
+        return len(before) >= _SETTLED and len({*before, *after}) == 1
+
+    def _confirm(self) -> Samples[None]:
+        """On items that the current skill solves, the candidate may have lost something that the screen missed by
+        luck."""
+        others = [
+            Ask(item, "candidate", "confirm")
+            for item in self.order
+            if item not in self.samples and (self.metric != "hard" or self.current[item] >= 0.5)
+        ]
+        for ask, value in zip(others, (yield others), strict=True):
+            if value is None:
+                self.refused.add(ask.item_id)
+            else:
+                self.second[ask.item_id] = value
+        self._add_items(item for item, value in self.second.items() if self._differs(value, self.current[item]))
+        yield from self._sample_rounds()

@@ -1,0 +1,122 @@
+"""The skill that a training starts from, and the run that it makes with this config and data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from pydantic import JsonValue
+
+from skillopt.config import Config
+from skillopt.config.identity import relevant
+from skillopt.config.shipped import shipped
+from skillopt.errors import Damaged, UserError
+from skillopt.keys import refuse_secrets
+from skillopt.record.comments import Comment, feedback_of
+from skillopt.record.directory import RunDirectory, find_run, run_name
+from skillopt.record.events import NearestRun
+from skillopt.record.files import digest
+from skillopt.record.package import open_package, package_file, package_hash, read_skill
+from skillopt.record.run import Run, Settings
+from skillopt.skill import FILE, Skill
+from skillopt.tasks.base import Env, data_hash
+from skillopt.training import prompts
+
+Fingerprints: TypeAlias = Mapping[str, JsonValue]
+"""Of the parts of a run that were passed in, by their kind."""
+
+
+def initial_of(config: Config) -> Skill:
+    """The skill that a training starts from: the file's, or if the trigger is trained, its package's description."""
+    skill = read_initial(config.train.init_skill)
+    file = package_file(config.train.init_skill) if config.train.init_skill else None
+    if config.env.name != "trigger":
+        return skill
+    if file is None:
+        raise UserError("train.init_skill: a description is trained in its package; name the package's SKILL.md")
+    return Skill(open_package(file).description)
+
+
+def read_initial(path: str, where: str = "train.init_skill") -> Skill:
+    """The skill to start from; an empty path or an empty file is an empty skill. `where` is named in errors."""
+    if not path:
+        return Skill("")
+    file = shipped(path)
+    if not file.is_file() and not (file / FILE).is_file():
+        why = f"has no {FILE}" if file.is_dir() else "does not exist"
+        raise UserError(f"{where}: '{path}' {why}; give an existing file or package, or leave it empty")
+    try:
+        skill = read_skill(file)
+    except UnicodeDecodeError:
+        raise UserError(f"{where}: '{path}' is not UTF-8 text") from None
+    refuse_secrets(skill.text, f"{where}: '{path}'")
+    return skill
+
+
+def given_feedback(config: Config) -> list[Comment]:
+    """Comments on an earlier run that this one is given."""
+    if not config.gradient.feedback:
+        return []
+    path = Path(config.gradient.feedback)
+    path = path / "comments.jsonl" if path.is_dir() else path.resolve()
+    if not path.is_file():
+        raise UserError(f"gradient.feedback: '{config.gradient.feedback}' has no comments.jsonl; name a run's folder")
+    comments = feedback_of(path)
+    refuse_secrets(" ".join(comment.text for comment in comments), f"gradient.feedback: '{path}'")
+    return comments
+
+
+def initial_kind(path: str, skill: Skill) -> str:
+    """empty; pretrained (it is in a run's folder); or seed."""
+    if not skill.text.strip():
+        return "empty"
+    near = Path(path).resolve().parent
+    trained = any((folder / "patch_log.jsonl").exists() for folder in (near, near.parent))
+    return "pretrained" if trained else "seed"
+
+
+def needs_baseline(skill: Skill) -> bool:
+    """Is the empty skill worth measuring next to this one? A line or two are about as good as none."""
+    return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.text.splitlines()) > 2
+
+
+def run_of(
+    config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, passed_in: Fingerprints | None = None
+) -> RunDirectory:
+    """The run that this config, data and initial skill make, with the fingerprints of parts that were passed in; there
+    may be nothing in it yet."""
+    identity: dict[str, JsonValue] = {"data": data_hash(env), "initial_skill": Skill(initial_skill.text).hash}
+    if config.gradient.prompts_dir:
+        identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
+    if comments := given_feedback(config):
+        identity["feedback"] = digest([comment.model_dump(mode="json", exclude={"when"}) for comment in comments])
+    if passed_in:
+        identity["parts"] = dict(passed_in)
+    if package := package_hash(config.train.init_skill):
+        identity["package"] = package
+    elif initial_skill.is_package:
+        identity["package"] = initial_skill.hash
+    name = run_name(config.train.seed, {"config": config.identity(), **identity})
+    return find_run(config.env.output_root, env.name, name, fresh=fresh)
+
+
+def recorded_settings(run: RunDirectory) -> Settings:
+    """The flat config of a run, however early it stopped; empty if none is readable."""
+    try:
+        return Run(run).settings
+    except (OSError, Damaged):
+        return {}
+
+
+def differences(run: RunDirectory, config: Config) -> NearestRun | None:
+    """The earlier run of this benchmark whose settings are nearest; None if there is none."""
+    ours, nearest = relevant(config.flat()), None
+    for other in map(RunDirectory, run.root.parent.glob("seed*")):
+        recorded = recorded_settings(other)
+        if other.root != run.root and recorded:
+            its = relevant(recorded)
+            changed = {key: (its[key], ours[key]) for key in sorted(ours.keys() & its.keys()) if its[key] != ours[key]}
+            row = (-len(changed), other.config_json.stat().st_mtime, other.root.name, changed)
+            nearest = max(nearest or row, row, key=lambda each: each[:3])
+    return NearestRun(run=nearest[2], settings=nearest[3]) if nearest else None

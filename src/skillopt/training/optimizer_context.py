@@ -1,0 +1,180 @@
+"""What the loop knows, as the `OptimizerContext` that requests are composed from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from skillopt.record.comments import Comment, read_comments
+from skillopt.record.state import State, Tried, TriedEdit
+from skillopt.skill import FILE, Edit
+from skillopt.skill.tokens import count_tokens
+from skillopt.tasks.agents import task_text
+from skillopt.tasks.base import Item, Trajectory
+from skillopt.training.context import Context
+from skillopt.training.edits.candidates import EXAMPLES
+from skillopt.training.edits.update import limits_of
+from skillopt.training.gates.base import changed_types, mean
+from skillopt.training.requests.blocks import MOST_ANSWERS, data_line
+from skillopt.training.requests.context import (
+    LONGEST_OTHER,
+    MOST_OTHERS,
+    EditLimits,
+    OptimizerContext,
+    TaskInfo,
+    tokens_for_others,
+)
+from skillopt.training.schedule import edits_for
+from skillopt.training.step_files import StepWork
+
+MOST_STEPS = 12
+"""Steps that a run remembers for the optimizer."""
+MOST_EDITS = 12
+"""Edits of one step that are remembered, applied ones first."""
+LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
+LONGEST = 2000
+"""Characters of an edit that are remembered."""
+LONGEST_CAUSE = 200
+"""Characters of a cause that are remembered."""
+
+
+def task_info(ctx: Context) -> TaskInfo:
+    """The task, how it is scored, who does it: the same in every request of a run."""
+    env = ctx.env
+    return TaskInfo(
+        task=ctx.config.env.task or env.task,
+        scoring=env.scoring,
+        target=ctx.target.model.name,
+        reply_tokens=ctx.config.role("target").max_tokens,
+        known_patterns=env.patterns,
+        comments=tuple(map(_comment_line, read_comments(ctx.run.feedback))),
+    )
+
+
+def _comment_line(comment: Comment) -> str:
+    """`task train-004, good: …`; the text is a person's, and data for the optimizer."""
+    rated = f", rated {comment.rating}" if comment.rating else ""
+    return data_line(
+        {"about": f"{'task' if comment.kind == 'item' else 'line'}: {comment.about}{rated}", "said": comment.text}
+    )
+
+
+def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[Item] = ()) -> OptimizerContext:
+    """For a step on this batch; an epoch's end has no batch. In step 1 the validation score is still being measured, so
+    that no request has it."""
+    examples = "exemplar" in ctx.config.gradient.analysts
+    edits = edits_for(rate)
+    if edits > 2 and examples:
+        edits -= 1  # one is reserved for examples that are read off the data
+    measured = ctx.step > 1 and state.score is not None
+    return OptimizerContext(
+        task_info=task_info(ctx),
+        edit_limits=EditLimits(edits=edits, sizes=limits_of(ctx.config), examples=examples),
+        validation=mean(state.val.values()) if measured else None,
+        validation_tasks=len(state.val) if ctx.step > 1 else 0,
+        tried=tuple(state.tried),
+        rejected=tuple(state.rejected),
+        notes=state.memory,
+        others=other_tasks({*state.set_aside, *(item.id for item in batch)}, ctx) if batch else (),
+    )
+
+
+def other_tasks(left_out: Collection[str], ctx: Context) -> tuple[Item, ...]:
+    """Short training tasks with an expected answer, in their order; if there are many, a random choice for this step,
+    with as many different answers as possible."""
+    items = ctx.env.items("train")
+    positions = ctx.rng("other_tasks").sample(range(len(items)), min(len(items), 4 * MOST_OTHERS))
+    drawn = [(at, item) for at in positions if (item := items[at]).answers and item.id not in left_out]
+    seen: Counter[str] = Counter()
+    turns = []
+    for position, item in drawn:
+        seen[item.answer] += 1
+        turns.append((seen[item.answer], position, item))
+    chosen: dict[int, Item] = {}
+    left = tokens_for_others(ctx.config.gradient.prompt_tokens)
+    for _, position, item in sorted(turns, key=lambda turn: turn[0]):
+        size = _size(item)
+        if size <= min(LONGEST_OTHER, left) and len(chosen) < MOST_OTHERS:
+            chosen[position] = item
+            left -= size
+    return tuple(chosen[position] for position in sorted(chosen))
+
+
+def _size(item: Item) -> int:
+    text = "\n".join([task_text(item), *item.answers[:MOST_ANSWERS]])
+    return count_tokens(text) if len(text) <= 20 * LONGEST_OTHER else LONGEST_OTHER + 1
+
+
+def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Context) -> None:
+    """Add a step to the history that the next requests show, with the outputs of its rejected candidate. A step without
+    a proposal is left out."""
+    verdict = work.verdict
+    helped, broke = changed_types(verdict, ctx)
+    read = [patch for patch in work.patches if not patch.source.startswith(EXAMPLES)]
+    causes = dict.fromkeys(f"{p.name}: {p.cause}"[:LONGEST_CAUSE] for patch in read for p in patch.patterns)
+    edits = tuple(_fates(work))[:MOST_EDITS]
+    if not edits and not causes:
+        return
+    tried = Tried(
+        step=ctx.step,
+        epoch=ctx.epoch,
+        verdict=verdict.decision,
+        before=verdict.before,
+        after=verdict.after,
+        at_most=verdict.at_most,
+        paired_gain=verdict.paired_gain,
+        remeasured=verdict.remeasured,
+        measured=len(verdict.evidence),
+        gained=sum(row.change > 0 for row in verdict.evidence),
+        lost=sum(row.change < 0 for row in verdict.evidence),
+        edits=edits,
+        helped=helped,
+        broke=broke,
+        causes=tuple(causes)[:MOST_EDITS],
+        outputs=tuple(map(_output, probed)),
+    )
+    state.tried = [*state.tried, tried][-MOST_STEPS:]
+
+
+def _output(trajectory: Trajectory) -> dict[str, str]:
+    texts = {"task": trajectory.input, "output": trajectory.output, "expected": " | ".join(trajectory.answers[:1])}
+    shown = {name: _ends(text) for name, text in texts.items() if text}
+    return {**shown, "solved": "yes" if trajectory.score.hard >= 1 else "no"}
+
+
+def _fates(work: StepWork) -> Iterator[TriedEdit]:
+    applied = {edit.id for edit in work.candidate.applied}
+    taken_out = {skip.edit_id: skip.reason for skip in work.candidate.skipped}
+    broke = {edit.id for edit in work.credited.left_out}
+    for edit in work.candidate.applied:
+        yield _fate(edit, LEFT_OUT if edit.id in broke else "applied")
+    for row in work.ranked:
+        if row.edit.id in applied:
+            continue
+        if row.edit.id in broke:
+            yield _fate(row.edit, LEFT_OUT)
+            continue
+        reason = taken_out.get(row.edit.id) or ("left out of the best candidate" if row.selected else row.reason)
+        yield _fate(row.edit, f"not tried: {reason}")
+    for conflict in work.pool.conflicts:
+        for side, edit in conflict.sides.items():
+            if side != conflict.applied:
+                yield _fate(edit, f"in conflict: {conflict.reason}")
+    for patch in work.patches:
+        for dropped in patch.dropped:
+            fields = {name: str(dropped.edit.get(name) or "") for name in ("op", "file", "section", "anchor", "text")}
+            if fields["text"]:
+                yield _trimmed(fields, f"dropped: {dropped.reason}")
+
+
+def _fate(edit: Edit, fate: str) -> TriedEdit:
+    fields = {"op": edit.op, "section": edit.section, "anchor": edit.anchor, "text": edit.text}
+    return _trimmed({**fields, "file": "" if edit.file == FILE else edit.file}, fate)
+
+
+def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:
+    return TriedEdit(**{name: _ends(text) for name, text in fields.items()}, fate=fate[:300])
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"

@@ -1,0 +1,110 @@
+"""How data is shown in a request: between tags, a line of JSON for each trajectory, long texts trimmed in the
+middle."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from skillopt.models.base import Message
+from skillopt.skill.tokens import count_tokens
+from skillopt.tasks.base import Trajectory
+
+LEAST = 60
+"""Tokens that every trajectory gets, however many there are."""
+MOST_ANSWERS = 3
+"""Expected answers that are shown of one task."""
+
+
+LEFT_OUT = "tokens left out …]"
+"""The end of the note that `trim_middle` writes in place of the text that it cuts out."""
+
+
+def block(tag: str, text: str, name: str = "") -> str:
+    """A text between tags; nothing in the text can close the tag."""
+    inner = re.sub(rf"<(?=\s*/\s*{tag}\s*>)", r"<\\", text.strip("\n"), flags=re.IGNORECASE)
+    start = f"{tag} name={name}" if name else tag
+    return f"<{start}>\n{inner}\n</{tag}>" if text.strip() else ""
+
+
+def blocks_in(text: str, tag: str) -> list[tuple[str, str]]:
+    """Name and text of every such block in a request: the text given to `block`, without line breaks around it."""
+    matches = re.findall(rf"^<{tag}(?: name=([^\n]*))?>\n(.*?)\n</{tag}>$", text, re.DOTALL | re.MULTILINE)
+    escaped = re.compile(rf"<\\(?=\s*/\s*{tag}\s*>)", re.IGNORECASE)
+    return [(name, escaped.sub("<", inner)) for name, inner in matches]
+
+
+def data_line(row: object) -> str:
+    """One line of JSON; no text in it can close the block around it."""
+    return json.dumps(row, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def trajectory_lines(trajectories: Sequence[Trajectory], budget: int) -> str:
+    """All trajectories within a budget of tokens: short ones are whole, the longest give up most."""
+    texts = [_texts(trajectory) for trajectory in trajectories]
+    sizes = [sum(count_tokens(text) for text in parts.values()) for parts in texts]
+    shares = fair_shares(sizes, max(budget, LEAST * len(texts)))
+    return "\n".join(
+        _line(trajectory, parts, share) for trajectory, parts, share in zip(trajectories, texts, shares, strict=True)
+    )
+
+
+def shown_tokens(trajectory: Trajectory) -> int:
+    """Tokens of a request that a trajectory takes if nothing is left out."""
+    return LEAST + sum(count_tokens(text) for text in _texts(trajectory).values())
+
+
+def _texts(trajectory: Trajectory) -> dict[str, str]:
+    turns = [message for message in trajectory.messages if message.get("role") != "system"]
+    texts = {"task": trajectory.input}
+    if len(turns) > 2:
+        texts["transcript"] = "\n".join(f"{m.get('role')}: {_message_text(m)}" for m in turns[1:])
+    if trajectory.changes:
+        texts["files"] = "\n".join(f"{each.kind} {each.path}\n{each.shown}".strip() for each in trajectory.changes)
+    texts["output"] = trajectory.output
+    if trajectory.answers:
+        texts["expected"] = " | ".join(trajectory.answers[:MOST_ANSWERS])
+    return texts | {"feedback": trajectory.score.feedback}
+
+
+def _message_text(message: Message) -> str:
+    """A message as text: images are named, tool calls are written out."""
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        content = " ".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in content)
+    functions = [call["function"] for call in message.get("tool_calls", ())]
+    return " ".join([str(content), *(f"[calls {each['name']}({each['arguments']})]" for each in functions)]).strip()
+
+
+def _line(trajectory: Trajectory, texts: dict[str, str], share: int) -> str:
+    shares = fair_shares([count_tokens(text) for text in texts.values()], share)
+    shown = {name: trim_middle(text, most) for (name, text), most in zip(texts.items(), shares, strict=True)}
+    feedback = shown.pop("feedback")
+    score = round(trajectory.score.soft, 3) if trajectory.score.hard < 1 else 1
+    kind = {"type": trajectory.type} if trajectory.type else {}
+    used = {"opened": list(trajectory.opened), "ran": list(trajectory.ran)}
+    used = {name: files for name, files in used.items() if files}
+    return data_line({"id": trajectory.id, **kind, **shown, **used, "score": score, "feedback": feedback})
+
+
+def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
+    """Divide a total: no share is larger than its size, and what the small ones leave goes to the large ones."""
+    shares = [0] * len(sizes)
+    left = total
+    for rank, (size, number) in enumerate(sorted((size, number) for number, size in enumerate(sizes))):
+        shares[number] = min(size, left // (len(sizes) - rank))
+        left -= shares[number]
+    return shares
+
+
+def trim_middle(text: str, most: int) -> str:
+    """Cut the middle out of a text of more than `most` tokens, and say how much is gone."""
+    size = count_tokens(text)
+    if size <= most:
+        return text
+    kept = max(2, int(len(text) * most / size))
+    while kept > 2 and count_tokens(text[: kept // 2]) + count_tokens(text[-(kept // 2) :]) > most:
+        kept = kept * 9 // 10
+    half = kept // 2
+    return f"{text[:half]}\n[… {size - most} {LEFT_OUT}\n{text[-half:]}"

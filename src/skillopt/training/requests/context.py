@@ -1,0 +1,79 @@
+"""Everything that the optimizer may know when it is asked, as typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from skillopt.record.state import Rejected, Tried
+from skillopt.skill import SizeLimits
+from skillopt.tasks.base import Item, Trajectory
+
+MOST_OTHERS = 40
+"""Tasks of other batches that a request shows with their answers."""
+LONGEST_OTHER = 150
+"""Tokens of such a task with its answer; longer tasks are left out rather than cut."""
+
+
+def tokens_for_others(prompt_tokens: int) -> int:
+    """Tokens of a request that may go to tasks of other batches."""
+    return prompt_tokens // 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskInfo:
+    """What does not change over a run."""
+
+    task: str = ""
+    """What the tasks are: `env.task`, else the env's own description."""
+    scoring: str = ""
+    """How an output becomes a score, in a sentence."""
+    target: str = ""
+    """The model that does the tasks."""
+    reply_tokens: int = 0
+    """The length at which the target's reply is cut off; 0 if unknown."""
+    known_patterns: Mapping[str, str] = field(default_factory=dict)
+    """The env author's names for causes of failure, and what they mean."""
+    comments: Sequence[str] = ()
+    """People's comments on an earlier run (`gradient.feedback`), a line each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditLimits:
+    """How much a step may change."""
+
+    edits: int = 4
+    sizes: SizeLimits = field(default_factory=SizeLimits)
+    """What an edit and each file may grow to."""
+    examples: bool = False
+    """Another analyst adds worked examples from the batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerContext:
+    """What a request may use besides the skill and the trajectories."""
+
+    task_info: TaskInfo = TaskInfo()
+    edit_limits: EditLimits = EditLimits()
+    validation: float | None = None
+    """The current skill's score on the selection split; None if it was not measured."""
+    validation_tasks: int = 0
+    """How many tasks that score is the mean of; 0 while the initial skill is still being measured."""
+    tried: Sequence[Tried] = ()
+    """Earlier steps: their edits and what became of them."""
+    rejected: Sequence[Rejected] = ()
+    """Edits that gates rejected, each by itself; for analysts that must not repeat them."""
+    notes: str = ""
+    """The meta skill."""
+    others: Sequence[Item] = ()
+    """Training tasks of other batches, for their expected answers: facts that cost no rollout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One task under two skills."""
+
+    change: str
+    """improved, regressed, persistent_fail or stable_success."""
+    before: Trajectory
+    after: Trajectory

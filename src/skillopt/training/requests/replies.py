@@ -1,0 +1,149 @@
+"""Reading replies: what fits is taken, what does not is dropped and counted, nothing is guessed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from skillopt.models.structured import FlawedReplyError
+from skillopt.record.edits import Dropped, Patch, Pattern
+from skillopt.skill import Edit, SizeLimits, Skill
+from skillopt.skill.edit import SkillBuilder, unsafe, whole_section
+from skillopt.skill.tokens import count_tokens
+
+SUPERFLUOUS = {"duplicate", "no_change"}
+"""Kinds of edits that cannot be applied and are not missed."""
+
+
+_FILLER = re.compile(
+    "a|all|any|are|as|at|changes?|currently|done|empty|fine|further|good|guidance|is|it|its|keep|looks?|more|n|na|"
+    "necessary|needed|new|nil|no|none|not|nothing|null|okay|ok|required|same|skill|tbd|the|there|this|time|todo|"
+    "unchanged|updates?|yes"
+)
+"""Words that say nothing to an agent by themselves: `OK.`, `No further changes needed.`"""
+
+
+def reflection(skill: Skill, limits: SizeLimits, patch: Patch, most: int) -> Callable[[Any], Patch]:
+    """Reads a reflection on `skill` into `patch`. Edits that cannot be applied are in it, too: the update skips them
+    and says why. But if an edit could not be applied, the reply is flawed and asked for again: the
+    edits of a step belong together, and a part of them may do harm."""
+
+    ids = patch.trajectory_ids
+
+    def read(value: Any) -> Patch:
+        if not isinstance(value, dict) or not isinstance(value.get("edits"), list):
+            raise ValueError("it is not an object with patterns and edits")
+        patterns = value.get("patterns")
+        edits, dropped = read_edits(value["edits"], ids, patch.source, most)
+        whole = tuple(whole_section(edit, skill) for edit in edits)
+        causes = read_patterns(patterns if isinstance(patterns, list) else [], ids)
+        result = patch.model_copy(update={"patterns": causes, "edits": whole, "dropped": dropped})
+        if problems := [*(each.reason for each in dropped), *_unfit(skill, whole, limits)]:
+            raise FlawedReplyError(f"of its edits, {len(problems)} cannot be applied: {'; '.join(problems)}", result)
+        return result
+
+    return read
+
+
+def _unfit(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Iterator[str]:
+    """Why edits cannot be applied, each named as its writer knows it."""
+    builder = SkillBuilder(skill, limits)
+    for edit in edits:
+        skip = builder.add(edit)
+        if skip and skip.kind not in SUPERFLUOUS:
+            where = " ".join((edit.section or edit.anchor).split())[:60]
+            yield f"`{edit.op}` at '{where}': {skip.reason}"
+
+
+def read_edits(
+    raw: Sequence[Any], ids: Sequence[str], source: str, most: int
+) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:
+    """At most `most` edits, each with the trajectories of `ids` that it cites."""
+    edits: list[Edit] = []
+    dropped: list[Dropped] = []
+    for row in raw:
+        shown = dict(row) if isinstance(row, dict) else {"value": str(row)[:200]}
+        if len(edits) == most:
+            dropped.append(Dropped(kind="too_many", reason=f"more than {most} edits in one reply", edit={}))
+            continue
+        try:
+            edit = Edit.model_validate(row)
+        except ValidationError as error:
+            reason = str(error.errors()[0]["msg"])
+            dropped.append(Dropped(kind="malformed", reason=reason, edit={k: str(v)[:500] for k, v in shown.items()}))
+            continue
+        cited = tuple(sorted(set(edit.trajectory_ids) & set(ids)))
+        if not cited:
+            dropped.append(Dropped(kind="no_trajectory", reason="cites no trajectory that was shown", edit=shown))
+            continue
+        anchor = "" if edit.op == "add" else edit.anchor
+        edits.append(edit.model_copy(update={"trajectory_ids": cited, "source": source, "id": "", "anchor": anchor}))
+    return tuple(edits), tuple(dropped)
+
+
+def read_patterns(raw: Sequence[Any], ids: Sequence[str]) -> tuple[Pattern, ...]:
+    patterns = []
+    for row in raw[: len(ids)]:
+        try:
+            pattern = Pattern.model_validate(row)
+        except ValidationError:
+            continue
+        cited = tuple(sorted(set(pattern.trajectory_ids) & set(ids)))
+        if cited:
+            patterns.append(pattern.model_copy(update={"trajectory_ids": cited}))
+    return tuple(patterns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedEdit:
+    """One edit of a merge, in place of those that it names."""
+
+    ids: tuple[str, ...]
+    edit: Edit | str
+    """A text if it is malformed: why."""
+
+
+def read_merge(value: Any) -> tuple[list[MergedEdit], list[tuple[str, str, str]]]:
+    """The merged edits of a merge, and its conflicts: two ids and the reason."""
+    if not isinstance(value, dict) or not isinstance(value.get("edits"), list):
+        raise ValueError("it is not an object with edits")
+    conflicts = value.get("conflicts")
+    rows = [row for row in (conflicts if isinstance(conflicts, list) else []) if isinstance(row, dict)]
+    named = [(str(row.get("a")), str(row.get("b")), str(row.get("reason") or "")) for row in rows]
+    return [_merged_edit(row) for row in value["edits"] if isinstance(row, dict)], named
+
+
+def _merged_edit(row: dict[Any, Any]) -> MergedEdit:
+    names = row.get("ids")
+    ids = tuple(dict.fromkeys(map(str, names if isinstance(names, list) else ())))
+    try:
+        edit = Edit.model_validate({**row, "id": "", "trajectory_ids": (), "source": ""})
+    except ValidationError as error:
+        return MergedEdit(ids=ids, edit=str(error.errors()[0]["msg"]))
+    return MergedEdit(ids=ids, edit=edit)
+
+
+def text_of(field: str, most: int) -> Callable[[Any], str]:
+    """Reads one text of at most `most` tokens, which may be empty."""
+
+    def read(value: Any) -> str:
+        text = value.get(field) if isinstance(value, dict) else None
+        if not isinstance(text, str):
+            raise ValueError(f"it is not an object with the text field {field}")
+        if problem := unsafe(text):
+            raise ValueError(f"{field} {problem[1]}")
+        if len(text) > 20 * most or count_tokens(text) > most:
+            raise ValueError(f"{field} is longer than {most} tokens")
+        return text.strip()
+
+    return read
+
+
+def says_nothing(text: str) -> bool:
+    """Does a text say nothing: empty, headings alone, or words such as `ok`, `none` and `no changes needed`?"""
+    lines = (line for line in text.splitlines() if not re.match(r"\s*#{1,6}(?:\s|$)", line))
+    return all(_FILLER.fullmatch(word) for line in lines for word in re.findall(r"\w+", line.casefold()))

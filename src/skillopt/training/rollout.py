@@ -1,0 +1,270 @@
+"""Rollout, the forward pass: the target does tasks with the skill as its system prompt.
+
+In measurements and gates, items without a result because the endpoint failed are tried again; after that the run stops
+without a decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from skillopt.errors import Stopped
+from skillopt.models.base import Message, RefusedError, Schema, TransientError, UnansweredError
+from skillopt.models.bound import BoundChat
+from skillopt.models.call import gather_all
+from skillopt.models.structured import CheckedReply, ask
+from skillopt.record.events import Progress, Retrying, Unmeasured
+from skillopt.skill import Skill
+from skillopt.tasks.base import Episode, FileChange, Item, RolloutError, Score, ScorerError, Trajectory
+from skillopt.training.context import Context
+
+PAUSES = (1.0, 5.0)
+"""Seconds before each further round, on top of the retries that every single call has."""
+
+Work = Callable[[], Awaitable[Trajectory | RolloutError]]
+
+
+async def rollout(
+    skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
+) -> list[Trajectory | RolloutError]:
+    """Roll out every item, in any order of time; results are in the order of `items`.
+
+    `tag` names the purpose: it labels fresh samples and begins the trajectories' ids. Without it, it is the step's.
+    """
+    with ctx.timed(stage):
+        return await begin(skill, items, ctx, tag=tag, stage=stage).all()
+
+
+def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> Rollouts:
+    """Start the rollouts, or return the same ones if they were begun ahead."""
+    ahead = ctx.background.ahead.pop(tag or f"{ctx.step:04d}", None)
+    if ahead and ahead.is_of(skill, items):
+        ahead.wanted = True
+        return ahead
+    return Rollouts(skill, items, ctx, tag=tag, stage=stage)
+
+
+def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
+    """Begin what the loop will most likely need next, in free slots; nothing is recorded before the loop asks for it
+    with `begin`."""
+    tag = tag or f"{ctx.step:04d}"
+    begun = ctx.background.ahead.get(tag)
+    if not (begun and begun.is_of(skill, items)):
+        low = replace(ctx, low_priority=True)
+        ctx.background.ahead[tag] = Rollouts(skill, items, low, tag=tag, stage=stage, wanted=False)
+
+
+class Rollouts:
+    """A batch that is running: its results one by one in the order of their ids, or all of them at once."""
+
+    def __init__(
+        self,
+        skill: Skill,
+        items: Sequence[Item],
+        ctx: Context,
+        *,
+        tag: str = "",
+        stage: str = "rollout",
+        wanted: bool = True,
+    ) -> None:
+        self._skill = skill
+        self.items = items
+        self.tag = tag or f"{ctx.step:04d}"
+        self.wanted = wanted
+        """Whether the loop has reached it; before that, it reports no progress."""
+        self._stage = stage
+        self._done = 0
+        self._ctx = ctx
+        self._tasks = [
+            ctx.background.start(
+                roll_out_one(skill, item, ctx, tag=self.tag, number=number, stage=stage, on_result=self._count)
+            )
+            for number, item in enumerate(items)
+        ]
+
+    def is_of(self, skill: Skill, items: Sequence[Item]) -> bool:
+        return self._skill.hash == skill.hash and [item.id for item in self.items] == [item.id for item in items]
+
+    def _count(self, result: Trajectory | RolloutError) -> None:
+        self._done += 1
+        if self.wanted:
+            self._ctx.emit(Progress(stage=self._stage, done=self._done, total=len(self.items)))
+
+    async def all(self) -> list[Trajectory | RolloutError]:
+        """In the order of the items."""
+        return await gather_all(self._tasks)
+
+    async def __aiter__(self) -> AsyncIterator[Trajectory | RolloutError]:
+        for number in sorted(range(len(self._tasks)), key=lambda number: trajectory_id(self.tag, number)):
+            yield await asyncio.shield(self._tasks[number])
+
+
+def trajectory_id(tag: str, number: int) -> str:
+    return f"{tag}-{number:03d}"
+
+
+async def roll_out_one(
+    skill: Skill,
+    item: Item,
+    ctx: Context,
+    *,
+    tag: str,
+    number: int,
+    stage: str,
+    on_result: Callable[[Trajectory | RolloutError], None] = lambda result: None,
+) -> Trajectory | RolloutError:
+    """One episode and its score, or the failure of the endpoint or the scorer, which is not a score.
+
+    `on_result` is called with the result as soon as there is one.
+    """
+    label = f"{ctx.config.train.seed}/{tag}/{item.id}"
+
+    chats: list[BoundChat] = []
+
+    def new_chat() -> BoundChat:
+        chats.append(BoundChat(ctx.target, label=label, stage=stage, low_priority=ctx.low_priority))
+        return chats[-1]
+
+    async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
+        return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
+
+    name = trajectory_id(tag, number)
+    result: Trajectory | RolloutError
+    try:
+        episode, score = await ctx.executor.run(ctx.env, item, skill.shown, new_chat, judge)
+        result = _trajectory(name, skill, item, episode, score, chats[-1] if chats else None, ctx)
+    except (RefusedError, ScorerError, TransientError) as error:
+        alone = isinstance(error, UnansweredError)
+        result = RolloutError(
+            id=name,
+            item_id=item.id,
+            skill_hash=skill.hash,
+            alone=alone,
+            refused=not alone and not isinstance(error, TransientError),
+            error=ctx.target.clean(str(error)),
+        )
+    on_result(result)
+    return result
+
+
+def _trajectory(
+    name: str, skill: Skill, item: Item, episode: Episode, score: Score, chat: BoundChat | None, ctx: Context
+) -> Trajectory:
+    feedback = ctx.target.clean(score.feedback)
+    return Trajectory(
+        id=name,
+        item_id=item.id,
+        skill_hash=skill.hash,
+        type=item.type,
+        input=f"{item.context}\n\n{item.question}".strip(),
+        answers=item.answers,
+        messages=[_by_reference(message, skill) for message in ctx.target.clean(episode.messages)],
+        output=ctx.target.clean(episode.output),
+        score=score if feedback == score.feedback else score.model_copy(update={"feedback": feedback}),
+        changes=tuple(FileChange(**ctx.target.clean(change.model_dump())) for change in episode.changes),
+        opened=ctx.target.clean(episode.opened),
+        ran=ctx.target.clean(episode.ran),
+        telemetry={"calls": chat.calls if chat else []},
+        tools=tuple(ctx.target.clean(chat.tools)) if chat else (),
+    )
+
+
+def _by_reference(message: Message, skill: Skill) -> Message:
+    """The skill is stored once, as a version, and not again with every trajectory."""
+    if message.get("role") == "system" and message.get("content") == skill.shown.text:
+        return {"role": "system", "skill": skill.hash}
+    return message
+
+
+async def another_round(
+    rounds: int, unmeasured: Sequence[RolloutError], alone: Collection[str], total: int, ctx: Context, stage: str
+) -> bool:
+    """After `rounds` rounds items are still unmeasured: wait before another round. False if no round is left and each
+    item failed `alone` in some round: then the items are set aside. Otherwise the endpoint is at fault: Stopped.
+
+    If calls are not retried (hardware.max_retries 0), rounds are not either.
+    """
+    pauses = PAUSES if ctx.config.hardware.max_retries else ()
+    if rounds > len(pauses):
+        if all(error.item_id in alone for error in unmeasured):
+            return False
+        ctx.emit(Unmeasured(stage=stage, unmeasured=len(unmeasured), items=total, error=unmeasured[-1].error))
+        raise Stopped(
+            f"{stage}: {len(unmeasured)} of {total} items could not be measured, so nothing was decided; "
+            f"the last error: {unmeasured[-1].error}"
+        )
+    ctx.emit(Retrying(stage=stage, unmeasured=len(unmeasured), items=total, error=unmeasured[-1].error))
+    await ctx.target.switch.sleep(pauses[rounds - 1])
+    return True
+
+
+async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[Trajectory | RolloutError]:
+    """Every rollout's result in order; the only errors among them are refusals because of the item's content."""
+    settled: dict[int, Trajectory | RolloutError] = {}
+    unmeasured: dict[int, RolloutError] = {}
+    alone: set[str] = set()
+
+    async def one(number: int) -> None:
+        result = await work[number]()
+        if isinstance(result, RolloutError) and not result.refused:
+            unmeasured[number] = result
+            alone.update([result.item_id] * result.alone)
+            return
+        settled[number] = result
+        ctx.emit(Progress(stage=stage, done=len(settled), total=len(work)))
+
+    rounds = 0
+    while len(settled) < len(work):
+        unmeasured.clear()
+        await gather_all(one(number) for number in range(len(work)) if number not in settled)
+        rounds += 1
+        if unmeasured and not await another_round(rounds, [*unmeasured.values()], alone, len(work), ctx, stage):
+            settled |= {number: error.model_copy(update={"refused": True}) for number, error in unmeasured.items()}
+    return [settled[number] for number in range(len(work))]
+
+
+def roll_out_all(
+    skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str, stage: str
+) -> Awaitable[list[Trajectory | RolloutError]]:
+    """Every item once with the skill, as `all_measured`."""
+    work = [
+        partial(roll_out_one, skill, item, ctx, tag=tag, number=number, stage=stage)
+        for number, item in enumerate(items)
+    ]
+    return all_measured(work, ctx, stage)
+
+
+def scored(results: Sequence[Trajectory | RolloutError]) -> list[Trajectory]:
+    return [result for result in results if isinstance(result, Trajectory)]
+
+
+def failed(results: Sequence[Trajectory | RolloutError]) -> list[RolloutError]:
+    return [result for result in results if isinstance(result, RolloutError)]
+
+
+def require_most(results: Sequence[Trajectory | RolloutError], what: str) -> None:
+    """Do not train on a batch if the endpoint failed on half of it."""
+    errors = failed(results)
+    if len(errors) * 2 > len(results):
+        raise Stopped(
+            f"{what}: {len(errors)} of {len(results)} rollouts failed; the last error was: {errors[-1].error}"
+        )
+
+
+def require_few(refused: Mapping[str, str], total: int, *, set_aside: int = 0) -> None:
+    """Of a split, one item or a tenth may be refused over the whole run, but not all items.
+
+    `total` items were asked now; `set_aside` items of the split were refused before.
+    """
+    gone, whole = len(refused) + set_aside, total + set_aside
+    if refused and (gone > max(1, whole // 10) or gone == whole):
+        raise Stopped(f"{gone} of {whole} items cannot be measured; the last reason: {list(refused.values())[-1]}")
+
+
+def mean_score(trajectories: Sequence[Trajectory], metric: str) -> float:
+    values = [trajectory.score.value(metric) for trajectory in trajectories]
+    return sum(values) / len(values) if values else 0.0

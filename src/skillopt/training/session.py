@@ -1,0 +1,222 @@
+"""Opening a training: models, journal, lock and folder around a context; closing them again whatever happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from skillopt.config import Config
+from skillopt.config.identity import asks_the_same
+from skillopt.errors import UserError
+from skillopt.models.base import ChatModel
+from skillopt.models.call import Budget, Switch
+from skillopt.models.prices import is_priced
+from skillopt.record.base import ROLES
+from skillopt.record.damage import refuse_damage
+from skillopt.record.directory import RunDirectory, is_private
+from skillopt.record.events import Events, Listener, RepliesReused
+from skillopt.record.files import write_atomic, write_json, write_jsonl
+from skillopt.record.journal import Journal
+from skillopt.record.package import keep_package
+from skillopt.record.state import State
+from skillopt.skill import Skill
+from skillopt.tasks.base import Env, is_noisy
+from skillopt.tasks.executor import open_executor
+from skillopt.training import prompts
+from skillopt.training.callers import make_callers, open_env, open_models
+from skillopt.training.context import Context
+from skillopt.training.initial import given_feedback, initial_of, recorded_settings, run_of
+from skillopt.training.parts import Parts, needs_optimizer, resolve
+from skillopt.version import METHOD, __version__
+
+Mode = Literal["auto", "resume", "fresh"]
+"""auto: continue an unfinished run of this config, else begin one; resume: only continue; fresh: begin another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One process's work on a run."""
+
+    ctx: Context
+    journal: Journal
+    budget: Budget
+    switch: Switch
+    initial_skill: Skill
+    state: State | None
+    """The run's state; None for a new one."""
+    parts: Parts
+    started: float
+
+    def base(self, steps: int) -> Context:
+        """The context outside of any step, for a run of this many steps."""
+        return replace(self.ctx, steps=steps)
+
+
+@asynccontextmanager
+async def open_session(
+    config: Config,
+    *,
+    env: Env | None = None,
+    models: dict[str, ChatModel] | None = None,
+    listeners: Sequence[Listener] = (),
+    mode: Mode = "auto",
+    parts: Parts | None = None,
+    shared_journal: Path | None = None,
+    initial_skill: Skill | None = None,
+) -> AsyncIterator[Session]:
+    """Check everything that can be checked without paying, then take the run's lock."""
+    parts = parts or resolve(config)
+    started = time.monotonic()
+    async with AsyncExitStack() as stack:
+        opened_here = env is None
+        env = await stack.enter_async_context(open_env(config, env))
+        _check(config, env)
+        skill = initial_skill or initial_of(config)
+        run = _find(config, env, skill, parts, mode)
+        source = _abandoned(run, config, env, skill, parts) if mode == "fresh" else None
+        roles = ROLES if needs_optimizer(config, parts, env) else ("target",)
+        try:
+            opened = await stack.enter_async_context(open_models(config, models, roles, run))
+        except UserError as error:
+            raise _for_guidance_alone(error, config, parts, env) from error
+        executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
+        stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
+        state = _read_state(run, config)
+        refuse_damage(run)
+        journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
+        events = stack.enter_context(Events(run.events, tuple(listeners)))
+        if mode == "auto" and state is None and not journal.size:
+            source = _scored_otherwise(run, config)
+        if source and (taken := journal.adopt(source.journal)):
+            events.emit(RepliesReused(path=str(source.root), replies=taken))
+        _write_start(run, config, state, skill)
+        callers, budget, switch = make_callers(config, journal, opened)
+        ctx = Context(
+            config=config,
+            env=env,
+            target=callers["target"],
+            optimizer=callers["optimizer"],
+            run=run,
+            events=events,
+            analysts=parts.analysts,
+            executor=executor,
+        )
+        yield Session(
+            ctx=ctx,
+            journal=journal,
+            budget=budget,
+            switch=switch,
+            initial_skill=skill,
+            state=state,
+            parts=parts,
+            started=started,
+        )
+
+
+def _write_start(run: RunDirectory, config: Config, state: State | None, skill: Skill) -> None:
+    """Writes the config and the initial skill's files."""
+    if state is None or state.status != "finished":
+        _write_config(run, config)
+    if state is None and (comments := given_feedback(config)):
+        write_jsonl(run.feedback, comments)
+    keep_package(config.train.init_skill, skill, run)
+
+
+def _check(config: Config, env: Env) -> None:
+    """What can be refused before anything is opened."""
+    if is_noisy(env) and config.evaluation.gate == "strict":
+        raise UserError(
+            f"env '{env.name}': its scores are noisy, and a strict gate mistakes luck for progress; "
+            "set evaluation.gate to paired"
+        )
+    prompts.check_folder(config.gradient.prompts_dir)
+    check_prices(config)
+
+
+def _for_guidance_alone(error: UserError, config: Config, parts: Parts, env: Env) -> UserError:
+    """An optimizer that is missing, in a run whose analysts do without one: say what wants it."""
+    once = config.model_copy(update={"train": config.train.model_copy(update={"num_epochs": 1})})
+    if needs_optimizer(once, parts, env) or not needs_optimizer(config, parts, env):
+        return error
+    return UserError(
+        f"{error}. In this run only the guidance between epochs needs an optimizer: name one that you have "
+        "(--optimizer_model handoff is you, docs/handoff.md), or train one epoch (train.num_epochs=1)"
+    )
+
+
+def _find(config: Config, env: Env, skill: Skill, parts: Parts, mode: Mode) -> RunDirectory:
+    run = run_of(config, env, skill, fresh=mode == "fresh", passed_in=parts.passed_in)
+    if mode == "resume" and not run.state.exists():
+        raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
+    return run
+
+
+def _abandoned(run: RunDirectory, config: Config, env: Env, skill: Skill, parts: Parts) -> RunDirectory | None:
+    """The unfinished run by another method in whose place a fresh one begins: its replies are paid for."""
+    if run.state.exists():
+        return None
+    older = run_of(config, env, skill, passed_in=parts.passed_in)
+    if older.root == run.root or not older.state.exists():
+        return None
+    state = State.read(older.state)
+    return older if state.status != "finished" and method_of(state.pins) != method_of(pins(config)) else None
+
+
+def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
+    """The newest other run of this config that differs in its scorer, or in code and data that the config names: what
+    it has paid for and is asked again needs no second payment. A reply is found by its whole request, so that none can
+    be taken for another."""
+    runs = []
+    for other in map(RunDirectory, run.root.parent.glob(f"seed{config.train.seed}-*")):
+        recorded = recorded_settings(other)
+        same = other.root != run.root and other.journal.is_file() and asks_the_same(recorded, config.flat())
+        if same and not other.irregular():
+            runs.append(other)
+    return max(runs, key=lambda other: other.journal.stat().st_mtime, default=None)
+
+
+def pins(config: Config) -> dict[str, str]:
+    """The version that began a run, and its method, which does not silently change."""
+    return {"skillopt": __version__, "method": METHOD, "prompts": prompts.fingerprint(config.gradient.prompts_dir)}
+
+
+def method_of(pinned: dict[str, str]) -> tuple[str, str]:
+    return pinned.get("method", "1"), pinned.get("prompts", "")
+
+
+def check_prices(config: Config, models: Sequence[str] = ()) -> None:
+    """A limit in money needs every price; without `models`, those of both roles."""
+    budget = config.budget
+    for name in models or (config.models.target_model, config.models.optimizer_model):
+        if budget.max_usd is not None and not is_priced(name, budget.prices):
+            raise UserError(
+                f"budget.max_usd: the price of '{name}' is unknown, so the limit cannot be kept; give it as "
+                f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
+            )
+
+
+def _read_state(run: RunDirectory, config: Config) -> State | None:
+    if not run.state.exists():
+        return None
+    state = State.read(run.state)
+    if state.status == "finished" or method_of(state.pins) == method_of(pins(config)):
+        return state
+    begun = state.pins.get("skillopt", "")
+    how = "by SkillOpt with other prompts. Finish it with these"
+    if begun != __version__:
+        how = f"by SkillOpt {begun}, which trains by another method. Finish it with that version (pip install "
+        how += f"skillopt=={begun})"
+    raise UserError(
+        f"{run.root}: was begun {how}, or start again with --fresh: the replies that it has paid for are used again"
+    )
+
+
+def _write_config(run: RunDirectory, config: Config) -> None:
+    write_atomic(run.config_yaml, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
+    write_json(run.config_json, config.flat())

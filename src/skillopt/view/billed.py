@@ -1,0 +1,28 @@
+"""The summary of a run that is not finished, with the costs of this moment from its journal."""
+
+from __future__ import annotations
+
+from pydantic import TypeAdapter
+
+from skillopt.config import Price
+from skillopt.models.budget import total_cost
+from skillopt.record.costs import bill, usage
+from skillopt.record.forecast import with_current_costs
+from skillopt.record.journal import read_totals
+from skillopt.record.run import Run
+from skillopt.record.summary import Summary
+from skillopt.view.diagnosis import training_verdict
+
+_PRICES = TypeAdapter(dict[str, Price])
+
+
+def current_summary(run: Run) -> Summary | None:
+    """A run's summary. If the run is not finished, with the costs of this moment: one that was killed wrote none."""
+    summary = run.summary
+    if summary is None or summary.status == "finished":
+        return summary
+    prices = _PRICES.validate_python(run.settings.get("budget.prices") or {})
+    paid = usage(read_totals(run.files.journal), lambda total: total_cost(total, prices))
+    current = with_current_costs(summary, bill(paid, summary.calls.from_journal))
+    verdict = training_verdict(current, run.history, run.settings)
+    return current.model_copy(update={"verdict": verdict.text, "outcome": verdict.word})

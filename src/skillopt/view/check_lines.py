@@ -1,0 +1,234 @@
+"""A check for people: lines and tables for a terminal, Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from skillopt.measure.batch import CheckOutcome
+from skillopt.measure.verdict import spent_sentence
+from skillopt.preflight.lint import Finding, Linted
+from skillopt.record.results import BothTakes, CheckResult, ScoreWithInterval, SideTakes
+from skillopt.view.columns import table_lines
+from skillopt.view.markdown import fenced, plain, table
+from skillopt.view.text import clipped, counted, duration, item_name, printable, ranged
+
+_SHOWN, _MOST = 600, 12
+"""Characters of an output, and items, that a page shows; `check.json` has all."""
+_ROWS = (
+    "score",
+    "prompt tokens",
+    "reply tokens",
+    "dollars",
+    "turns",
+    "seconds",
+    "declined by the target",
+    "refused by the endpoint",
+)
+
+
+# On a terminal
+
+
+def outcome_table(result: CheckResult) -> list[str]:
+    """Both sides: the score, and what one task takes."""
+    return table_lines(("a task", "base", "skill"), list(_both_columns(result)))
+
+
+def type_lines(result: CheckResult) -> list[str]:
+    """By task type; nothing if there is one type."""
+    return table_lines(_TYPE_HEAD, _type_rows(result), left=range(8)) if len(result.by_type) > 1 else []
+
+
+def target_lines(outcomes: Sequence[CheckOutcome]) -> list[str]:
+    """One row a skill and target."""
+    head = ("target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill")
+    rows: list[Sequence[str]] = []
+    for outcome in outcomes:
+        cells = _row(outcome)
+        rows.append([outcome.target, outcome.status, *cells[:4], cells[6], outcome.name])
+    return table_lines(head, rows, left=range(8))
+
+
+def outcome_lines(outcome: CheckOutcome) -> list[str]:
+    """The verdict in plain words, and how it was reached."""
+    result = outcome.result
+    if result is None or result.same_text:
+        return [f"{outcome.status.upper()}  {outcome.name}: {outcome.sentence}"]
+    repeats = f", up to {counted(result.repeats, 'repeat')} of an item" if result.repeats else ""
+    return [
+        f"{outcome.status.upper()}  {outcome.name}: {outcome.sentence} {spent_sentence(result.telemetry.paid)}",
+        f"{result.rollouts.asked} rollouts{repeats}; a full pass of both has {result.rollouts.full_pass}.",
+    ]
+
+
+def changed_lines(result: CheckResult, most: int = 5) -> Iterator[str]:
+    """The items that changed, losses first, each with both outputs."""
+    for row in result.changed[:most]:
+        name = item_name(row.item_id, row.input)
+        yield f"{row.change}: {name} ({row.base.score:.2f} → {row.skill.score:.2f})"
+        for title, side in (("base", row.base), ("skill", row.skill)):
+            yield f"  {title}: {clipped(' '.join(side.output.split()), 160)}"
+    if left := len(result.changed) - most:
+        yield f"… and {counted(left, 'more item')} that changed" if left > 0 else ""
+
+
+def watch_line(outcome: CheckOutcome) -> str:
+    """All that cron needs."""
+    before = outcome.result and outcome.result.before
+    was = f" Before ({before.when[:10]}): {before.verdict}, {before.difference:+.2f}." if before else ""
+    return f"{outcome.status.upper()}  {outcome.name} on {outcome.target}: {' '.join(outcome.sentence.split())}{was}"
+
+
+def finding_line(finding: Finding) -> str:
+    """`error  skills/a/SKILL.md:12 link: 'references/x.md' does not exist → add the file, or fix the link`."""
+    where = f"{finding.file}:{finding.line}"
+    return f"{finding.level}  {where} {finding.rule}: {finding.says} → {finding.fix}"
+
+
+def token_line(linted: Linted) -> str:
+    """Who pays for how many tokens."""
+    tokens = linted.tokens
+    listed = f"{tokens.listed:,} by every request (name and description), " if tokens.listed else ""
+    read = f", {tokens.on_demand:,} more when all other documents are read" if tokens.on_demand else ""
+    share = f"; {tokens.share:.0%} of a task's first request is the skill" if tokens.share is not None else ""
+    return f"Tokens: {listed}{tokens.loaded:,} by every task that uses the skill{read}{share}."
+
+
+# For a pull request
+
+
+def summary(outcomes: Sequence[CheckOutcome]) -> str:
+    """One page: the table, then each skill with the items that changed and what lint found."""
+    parts = [f"# Skill check: {_counts(outcomes)}"]
+    if outcomes:
+        head = (
+            "skill",
+            "target",
+            "verdict",
+            "base",
+            "skill",
+            "difference",
+            "items",
+            "tokens a task",
+            "turns",
+            "$ a task",
+            "s",
+        )
+        parts.append(table(head, [_summary_row(outcome) for outcome in outcomes]))
+    for outcome in outcomes:
+        parts += _details(outcome)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _counts(outcomes: Sequence[CheckOutcome]) -> str:
+    if not outcomes:
+        return "no skill is listed"
+    statuses = [outcome.status for outcome in outcomes]
+    return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+
+
+def _summary_row(outcome: CheckOutcome) -> tuple[str, ...]:
+    mark = {0: "✓", 1: "✗", 4: "?"}.get(outcome.code, "!")
+    cells = _row(outcome)
+    names = (plain(outcome.name), plain(outcome.target), f"{mark} {outcome.status}")
+    return (*names, *cells[:4], cells[4], cells[5], cells[6], cells[7])
+
+
+def _row(outcome: CheckOutcome) -> list[str]:
+    """base, skill, difference, items, tokens, turns, dollars, seconds."""
+    result = outcome.result
+    if result is None or result.same_text:
+        return ["–"] * 8
+    tokens, turns, dollars, seconds = _arrows(result.takes)
+    return [
+        f"{result.scores.base.score:.2f}",
+        f"{result.scores.skill.score:.2f}",
+        f"{result.difference:+.2f}",
+        f"{result.measured} of {result.items}",
+        tokens,
+        turns,
+        dollars,
+        seconds,
+    ]
+
+
+def _arrows(takes: BothTakes) -> tuple[str, str, str, str]:
+    """Tokens, turns, dollars and seconds of a task: `base → skill`."""
+    base, skill = takes.base, takes.skill
+    tokens = (base.prompt_tokens + base.completion_tokens, skill.prompt_tokens + skill.completion_tokens)
+    return (
+        f"{tokens[0]:,.0f} → {tokens[1]:,.0f}",
+        f"{base.turns:.1f} → {skill.turns:.1f}",
+        f"{_dollars(base)} → {_dollars(skill)}",
+        f"{base.telemetry.seconds:.1f} → {skill.telemetry.seconds:.1f}",
+    )
+
+
+def _dollars(takes: SideTakes) -> str:
+    return "unknown" if takes.usd is None else f"{takes.usd:.5f}"
+
+
+def _details(outcome: CheckOutcome) -> Iterator[str]:
+    if outcome.status == "unchanged" and not outcome.linted.findings:
+        return
+    yield f"## {plain(outcome.name)}: {outcome.status}"
+    yield plain(outcome.sentence)
+    result = outcome.result
+    if result and not result.same_text:
+        yield plain(" ".join(outcome_lines(outcome)[1:]))
+        yield table(("a task", "base", "skill"), _both_columns(result))
+        if len(result.by_type) > 1:
+            yield table(_TYPE_HEAD, [[plain(cell) for cell in row] for row in _type_rows(result)])
+        yield from _changed(result)
+    yield from _lint(outcome.linted)
+
+
+def _changed(result: CheckResult) -> Iterator[str]:
+    rows = result.changed
+    if not rows:
+        return
+    lost = sum(row.change == "regressed" for row in rows)
+    yield f"### Items that changed: {lost} lost, {len(rows) - lost} won"
+    for row in rows[:_MOST]:
+        name = escape(printable(" ".join(item_name(row.item_id, row.input).split())))
+        scores = f"{row.base.score:.2f} → {row.skill.score:.2f}"
+        head = f"<details><summary>{row.change}: {name} ({scores})</summary>"
+        shown = [("Task", row.input), ("Base", row.base.output), ("Skill", row.skill.output)]
+        body = "\n\n".join(f"{title}:\n\n{fenced(clipped(text, _SHOWN))}" for title, text in shown)
+        yield f"{head}\n\n{body}\n\n</details>"
+    if len(rows) > _MOST:
+        yield f"… and {counted(len(rows) - _MOST, 'more item')}; check.json has them all."
+
+
+def _lint(linted: Linted) -> Iterator[str]:
+    if linted.findings:
+        yield "### Lint"
+        yield "\n".join(f"- {plain(finding_line(finding))}" for finding in linted.findings[:50])
+    yield plain(token_line(linted))
+
+
+_TYPE_HEAD = ("task type", "items", "base", "skill", "tokens", "turns", "$ a task", "seconds")
+
+
+def _type_rows(result: CheckResult) -> Iterator[list[str]]:
+    for name, group in result.by_type.items():
+        yield [name or "(none)", str(group.items), f"{group.base:.2f}", f"{group.skill:.2f}", *_arrows(group.takes)]
+
+
+def _both_columns(result: CheckResult) -> Iterator[tuple[str, str, str]]:
+    base = _column(result.scores.base, result.takes.base)
+    return zip(_ROWS, base, _column(result.scores.skill, result.takes.skill), strict=True)
+
+
+def _column(scores: ScoreWithInterval, takes: SideTakes) -> list[str]:
+    return [
+        ranged(scores.score, scores.interval),
+        f"{takes.prompt_tokens:,.0f}",
+        f"{takes.completion_tokens:,.0f}",
+        _dollars(takes),
+        f"{takes.turns:.1f}",
+        duration(takes.telemetry.seconds),
+        f"{takes.declined:.0%}",
+        str(takes.refused),
+    ]

@@ -1,0 +1,25 @@
+"""Tables on the terminal: columns as wide as what is in them, and nothing cut, however narrow the terminal is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from rich.cells import cell_len
+
+from skillopt.view.text import printable
+
+
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
+    """The columns in `left` begin at the left, the others end at the right. What may be long belongs in the last one:
+    where a line does not fit, that is what the terminal wraps."""
+    shown = [[printable(str(cell)) for cell in row] for row in (head, *rows)]
+    widths = [max(cell_len(row[n]) for row in shown) for n in range(len(head))]
+    return [_line(row, widths, left) for row in shown]
+
+
+def _line(row: Sequence[str], widths: Sequence[int], left: Collection[int]) -> str:
+    cells = []
+    for n, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        space = " " * (width - cell_len(cell))
+        cells.append(cell + space if n in left else space + cell)
+    return "  ".join(cells).rstrip()

@@ -1,0 +1,154 @@
+"""The values that every chart of a run is drawn from: on the page, in the report, as SVG and PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from skillopt.record.directory import RunDirectory
+from skillopt.record.measurements import measurements, versions_by_hash
+from skillopt.record.step import SlowUpdateOutcome, StepRecord
+from skillopt.record.summary import Summary
+from skillopt.view.text import score
+
+Point = tuple[float, float]
+EPOCH_END = 0.5
+"""Guidance is accepted after an epoch's last step and before the next one: half a step later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A candidate that a gate measured."""
+
+    kind: str
+    """accept, reject, indecisive or guidance (accepted at an epoch's end)."""
+    x: float
+    score: float
+    """Measured, or where the gate could stop early, the highest that was still possible."""
+    version: int
+    """The current version afterwards."""
+    said: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """Points `(step, value)`; 0 is the initial skill. All empty before anything is measured."""
+
+    scores: tuple[Point, ...] = ()
+    """The current skill's validation score, as it was when that skill was accepted: a rejected step does not change
+    it. A version that was not measured has no point."""
+    lengths: tuple[Point, ...] = ()
+    """The current skill's tokens."""
+    batches: tuple[Point, ...] = ()
+    """The score of each step's training batch."""
+    rates: tuple[Point, ...] = ()
+    scheduled: tuple[Point, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    ends: tuple[float, ...] = ()
+    """Where epochs end."""
+
+
+def curves(history: Sequence[StepRecord], summary: Summary | None, tokens: Mapping[int, int]) -> Curves:
+    """`tokens` is the length of (at least) the versions that guidance made: `guided_tokens`."""
+    if summary is None or summary.initial.val is None:
+        return Curves()
+    scores = [(0.0, float(summary.initial.val))]
+    lengths = [(0.0, float(summary.initial.tokens))]
+    marks = []
+    for record in history:
+        step = float(record.step)
+        scores += [] if record.val is None else [(step, record.val)]
+        lengths.append((step, float(record.skill_tokens)))
+        if record.verdict != "skipped" and record.evidence.before is not None:
+            marks.append(_mark(record))
+        if guided := accepted_guidance(record):
+            after, x = guided.evidence.after, step + EPOCH_END
+            lengths.append((x, float(tokens.get(guided.version, record.skill_tokens))))
+            if after is None:
+                continue
+            scores.append((x, float(after)))
+            said = f"end of epoch {record.epoch}: guidance accepted, version {guided.version}, {score(after)}"
+            marks.append(Mark(kind="guidance", x=x, score=float(after), version=guided.version, said=said))
+    return Curves(
+        scores=tuple(scores),
+        lengths=tuple(lengths),
+        batches=tuple((float(r.step), r.train_score) for r in history if r.train_score is not None),
+        rates=tuple((float(r.step), r.learning_rate.used) for r in history),
+        scheduled=tuple((float(r.step), r.learning_rate.scheduled) for r in history),
+        marks=tuple(marks),
+        ends=tuple(r.step + EPOCH_END for r in history if r.epoch_end),
+    )
+
+
+def _mark(record: StepRecord) -> Mark:
+    evidence, verdict = record.evidence, record.verdict
+    reached = evidence.at_most if evidence.after is None else evidence.after
+    most = "at most " if evidence.after is None else ""
+    words = {"accept": f"accepted, version {record.version}", "reject": "rejected"}.get(verdict, verdict)
+    said = f"step {record.step}: {words}, {score(evidence.before)} → {most}{score(reached)}"
+    return Mark(kind=verdict, x=float(record.step), score=float(reached), version=record.version, said=said)
+
+
+def accepted_guidance(record: StepRecord) -> SlowUpdateOutcome | None:
+    """Of the slow update after a step, if the gate accepted it."""
+    guided = record.epoch_end and record.epoch_end.slow_update
+    return guided if guided and guided.decision == "accept" else None
+
+
+def guided_tokens(run: RunDirectory, history: Sequence[StepRecord]) -> dict[int, int]:
+    """The length of each version that guidance made; a step's record has that of the others."""
+    versions = {guided.version for record in history if (guided := accepted_guidance(record))}
+    with run.as_written():
+        return {version: run.read_skill(version).tokens for version in versions if run.snapshot(version).is_file()}
+
+
+# The heat map: how each item did under each version of the skill
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeatMap:
+    """Scores from 0 to 1; None where an item was not measured under a version."""
+
+    versions: tuple[int, ...]
+    items: tuple[str, ...]
+    """Within each split those that were solved least come first."""
+    splits: tuple[str, ...]
+    """The split of each item: val or train."""
+    values: tuple[tuple[float | None, ...], ...]
+    """A row for each item, a column for each version."""
+
+    def only(self, split: str) -> HeatMap:
+        """The rows of one split."""
+        rows = [n for n, own in enumerate(self.splits) if own == split]
+        return HeatMap(
+            versions=self.versions,
+            items=tuple(self.items[n] for n in rows),
+            splits=tuple(self.splits[n] for n in rows),
+            values=tuple(self.values[n] for n in rows),
+        )
+
+    def called(self, names: Mapping[str, str]) -> HeatMap:
+        """With other names for some items."""
+        return replace(self, items=tuple(names.get(item, item) for item in self.items))
+
+
+def heat_map(run: RunDirectory) -> HeatMap:
+    """From everything that was measured under a version; rejected candidates are no versions, test items no rows."""
+    versions = versions_by_hash(run)
+    seen: dict[str, dict[int, list[float]]] = {}
+    split_of: dict[str, str] = {}
+    for measured in measurements(run):
+        if measured.skill_hash in versions and measured.split != "test":
+            for item, (_, value) in measured.items.items():
+                seen.setdefault(item, {}).setdefault(versions[measured.skill_hash], []).append(value)
+                split_of[item] = measured.split
+    columns = tuple(sorted(versions.values()))
+    means = {item: fmean(value for values in by.values() for value in values) for item, by in seen.items()}
+    items = sorted(seen, key=lambda item: (split_of[item] != "val", means[item], item))
+    return HeatMap(
+        versions=columns,
+        items=tuple(items),
+        splits=tuple(split_of[item] for item in items),
+        values=tuple(tuple(fmean(seen[i][v]) if v in seen[i] else None for v in columns) for i in items),
+    )

@@ -1,0 +1,198 @@
+"""Persistent failures: items that no skill solved, what the evidence allows to say of them, and what they point to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from skillopt.record.run import Run
+from skillopt.record.step import StepRecord
+from skillopt.record.trajectory import Trajectory
+from skillopt.skill import Skill
+from skillopt.view.diagnosis import improved
+from skillopt.view.text import counted
+from skillopt.view.traces import read_traces, result_of
+
+Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
+Standing = Literal["task", "ended", "few", "untried", "one"]
+"""task: several versions failed, the newest among them, and training had come to rest; ended: the newest version fails,
+but the last step still improved it; few: it was not tried often enough since then; untried: the newest version was not
+tried on it; one: no second skill was ever tried."""
+
+GENERAL = "No skill that was tried on these items solved them."
+ONE_SKILL = (
+    "The initial skill does not solve these items, and no other skill was tried on them. That says nothing about the "
+    "tasks: the run had nothing to try."
+)
+ADVICE: dict[Sign, str] = {
+    "empty": "The target gives no answer: look at models.target_max_tokens, and at what the task asks for.",
+    "contained": "The expected answer is in the output and is not accepted: look at the scorer, or at the form of "
+    "the answer that it wants.",
+    "constant": "The target answers the same whatever the skill says: look whether the expected answer is right, and "
+    "whether the task holds all that it takes to find it.",
+    "varied": "Each version fails in another way: the task may be ambiguous, or beyond this target.",
+    "unknown": "Look at the items themselves.",
+    "untried": "A skill that says how to solve them was never tried.",
+}
+NOT_THE_TASK: dict[Standing, str] = {
+    "ended": "The last step still improved the skill: a longer training may solve them, so this says nothing about the "
+    "tasks yet.",
+    "few": "Too few skills were tried on them, or too few steps since the last accepted one, to doubt the tasks.",
+    "untried": "The newest skill may solve them: `skillopt eval` with it shows that.",
+    "one": ADVICE["untried"],
+}
+_CAUSES: dict[Sign, str] = {
+    "empty": "no answer",
+    "contained": "the expected answer is in the output, but not accepted",
+    "constant": "the same wrong answer under every skill",
+    "varied": "a different wrong answer under each skill",
+    "unknown": "no trajectory kept",
+    "untried": "only the initial skill was tried",
+}
+NO_SKILL = Skill("").hash
+REST = 3
+"""Steps without a new version after which training counts as having come to rest."""
+_SEVERAL = 3
+"""Skills that must have failed before the task itself is doubted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StuckItem:
+    item_id: str
+    type: str
+    skills: int
+    """How many skills it was measured with: versions, and candidates that a gate measured."""
+    versions: tuple[int, ...]
+    """Those of them that are versions."""
+    pattern: str
+    sign: Sign
+    standing: Standing
+    said: str
+    """The evidence in words."""
+    last: Trajectory | None
+    """The newest trajectory; None if the run kept none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureGroup:
+    pattern: str
+    items: tuple[StuckItem, ...]
+    advice: str
+
+
+def failure_groups(run: Run) -> list[FailureGroup]:
+    """By cause and by what the evidence allows; first what points to the task, then the largest."""
+    stuck = run.persistent_failures
+    if not stuck:
+        return []
+    measured, history = run.outcomes, run.history
+    traces: dict[str, list[Trajectory]] = {item: [] for item in stuck}
+    for trace in read_traces(run):
+        if trace.item_id in traces and isinstance(trace, Trajectory):
+            traces[trace.item_id].append(trace)
+    causes = named_causes(run, {trace.id: item for item, rollouts in traces.items() for trace in rollouts})
+    ending = (at_rest(history), bool(history) and improved(history[-1]))
+    groups: dict[tuple[Standing, str], list[StuckItem]] = {}
+    for item_id in stuck:
+        item = _stuck(
+            item_id, list(measured[item_id]), run.versions_by_hash, ending, traces[item_id], causes.get(item_id)
+        )
+        groups.setdefault((item.standing, item.pattern), []).append(item)
+    ordered = sorted(groups.items(), key=lambda pair: (pair[0][0] != "task", -len(pair[1]), pair[0]))
+    return [FailureGroup(pattern=key[1], items=tuple(items), advice=_advice(items)) for key, items in ordered]
+
+
+def lead(groups: Sequence[FailureGroup]) -> str:
+    """What these failures mean: nothing at all if only one skill was tried."""
+    return GENERAL if any(item.skills > 1 for group in groups for item in group.items) else ONE_SKILL
+
+
+def at_rest(history: Sequence[StepRecord]) -> bool:
+    """Have the last steps brought no new version?"""
+    changed = [n for n, record in enumerate(history, 1) if improved(record)]
+    return len(history) - max(changed, default=0) >= REST
+
+
+def _stuck(
+    item: str,
+    hashes: Sequence[str],
+    version_of: Mapping[str, int],
+    ending: tuple[bool, bool],
+    traces: list[Trajectory],
+    cause: str | None,
+) -> StuckItem:
+    last = traces[-1] if traces else None
+    versions = tuple(sorted(version_of[skill] for skill in hashes if skill in version_of))
+    newest = max(version_of.values(), default=0)
+    standing: Standing = "untried" if newest not in versions else "one" if len(hashes) < 2 else "task"
+    rested, rises = ending
+    if standing == "task" and not (rested and len(hashes) >= _SEVERAL):
+        standing = "ended" if rises else "few"
+    sign = _sign(traces) if standing != "one" else "untried"
+    kind = last.type if last else ""
+    return StuckItem(
+        item_id=item,
+        type=kind,
+        skills=len(hashes),
+        versions=versions,
+        pattern=cause or ": ".join(part for part in (kind, _CAUSES[sign]) if part),
+        sign=sign,
+        standing=standing,
+        said=_said(versions, [skill for skill in hashes if skill not in version_of], standing),
+        last=last,
+    )
+
+
+def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) -> str:
+    """`failed under all 4 versions tried, not tried since version 9`."""
+    tried = f"all {len(versions)} versions tried" if len(versions) > 1 else "the one version tried"
+    parts = [f"under {tried}"] if versions else []
+    candidates = len(others) - (NO_SKILL in others)
+    parts += [f"under {counted(candidates, 'rejected candidate')}"] if candidates else []
+    parts += ["without a skill"] if NO_SKILL in others else []
+    since = f", not tried since version {versions[-1]}" if versions else ", never tried under a version"
+    ending = {"task": "", "one": "", "untried": since, **dict.fromkeys(("ended", "few"), "; training ended first")}
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+    return f"failed {listed}{ending[standing]}"
+
+
+def named_causes(run: Run, item_of: Mapping[str, str]) -> dict[str, str]:
+    """The cause that analysts named most often for each item. They see training items alone."""
+    votes: dict[str, Counter[str]] = {}
+    for path in sorted(run.files.steps.glob("step_*/patches.json")):
+        for patch in run.patches(int(path.parent.name.removeprefix("step_"))):
+            for pattern in () if patch.source.endswith("/success") else patch.patterns:
+                for trace_id in pattern.trajectory_ids:
+                    if trace_id in item_of:
+                        votes.setdefault(item_of[trace_id], Counter())[pattern.name] += 1
+    return {item: min(counts, key=lambda name: (-counts[name], name)) for item, counts in votes.items()}
+
+
+def _sign(traces: Sequence[Trajectory]) -> Sign:
+    if not traces:
+        return "unknown"
+    outputs = [_flat(result_of(trace)) for trace in traces]
+    if not any(outputs):
+        return "empty"
+    if sum(map(_contains_answer, traces)) * 2 > len(traces):
+        return "contained"
+    return "constant" if len(set(outputs)) == 1 else "varied"
+
+
+def _contains_answer(trace: Trajectory) -> bool:
+    output = _flat(trace.output)
+    return any(re.search(rf"(?<!\w){re.escape(_flat(answer))}(?!\w)", output) for answer in trace.answers if answer)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _advice(items: Sequence[StuckItem]) -> str:
+    if items[0].standing != "task":
+        return NOT_THE_TASK[items[0].standing]
+    counts = Counter(item.sign for item in items)
+    return ADVICE[min(counts, key=lambda sign: (-counts[sign], sign))]

@@ -1,0 +1,176 @@
+"""The figures of a run, computed once for the terminal, report.md, report.html and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from skillopt.record.base import ROLES, Interval, Record
+from skillopt.record.step import StepRecord
+from skillopt.record.summary import Summary
+from skillopt.view.text import dollars, duration, score
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSkill:
+    """A skill, or what takes the place of one, with its scores."""
+
+    name: str
+    detail: str = ""
+    """Such as `seed, zero-shot`."""
+    val: float | None = None
+    val_interval: Interval | None = None
+    test: float | None = None
+    test_interval: Interval | None = None
+    tokens: int | None = None
+
+
+def measured_skills(summary: Summary) -> list[MeasuredSkill]:
+    """Baselines, the initial skill, the best one, and the best one measured again."""
+    initial, best = summary.initial, summary.best
+    baselines, skills = summary.baselines, []
+    if baselines.no_skill:
+        skills.append(_measured("no skill", baselines.no_skill))
+    if baselines.majority:
+        skills.append(_measured("majority", baselines.majority, f"always “{baselines.majority.answer}”"))
+    idle = baselines.do_nothing
+    if idle and (idle.val or idle.test):  # if it scores nothing, there is no need to say so
+        skills.append(_measured("an agent that does nothing", idle))
+    skills += [_measured("initial", initial, f"{initial.kind}, zero-shot"), _measured("best", best)]
+    if best.val_remeasured is not None and best.winners_curse is not None and best.version:
+        skills.append(
+            MeasuredSkill(
+                name="best, re-measured",
+                detail=f"{0 - best.winners_curse:+.2f} selection bias",
+                val=best.val_remeasured,
+                val_interval=best.val_remeasured_interval,
+            )
+        )
+    return skills
+
+
+def _measured(name: str, row: Record, detail: str = "") -> MeasuredSkill:
+    fields = ("val", "val_interval", "test", "test_interval", "tokens")
+    return MeasuredSkill(name=name, detail=detail, **{field: row.get(field) for field in fields})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One of the figures that every report must have."""
+
+    name: str
+    best: str
+    note: str
+    initial: str = ""
+
+
+def main_figures(summary: Summary, best_from: str) -> list[Figure]:
+    """Those at the head of a report; `best_from` says in words which step gave the best version."""
+    initial, best = summary.initial, summary.best
+    rate, edits, steps = summary.edit_acceptance_rate, summary.edits, summary.steps
+    figures = []
+    for name, split in (("Validation", "val"), ("Test", "test")):
+        bounds: Interval | None = best[f"{split}_interval"]
+        note = f"95 % interval {bounds[0]:.2f}–{bounds[1]:.2f}" if bounds else "not measured yet"
+        figures.append(Figure(name=name, initial=score(initial[split]), best=score(best[split]), note=note))
+    share = f"{edits.accepted} of {edits.proposed} proposed edits"
+    planned = summary.plan.steps.planned if summary.plan else "–"
+    calls = summary.calls.target + summary.calls.optimizer
+    return [
+        *figures,
+        Figure(name="Skill length", initial=str(initial.tokens), best=str(best.tokens), note="tokens"),
+        Figure(name="Edit acceptance", best="–" if rate is None else f"{rate:.0%}", note=share),
+        Figure(name="Steps", best=f"{steps.run} of {planned}", note=f"{steps.accepted} accepted, {best_from}"),
+        Figure(
+            name="Persistent failures",
+            best=str(len(summary.persistent_failures)),
+            note="items that no skill tried has solved",
+        ),
+        Figure(name="Cost", best=dollars(total_usd(summary)), note=f"{calls:,} calls"),
+        Figure(name="Time", best=duration(summary.seconds), note=f"gate saved {summary.gate.calls_saved:,} calls"),
+    ]
+
+
+# The edit funnel: what became of the edits that analysts proposed
+
+STAGES = ("proposed", "usable", "distinct", "selected", "applied", "accepted")
+"""usable: could be read and fits the document; distinct: left after merging those that say the same and setting
+opposite ones aside; selected: within the learning rate; applied: in the candidate; accepted: the gate let it in."""
+
+
+def funnel(history: Iterable[StepRecord]) -> dict[str, int]:
+    """The edits of some steps, stage by stage."""
+    totals = dict.fromkeys(STAGES, 0)
+    for edits in (record.edits for record in history):
+        usable = edits.proposed - sum(edits.dropped.values())
+        counts = {"usable": usable, "distinct": usable - edits.merged - edits.conflicting}
+        for stage in STAGES:
+            totals[stage] += counts[stage] if stage in counts else edits[stage]
+    return totals
+
+
+def dropped(history: Iterable[StepRecord]) -> dict[str, int]:
+    """Why edits could not be used, most frequent first: dropped when read, or skipped when applied."""
+    reasons: dict[str, int] = {}
+    for edits in (record.edits for record in history):
+        for kind, count in (*edits.dropped.items(), *edits.skipped.items()):
+            reasons[kind] = reasons.get(kind, 0) + count
+    return dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+# Costs and times
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRow:
+    role: str
+    stage: str
+    calls: int
+    prompt: int
+    """Prompt tokens."""
+    completion: int
+    cached: int
+    """Prompt tokens that the endpoint had in its cache."""
+    usd: float | None
+    """None if the price is unknown."""
+
+
+COST_HEAD = ("role", "stage", "calls", "prompt tokens", "cached", "reply tokens", "cost")
+
+
+def cost_rows(summary: Summary) -> list[CostRow]:
+    """A row for each role and stage, most calls first."""
+    rows = []
+    for role in ROLES:
+        stages, tokens = summary.calls_by_stage.of(role), summary.tokens_by_stage.of(role)
+        for stage in sorted(stages, key=lambda name: (-stages[name], name)):
+            usd = summary.cost_usd_by_stage.of(role).get(stage)
+            rows.append(CostRow(role=role, stage=stage, calls=stages[stage], usd=usd, **dict(tokens[stage])))
+    return rows
+
+
+def cost_table(summary: Summary) -> tuple[list[tuple[str, ...]], list[int]]:
+    """The rows of `cost_rows` with a total after each role, and the numbers of the totals."""
+    rows, totals = [], []
+    for role in ROLES:
+        rows += [row for row in cost_rows(summary) if row.role == role]
+        totals.append(len(rows))
+        calls, usd = summary.calls.of(role), summary.cost_usd.of(role)
+        rows.append(CostRow(role=role, stage="all", calls=calls, usd=usd, **dict(summary.tokens.of(role))))
+    return [_cells(row) for row in rows], totals
+
+
+def _cells(row: CostRow) -> tuple[str, ...]:
+    counts = (f"{number:,}" for number in (row.calls, row.prompt, row.cached, row.completion))
+    return row.role, row.stage.replace("_", " "), *counts, dollars(row.usd)
+
+
+def stage_seconds(summary: Summary) -> dict[str, float]:
+    """Wall-clock seconds by stage, longest first."""
+    return dict(sorted(summary.seconds_by_stage.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def total_usd(summary: Summary) -> float | None:
+    """Over both roles; None if a price is unknown."""
+    costs = [summary.cost_usd.of(role) for role in ROLES]
+    return None if None in costs else sum(usd or 0.0 for usd in costs)

@@ -1,0 +1,85 @@
+"""`report.html`: one self-contained file, without a script, that shows the results of a run and the reasons."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, UndefinedError
+from markupsafe import Markup
+
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import write_atomic
+from skillopt.record.status import early_end
+from skillopt.version import __version__
+from skillopt.view import figures
+from skillopt.view.blame import by_file, spread, where
+from skillopt.view.console import gate_line, validation_change
+from skillopt.view.failures import lead
+from skillopt.view.markdown import markdown
+from skillopt.view.measured_tables import VERDICTS
+from skillopt.view.plan_lines import planned_rows
+from skillopt.view.plots import heat_plot, progress_plot, rate_plot
+from skillopt.view.run_facts import Facts, cited_ids, read_facts
+from skillopt.view.skill_diff import diff_skills
+from skillopt.view.svg import package_text, standalone
+from skillopt.view.text import clipped, counted, duration, printable, ranged, score
+from skillopt.view.traces import result_of
+
+_PARTS = {
+    "progress": "Progress",
+    "skill": "The skill",
+    "changes": "What was accepted, and why",
+    "items": "Items and versions",
+    "failures": "Persistent failures",
+    "steps": "All steps",
+    "costs": "What it took",
+    "run": "The run",
+}
+_FUNCTIONS = (
+    by_file, cited_ids, clipped, counted, diff_skills, duration, early_end, gate_line, heat_plot, lead, planned_rows,
+    progress_plot, ranged, rate_plot, result_of, score, spread, validation_change, where,
+)  # fmt: skip
+
+
+def write_report(run: RunDirectory) -> Facts:
+    """report.html, report.md and plots/*.svg from the run's own files, finished or not; gives what they show."""
+    with run.as_written():
+        facts = read_facts(run)
+        texts = {run.plots / f"{name}.svg": standalone(drawing) for name, drawing in make_plots(facts).items()}
+        texts |= {run.report_md: markdown(facts), run.report: page(facts)}
+    for path, text in texts.items():
+        write_atomic(path, text)
+    return facts
+
+
+def make_plots(facts: Facts, width: float = 960) -> dict[str, str]:
+    """The charts of plots/, by name."""
+    return {
+        "progress": progress_plot(facts.history, facts.summary, facts.tokens, width),
+        "learning_rate": rate_plot(facts.history, facts.summary, width),
+        "heat_map": heat_plot(facts.heat.only("val"), "Validation items under each version"),
+    }
+
+
+def page(facts: Facts) -> str:
+    env = Environment(
+        loader=PackageLoader("skillopt", "view"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        extensions=["jinja2.ext.do"],
+        keep_trailing_newline=True,
+    )
+    env.globals |= {function.__name__: function for function in _FUNCTIONS}
+    env.globals |= {"figures": figures, "verdicts": VERDICTS, "version": __version__}
+    style = package_text("report.css") + package_text("plots.css")
+    template = env.get_template("report.html.j2")
+    try:
+        return template.render(facts=facts, summary=facts.summary, config=facts.config, parts=_PARTS, style=style)
+    except UndefinedError as error:  # as every other reader of a damaged file says it
+        raise KeyError(str(error)) from error
+
+
+def _visible(value: object) -> object:
+    """Whatever a template shows of models, tasks or files: nothing in it moves or hides."""
+    return value if isinstance(value, Markup) else printable(str(value))

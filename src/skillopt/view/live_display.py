@@ -1,0 +1,142 @@
+"""The live display of a run: its progress, calls in flight, the scores so far, the budget and the time left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from skillopt.record.events import Event
+from skillopt.view.text import dollars, duration, printable, score
+
+_BARS = "▁▂▃▄▅▆▇█"
+_STAGES = {
+    "evaluation_started": "evaluate",
+    "rollout_started": "rollout",
+    "reflect_started": "reflect",
+    "selected": "gate",
+    "slow_update_started": "slow update",
+    "ablation_started": "ablate",
+}
+"""What an event begins."""
+
+
+@contextmanager
+def live_display(console: Console) -> Iterator[View]:
+    """Three lines at the bottom of the terminal; they disappear when the block ends."""
+    view = View()
+    with Live(console=console, get_renderable=view.render, refresh_per_second=4, transient=True):
+        yield view
+
+
+class View:
+    """What is known of the run, and how it looks. All of it comes from events."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self.stage, self.done, self.total = "", 0, 0
+        self.step = self.steps = self.epoch = self.epochs = 0
+        self.scores: list[float] = []
+        self.in_flight = 0
+        self.open_letters, self.letters_folder = 0, ""
+        self.throttled: list[str] = []
+        """A sentence for each model that turns calls away."""
+        self.spent: dict[str, Sequence[float | None]] = {}
+        self.started = time.monotonic()
+        self._steps_started: float | None = None
+        self._steps_done = self._earlier = 0
+
+    def update(self, event: Event) -> None:
+        data = event.data
+        if event.kind in _STAGES:
+            self.stage, self.done, self.total = _STAGES[event.kind], 0, int(data.get("items", 0))
+        if event.kind == "run_started":
+            self._begin()
+            self.steps, self.epochs = data["steps"], data["epochs"]
+            self.step = self._earlier = data["done"]
+        elif event.kind == "progress":
+            self.stage, self.done, self.total = str(data["stage"]), int(data["done"]), int(data["total"])
+        elif event.kind == "pulse":
+            self.in_flight, self.spent = sum(data["in_flight"].values()), data["spent"]
+            letters = data.get("letters") or {"waiting": 0, "folder": ""}
+            self.open_letters, self.letters_folder = letters["waiting"], letters["folder"]
+            self.throttled = [
+                f"throttled by {printable(row['model'])}: {row['waiting']} calls wait {row['seconds']:.0f} s"
+                for row in data.get("throttled", ())
+            ]
+        elif event.kind == "evaluation_finished" and data["split"] == "val" and not self.scores:
+            self.scores.append(float(data["score"]))
+        elif event.kind == "rollout_started":
+            self._steps_started = self._steps_started or time.monotonic()
+            self.step, self.epoch = event.step, event.epoch
+        elif event.kind == "step_finished":
+            self._steps_done += 1
+            now = data["record"]["val"]
+            self.scores += [] if now is None else [now]
+
+    def seconds_left(self) -> float | None:
+        """From the steps of this session; None before the first is done."""
+        if not self._steps_done or self._steps_started is None:
+            return None
+        each = (time.monotonic() - self._steps_started) / self._steps_done
+        return each * max(0, self.steps - self._earlier - self._steps_done)
+
+    def render(self) -> RenderableType:
+        if not self.stage:
+            return Text("")
+        line = Table.grid(padding=(0, 2, 0, 0))
+        bar = ProgressBar(total=self.total, completed=self.done, width=32) if self.total else Text("…")
+        line.add_row(
+            Text(printable(self.stage.replace("_", " ").title()), style="bold"),
+            bar,
+            Text(f"{self.done}/{self.total}" if self.total else ""),
+            Text(f"{self.in_flight} in flight", style="dim"),
+        )
+        return Group(Text(self._where()), line, Text(self._waits() + self._taken(), style="dim"))
+
+    def _waits(self) -> str:
+        """`waits for 3 letters in outputs/…/letters · `, `throttled by openai:…: 8 calls wait 3 s · `."""
+        letters = f"waits for {self.open_letters} letters in {printable(self.letters_folder)}"
+        return "".join(f"{part} · " for part in ([letters] if self.open_letters else []) + self.throttled)
+
+    def _where(self) -> str:
+        if not self.steps:
+            return ""
+        epochs = f" · epoch {self.epoch}/{self.epochs}" if self.epoch else ""
+        scores = f" · validation {sparkline(self.scores)} {score(self.scores[-1])}" if self.scores else ""
+        return f"step {self.step}/{self.steps}{epochs}{scores}"
+
+    def _taken(self) -> str:
+        left = self.seconds_left()
+        parts = [
+            *(_amount(name, *pair) for name, pair in self.spent.items() if name in {"calls", "tokens", "usd"}),
+            duration(time.monotonic() - self.started) + _of_minutes(self.spent.get("minutes")),
+            f"about {duration(round(left))} left" if left else "",
+        ]
+        return " · ".join(part for part in parts if part)
+
+
+def _amount(name: str, used: float | None, limit: float | None) -> str:
+    """`512 of 5,000 calls`; money that is neither spent nor limited is not mentioned."""
+    if name == "usd":
+        return f"{dollars(used)}{f' of {dollars(limit)}' if limit else ''}" if used or limit else ""
+    return f"{used or 0:,.0f}{f' of {limit:,.0f}' if limit else ''} {name}"
+
+
+def _of_minutes(pair: Sequence[float | None] | None) -> str:
+    return f" of {duration(60 * pair[1])}" if pair and pair[1] else ""
+
+
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """The last scores as bars, between the lowest and the highest."""
+    shown = values[-width:]
+    low, high = min(shown), max(*shown, min(shown) + 0.1)
+    return "".join(_BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] for value in shown)

@@ -1,0 +1,88 @@
+"""`report.md`: the report for a terminal, a chat or a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from skillopt.view.blame import by_file, where
+from skillopt.view.console import early_line, validation_change
+from skillopt.view.failures import lead
+from skillopt.view.figures import COST_HEAD, cost_table, funnel, measured_skills, stage_seconds
+from skillopt.view.plan_lines import planned_rows
+from skillopt.view.run_facts import Change, Facts
+from skillopt.view.text import clipped, duration, printable, ranged
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^@&]|:(?=//|[\w+-]+:)|(?<=[^\s(])\$|\$(?!\d))")
+"""Marks that mean something within a line; no text of others ever begins one. A colon does before a link and around an
+emoji's name, a dollar sign around a formula; "$0.31" has none."""
+
+
+def plain(value: object) -> str:
+    """Any text as text in one line of Markdown: it cannot become a mark, link, tag or table cell."""
+    return _SPECIAL.sub(r"\\\1", " ".join(printable(str(value)).split()))
+
+
+def fenced(text: str, kind: str = "") -> str:
+    """Any text in a fence that it cannot close."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{kind}\n{printable(text).rstrip()}\n{fence}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def markdown(facts: Facts) -> str:
+    return "\n\n".join(part for part in _parts(facts) if part) + "\n"
+
+
+def _parts(facts: Facts) -> Iterator[str]:
+    summary = facts.summary
+    yield f"# {plain(summary.benchmark)}, seed {summary.seed}: {plain(summary.status)}"
+    yield plain(facts.verdict)
+    yield plain("".join(early_line(summary)))
+    figures = ((each.name, each.initial, each.best, each.note) for each in facts.figures)
+    yield table(("", "initial", "best", ""), figures)
+    measured = (
+        (skill.name, ranged(skill.val, skill.val_interval), ranged(skill.test, skill.test_interval))
+        for skill in measured_skills(summary)
+    )
+    yield table(("skill", "validation", "test"), measured)
+    yield "## Edits"
+    yield " → ".join(f"{stage} {count}" for stage, count in funnel(facts.history).items())
+    yield "## Accepted versions" if facts.changes else ""
+    for change in facts.changes:
+        yield _change(change)
+    yield "## Persistent failures" if facts.failures else ""
+    yield lead(facts.failures) if facts.failures else ""
+    for group in facts.failures:
+        items = ", ".join(plain(facts.names.get(item.item_id, item.item_id)) for item in group.items)
+        yield f"- **{plain(group.pattern)}** ({len(group.items)}): {items}. {plain(group.advice)}"
+    yield "## What it took"
+    yield table(COST_HEAD, (list(map(plain, row)) for row in cost_table(summary)[0]))
+    seconds = stage_seconds(summary)
+    yield "Time by stage: " + ", ".join(
+        f"{stage.replace('_', ' ')} {duration(took)}" for stage, took in seconds.items()
+    )
+    yield table(("", "planned (estimate)", "actual"), planned_rows(summary.plan)) if summary.plan else ""
+    yield "## Best skill"
+    files = by_file(facts.lines)
+    for path, lines in files.items():
+        if len(files) > 1:
+            yield f"`{plain(path)}`"
+        yield fenced("\n".join(line.text for line in lines), "markdown" if path.endswith(".md") else "text")
+    if not files:
+        yield fenced("", "markdown")
+
+
+def _change(change: Change) -> str:
+    first = change.first
+    lines = [f"- Version {first.version}, step {first.step}, validation {validation_change(change.evidence)}"]
+    for entry in change.entries:
+        edit = entry.edit
+        words = plain(f"{edit.id}{where(edit)}: {clipped(edit.text or edit.anchor, 240)}")
+        lines.append(f"  - {edit.op} {words}")
+    return "\n".join(lines)

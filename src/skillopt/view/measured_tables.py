@@ -1,0 +1,251 @@
+"""What ablations, comparisons, replicates, sweeps and transfers show on the terminal; a sweep's plot and page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from skillopt.record.results import (
+    AblatedPart,
+    Ablation,
+    Comparison,
+    EvalSummary,
+    Replication,
+    Sweep,
+    SweepRow,
+    Transfer,
+)
+from skillopt.view.columns import table_lines
+from skillopt.view.markdown import table
+from skillopt.view.svg import Frame, label, standalone, svg
+from skillopt.view.text import chance, counted, ranged, score
+
+VERDICTS = {
+    "earns": "earns",
+    "harmful": "HARMFUL",
+    "nothing": "no effect seen",
+    "unclear": "not clear",
+    "together": "not clear alone",
+}
+_TEXT = 40
+"""Characters of a part that a line shows."""
+
+
+def ablation_table(result: Ablation) -> list[str]:
+    """The parts by what they are worth, the best first."""
+    rows = []
+    for row in result.rows:
+        low, high = row.interval or (0.0, 0.0)
+        note = f" ({row.note})" if row.note else ""
+        text = " ".join(row.text.split())
+        rows.append(
+            (
+                f"{row.worth:+.2f}",
+                f"{low:+.2f} to {high:+.2f}",
+                str(row.tokens),
+                VERDICTS[row.verdict],
+                f"{row.name}: {text[:_TEXT]}{'…' if len(text) > _TEXT else ''}{note}",
+            )
+        )
+    return table_lines(("worth", "95 %", "tokens", "verdict", result.by), rows, left=(1, 3, 4))
+
+
+def ablation_lines(result: Ablation) -> Iterator[str]:
+    by = result.by
+    repeats = f", {result.repeats} samples each" if result.repeats > 1 else ""
+    yield (
+        f"Version {result.version}: validation {score(result.score)} with everything, on {result.items} items"
+        f"{repeats}. Worth: the score with the {by} minus the score without it."
+    )
+    for verdict, what in (("harmful", "Harmful"), ("nothing", "No effect seen"), ("unclear", "Not clear")):
+        rows = [row for row in result.rows if row.verdict == verdict]
+        tokens = sum(row.tokens for row in rows)
+        names = "; ".join(row.name for row in rows)
+        yield f"{what}: {counted(len(rows), by)}" + (f", {counted(tokens, 'token')} ({names})" if rows else "")
+    yield from (_group_line(result, group) for group in result.together)
+    more = "more --repeats or more validation items" if not result.deterministic else "more validation items"
+    yield (
+        f"A verdict needs a 95 % interval without 0. Small effects need {more}; of 20 {by}s without any effect, about "
+        "one gets a verdict by chance."
+    )
+    if result.not_measured:
+        yield f"Not measured: {', '.join(result.not_measured)}"
+    yield "Nothing was removed: it is for you to decide."
+
+
+def _group_line(result: Ablation, group: AblatedPart) -> str:
+    """What it costs to leave out all parts of one verdict at once."""
+    names, (low, high) = group.names or (), group.interval or (0.0, 0.0)
+    parts = counted(len(names), result.by)
+    cost = f"{0 - group.worth:+.2f} ({0 - high:+.2f} to {0 - low:+.2f}), {group.tokens} tokens fewer"
+    if group.verdict == "earns":
+        return f"Matter together: {parts} ({'; '.join(names)}). Without all of them: {cost}{_why(result, group)}"
+    chance = "; that may be chance" if group.verdict == "unclear" else ""
+    return f"Without all {parts} of '{VERDICTS[group.name]}': {cost}{chance}"
+
+
+def _why(result: Ablation, group: AblatedPart) -> str:
+    """Why leaving them out together costs something: one alone may explain it, all a little, or two say the same."""
+    lost = group.worth
+    alone = [row for row in result.rows if row.name in (group.names or ())]
+    largest = max(alone, key=lambda row: row.worth)
+    if largest.worth >= lost - 1e-9:
+        return f"; {largest.name} alone explains that ({0 - largest.worth:+.2f} without it)"
+    if sum(max(0.0, row.worth) for row in alone) >= lost - 1e-9:
+        return "; that is what they cost one by one, added up"
+    return "; that is more than one by one, so some may say the same: remove one at a time"
+
+
+_LISTED = 8
+"""Items of a list that are shown; comparison.json has them all."""
+
+
+def evaluation_lines(summary: EvalSummary) -> Iterator[str]:
+    """One skill on one split, below its verdict."""
+    on = f"on {summary.items} {summary.split} items"
+    yield f"hard {score(summary.hard)}, soft {score(summary.soft)} {on}"
+    if always := summary.majority:
+        yield f"Always answering {always.answer!r}: {ranged(always.score, always.interval)}"
+    if summary.test_reads is not None:
+        yield f"The test split has been read {summary.test_reads} times for this skill's run."
+
+
+def comparison_table(result: Comparison) -> list[str]:
+    """Both skills, each with the file that it is in: of a run's skills, that names the run."""
+    rows = [
+        (ranged(side.score, side.interval), str(side.tokens), side.name, side.path) for side in (result.a, result.b)
+    ]
+    names = (f"{result.split} score ({result.metric})", "tokens", "skill", "file")
+    return table_lines(names, rows, left=(0, 2, 3))
+
+
+def comparison_lines(result: Comparison) -> list[str]:
+    """The paired test in words, then the items."""
+    a, b = result.a.name, result.b.name
+    samples = counted(result.repeats, "sample")
+    lines = [
+        f"{b} minus {a}: {result.difference:+.3f}; {samples} of each of {result.items} items; paired exact test, "
+        f"two-sided: {chance(result.p)}"
+    ]
+    for ids, title in (
+        (result.lists.improved, f"only {b} solves"),
+        (result.lists.regressed, f"only {a} solves"),
+        (result.lists.both_pass, "both solve"),
+        (result.lists.both_fail, "neither solves"),
+    ):
+        items = [result.names.get(item, item) for item in ids]
+        shown = ", ".join(items[:_LISTED]) + (" …" if len(items) > _LISTED else "")
+        lines.append(f"{title}: {len(items)}" + (f" ({shown})" if items else ""))
+    if result.test_reads is not None:
+        lines.append(f"The test split has been read {result.test_reads} times for this skill's run.")
+    return lines
+
+
+def replicate_table(result: Replication) -> list[str]:
+    """Seed by seed, then the mean and its interval."""
+    names = ("initial_val", "best_val", "initial_test", "best_test")
+    rows = [
+        (str(row.seed), *(score(row.value(name)) for name in names), str(row.accepted), f"{row.target_calls:,}")
+        for row in result.rows
+    ]
+    rows.append(("mean", *(score(result.mean[name]) for name in names), "", ""))
+    bounds = (result.interval[name] for name in names)
+    rows.append(("95 %", *(f"{b[0]:.2f}–{b[1]:.2f}" if b else "–" for b in bounds), "", ""))
+    return table_lines(("seed", *(name.replace("_", " ") for name in names), "accepted", "calls"), rows)
+
+
+def replicate_lines(result: Replication) -> list[str]:
+    lines = []
+    for split, title in (("val", "validation"), ("test", "test")):
+        gain, bounds = result.mean[f"gain_{split}"], result.interval[f"gain_{split}"]
+        inside = f" [{bounds[0]:+.2f} to {bounds[1]:+.2f}]" if bounds else ""
+        share = result.improved[split]
+        lines.append(f"Gain on {title}: {gain:+.2f}{inside}; {share:.0%} of {len(result.rows)} seeds improved")
+    return [*lines, f"Best seed by validation: {result.best_seed_by_validation}"]
+
+
+def transfer_table(result: Transfer) -> list[str]:
+    rows = [
+        (
+            row.skill,
+            ranged(row.val, row.val_interval),
+            ranged(row.test, row.test_interval),
+            "" if row.tokens is None else str(row.tokens),
+            row.where,
+        )
+        for row in result.rows
+    ]
+    return table_lines(("skill", "validation", "test", "tokens", "on"), rows, left=(0, 4))
+
+
+def sweep_table(result: Sweep) -> list[str]:
+    """Trials in the order of their validation scores. Only the winner has a test score.
+
+    `calls` are the target's that a trial paid for, `known` those that the shared journal answered.
+    """
+    keys = [key.rpartition(".")[2] for key in result.axes]
+    winner, rows = result.winner, []
+    for row in sorted(result.rows, key=lambda row: (-row.best_val, row.trial != winner.trial, row.trial)):
+        test = ranged(winner.test, winner.test_interval) if row.trial == winner.trial else ""
+        rows.append(
+            (
+                f"{row.trial} ←" if row.trial == winner.trial else str(row.trial),
+                *(str(row.values[key]) for key in result.axes),
+                ranged(row.best_val, row.val_interval),
+                f"{row.accepted} of {row.steps}",
+                str(row.tokens),
+                str(row.target_calls),
+                str(row.from_journal),
+                test,
+            )
+        )
+    return table_lines(("trial", *keys, "validation", "accepted", "tokens", "calls", "known", "test"), rows)
+
+
+def sweep_lines(result: Sweep) -> list[str]:
+    best, rows = result.winner, result.rows
+    chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
+    ties = sum(row.best_val == best.best_val for row in rows) - 1
+    lines = [f"Best by validation, of {len(rows)} trials: {chosen}" + (f" (as good: {ties} others)" if ties else "")]
+    lines.append(
+        f"Its test score: {ranged(best.test, best.test_interval)} (initial skill {score(best.initial_test)}). "
+        "The validation score of the best of many is partly luck; the test score is not."
+    )
+    return [*lines, f"Run: {best.run}"]
+
+
+def sweep_plot(result: Sweep) -> str:
+    """A bar a trial, best first, with its interval."""
+    rows = sorted(result.rows, key=lambda row: (-row.best_val, row.trial))
+    title = f"Validation score by trial: {', '.join(result.axes)}"
+    frame = Frame(width=640, height=60 + 22 * len(rows), x=(0, 1), y=(len(rows), 0), left=250, right=60)
+    bars = "".join(_bar(row, number, row.trial == result.winner.trial, frame) for number, row in enumerate(rows))
+    return standalone(svg(frame.width, frame.height, title, label(8, 18, title), bars))
+
+
+def _bar(row: SweepRow, number: int, best: bool, frame: Frame) -> str:
+    values = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in row.values.items())
+    low, high = row.val_interval or (row.best_val, row.best_val)
+    ends = [(low, number + 0.5), (high, number + 0.5)]
+    corners = [(0, number + 0.2), (row.best_val, number + 0.2), (row.best_val, number + 0.8), (0, number + 0.8)]
+    (x, y), shown = frame.at(0, number + 0.5), values if len(values) <= 40 else f"{values[:39]}…"
+    return (
+        label(x - 8, y + 4, shown, anchor="end")
+        + frame.line(corners, "h4" if best else "length")
+        + frame.line(ends, "score")
+        + label(frame.width - frame.right + 8, y + 4, f"{row.best_val:.3f}")
+    )
+
+
+def sweep_markdown(result: Sweep) -> str:
+    """The table as a file."""
+    names = ["trial", *result.axes, "validation", "interval", "accepted", "target calls"]
+    rows = [_cells(row, list(result.axes)) for row in result.rows]
+    return "\n".join([table(names, rows), "", *sweep_lines(result), ""])
+
+
+def _cells(row: SweepRow, axes: Sequence[str]) -> list[str]:
+    bounds = row.val_interval
+    inside = f"{bounds[0]:.2f}–{bounds[1]:.2f}" if bounds else "–"
+    values = [str(row.values[key]).replace("|", "\\|") for key in axes]
+    counts = [f"{row.accepted} of {row.steps}", str(row.target_calls)]
+    return [str(row.trial), *values, f"{row.best_val:.3f}", inside, *counts]

@@ -1,0 +1,115 @@
+"""Review on a terminal: the conflicts with both sides and their evidence, and a person's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from skillopt.errors import UserError
+from skillopt.record.directory import RunDirectory
+from skillopt.record.edits import Decision
+from skillopt.record.run import Run
+from skillopt.record.trajectory import Trajectory
+from skillopt.skill import Edit
+from skillopt.training.edits.review import CHOICES, Filed, checked_decision, decisions, filed, write_decisions
+from skillopt.view.blame import where
+from skillopt.view.text import printable
+from skillopt.view.traces import Trace
+
+SHOWN = 3
+"""Trajectories of each side that are shown in full; the others are named."""
+Say = Callable[[str], None]
+
+
+def review_run(
+    run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
+) -> None:
+    """Take the decisions given on the command line; without any, list the conflicts, and ask where someone is there."""
+    if not run.state.is_file():
+        raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
+    with run.as_written():
+        made = [checked_decision(run, *_pair(text, "ID=CHOICE")) for text in choose]
+        made += [checked_decision(run, found, "own", text) for found, text in (_pair(t, "ID=TEXT") for t in write)]
+        if made:
+            _take(run, made, say)
+            return
+        conflicts = filed(run)
+        if not conflicts:
+            say("No conflicts: no two edits of this run asked for opposite things.")
+        for conflict in conflicts:
+            say(conflict_text(run, conflict))
+            if ask and not status(run, conflict).startswith("used") and not _ask(run, conflict, say, ask):
+                return
+
+
+def _ask(run: RunDirectory, conflict: Filed, say: Say, ask: Callable[[str], str]) -> bool:
+    """One question; False if the person wants to stop."""
+    while True:
+        answer = ask(f"Conflict {conflict.id}: a, b, both, neither, write your own (w), skip (s) or quit (q)? ").strip()
+        if answer in {"q", "quit"}:
+            return False
+        if answer in {"", "s", "skip"}:
+            return True
+        own = answer in {"w", "write", "own"}
+        try:
+            text = ask("Your edit: ").strip() if own else ""
+            _take(run, [checked_decision(run, conflict.id, "own" if own else answer, text)], say)
+        except UserError as error:
+            say(str(error))
+            continue
+        return True
+
+
+def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
+    write_decisions(run, made)
+    state = Run(run).state
+    finished = state is not None and state.status == "finished"
+    then = "This run is finished, so no step of it will use the choice."
+    if not finished:
+        then = "The next step tries it, through the gate; run the same train command to continue."
+    for decision in made:
+        say(f"Conflict {decision.conflict}: {decision.choice}. {then}")
+
+
+def _pair(text: str, form: str) -> tuple[str, str]:
+    conflict, equals, value = text.partition("=")
+    if not equals or not conflict.strip() or not value.strip():
+        raise UserError(f"'{text}': does not have the form {form}, such as 3-1=a; choices are: {', '.join(CHOICES)}")
+    return conflict.strip(), value.strip()
+
+
+def status(run: RunDirectory, conflict: Filed) -> str:
+    """open; decided, and waiting for a step; or used, and what the gate said."""
+    state = Run(run).state
+    step = state.reviewed.get(conflict.id) if state else None
+    decision = decisions(run).get(conflict.id)
+    if step is None:
+        return "open" if decision is None else f"decided: {decision.choice}, waiting for the next step"
+    record = next(record for record in Run(run).history if record.step == step)
+    used = next(each for each in record.review if each.conflict == conflict.id)
+    return f"used in step {step}: {used.choice} ({record.verdict})"
+
+
+def conflict_text(run: RunDirectory, conflict: Filed) -> str:
+    rollouts = {rollout.id: rollout for rollout in Run(run).batch_trajectories(conflict.step)}
+    head = f"Conflict {conflict.id} (step {conflict.step}, {status(run, conflict)}): {conflict.reason}"
+    sides = [_side(name.upper(), edit, rollouts) for name, edit in conflict.sides.items()]
+    return "\n".join([head, *sides])
+
+
+def _side(name: str, edit: Edit, rollouts: Mapping[str, Trace]) -> str:
+    changed = f"\n     instead of: {edit.anchor}" if edit.anchor else ""
+    lines = [f"  {name}: {edit.op}{where(edit)}: {edit.text}{changed}"]
+    lines += [f"     why: {edit.rationale}"] if edit.rationale else []
+    for tid in edit.trajectory_ids[:SHOWN]:
+        rollout = rollouts.get(tid)
+        if isinstance(rollout, Trajectory):
+            score = rollout.score
+            lines.append(f"     {tid} ({rollout.item_id}, score {score.soft:.2f}): {_short(rollout.input)}")
+            lines.append(f"       answered {_short(rollout.output)}; {_short(score.feedback)}")
+    more = edit.trajectory_ids[SHOWN:]
+    return "\n".join([*lines, f"     and {len(more)} more: {', '.join(more[:8])}"] if more else lines)
+
+
+def _short(text: str) -> str:
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= 100 else f"{line[:60]} … {line[-35:]}"

@@ -1,0 +1,185 @@
+"""All that a report shows of a run, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from skillopt.errors import UserError
+from skillopt.record.directory import RunDirectory
+from skillopt.record.results import Ablation
+from skillopt.record.run import Run, Settings
+from skillopt.record.step import Evidence, StepRecord, TestSplitRead
+from skillopt.record.summary import Summary
+from skillopt.record.trajectory import Trajectory
+from skillopt.skill import Entry, PatchLogError, Skill, replay
+from skillopt.view.billed import current_summary
+from skillopt.view.blame import BlamedLine, best_version, blame, initial_skill
+from skillopt.view.curves import HeatMap, heat_map
+from skillopt.view.failures import FailureGroup, failure_groups
+from skillopt.view.figures import Figure, main_figures
+from skillopt.view.text import item_name
+from skillopt.view.traces import read_traces
+
+_CITED = 3
+"""Trajectories that are shown of those that an edit cites."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One accepted version: its edits, and what the gate saw."""
+
+    entries: tuple[Entry, ...]
+    before: Skill
+    after: Skill
+    improved: tuple[str, ...]
+    """Selection items that score higher than under the version before, by the names that people know."""
+    regressed: tuple[str, ...]
+
+    @property
+    def first(self) -> Entry:
+        return self.entries[0]
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the gate measured."""
+        return Evidence.model_validate(self.first.evidence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    run: Run
+    summary: Summary
+    verdict: str
+    """The result of the run in plain words."""
+    history: list[StepRecord]
+    config: Settings
+    versions: dict[int, Skill]
+    changes: tuple[Change, ...]
+    shown: int
+    """The version whose lines are shown: the best."""
+    lines: tuple[BlamedLine, ...]
+    heat: HeatMap
+    failures: tuple[FailureGroup, ...]
+    traces: dict[str, Trajectory] = field(default_factory=dict)
+    """Some of the trajectories that the accepted edits cite, by id."""
+    test_reads: list[TestSplitRead] = field(default_factory=list)
+    ablations: tuple[Ablation, ...] = ()
+    """What `skillopt ablate` found of the version shown."""
+    names: dict[str, str] = field(default_factory=dict)
+    """What people call the items whose id is a hash: how their question begins."""
+    trained_by: str = ""
+    """The version that trained it, and whether another continued it."""
+    trouble: str = ""
+    """Why there is no provenance; empty if there is."""
+
+    @property
+    def figures(self) -> list[Figure]:
+        return main_figures(self.summary, self._best_from)
+
+    @property
+    def _best_from(self) -> str:
+        """What gave the best version: a step, or the guidance at an epoch's end."""
+        best = self.summary.best
+        if not best.version:
+            return "the initial skill is the best"
+        first = next((change.first for change in self.changes if change.first.version == best.version), None)
+        if first and first.kind == "guidance":
+            return f"best by the guidance after epoch {first.epoch}"
+        return f"best at step {best.step}"
+
+    @property
+    def has_optimizer(self) -> bool:
+        """Was one asked, or could one have been?"""
+        planned = self.summary.plan and self.summary.plan.calls.optimizer.high
+        return bool(self.summary.calls.optimizer or planned is None or planned)
+
+    @property
+    def tokens(self) -> dict[int, int]:
+        """The length of each version."""
+        return {number: skill.tokens for number, skill in self.versions.items()}
+
+
+def read_facts(files: RunDirectory) -> Facts:
+    """Works for unfinished runs, and for one whose log was altered: it then says so and shows the rest."""
+    run = Run(files)
+    summary = current_summary(run) if files.summary.is_file() else None
+    if summary is None:
+        raise UserError(f"{files.root}: is not a run's folder, or has measured nothing yet (it has no summary.json)")
+    entries, trouble = _entries(files)
+    versions, lines, shown = _provenance(files, entries)
+    names = item_names(run)
+    return Facts(
+        run=run,
+        summary=summary,
+        verdict=summary.verdict,
+        history=run.history,
+        config=run.settings,
+        versions=versions,
+        changes=tuple(_changes(run, entries, versions, names)),
+        shown=shown,
+        lines=lines,
+        heat=heat_map(files).called(names),
+        failures=tuple(failure_groups(run)) if summary.status != "running" else (),
+        traces=_cited(run, entries),
+        names=names,
+        test_reads=run.test_reads,
+        ablations=tuple(sorted((each for each in run.ablations if each.version == shown), key=lambda each: each.by)),
+        trained_by=f"SkillOpt {run.state.pins['skillopt']}" if run.state else "",
+        trouble=trouble,
+    )
+
+
+def _entries(run: RunDirectory) -> tuple[list[Entry], str]:
+    """The log as far as it is sound; a version counts whole or not at all."""
+    entries: list[Entry] = []
+    try:
+        for entry in run.patch_log.entries():
+            entries.append(entry)
+        replay(initial_skill(run, entries), entries)
+    except PatchLogError as error:
+        return [], str(error)
+    return entries, ""
+
+
+def _provenance(run: RunDirectory, entries: list[Entry]) -> tuple[dict[int, Skill], tuple[BlamedLine, ...], int]:
+    initial = initial_skill(run, entries)
+    versions = replay(initial, entries)
+    shown = best_version(run, versions)
+    return versions, tuple(blame(initial, entries, shown)), shown
+
+
+def _changes(
+    run: Run, entries: Sequence[Entry], versions: Mapping[int, Skill], names: Mapping[str, str]
+) -> Iterable[Change]:
+    for version in sorted({entry.version for entry in entries}):
+        group = tuple(entry for entry in entries if entry.version == version)
+        first = group[0]
+        gate = run.slow_update_gate(first.epoch) if first.kind == "guidance" else run.gate(first.step)
+        rows = sorted(gate.evidence, key=lambda row: row.item_id) if gate else []
+        yield Change(
+            entries=group,
+            before=versions[version - 1],
+            after=versions[version],
+            improved=tuple(names.get(row.item_id, row.item_id) for row in rows if row.change > 0),
+            regressed=tuple(names.get(row.item_id, row.item_id) for row in rows if row.change < 0),
+        )
+
+
+def cited_ids(entry: Entry) -> tuple[str, ...]:
+    """The trajectories that are shown of an edit: the first few that it cites."""
+    return entry.edit.trajectory_ids[:_CITED]
+
+
+def item_names(run: Run) -> dict[str, str]:
+    """By id, if the name is another than the id."""
+    names: dict[str, str] = {}
+    for trace in read_traces(run):
+        if isinstance(trace, Trajectory) and (name := item_name(trace.item_id, trace.input)) != trace.item_id:
+            names.setdefault(trace.item_id, name)
+    return names
+
+
+def _cited(run: Run, entries: Iterable[Entry]) -> dict[str, Trajectory]:
+    wanted = {trace_id for entry in entries for trace_id in cited_ids(entry)}
+    return {trace.id: trace for trace in read_traces(run) if trace.id in wanted and isinstance(trace, Trajectory)}

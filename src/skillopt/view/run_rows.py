@@ -1,0 +1,96 @@
+"""The runs below a folder: one row each, for a table on the terminal or a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from skillopt.errors import UserError
+from skillopt.record.base import Interval
+from skillopt.record.directory import RunDirectory
+from skillopt.record.run import Run
+from skillopt.record.summary import Summary
+from skillopt.view.billed import current_summary
+from skillopt.view.figures import total_usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    path: Path
+    benchmark: str
+    name: str
+    status: str
+    """One of record.status.WORDS."""
+    reason: str = ""
+    """Why it ended before its last step."""
+    seed: int | None = None
+    initial_val: float | None = None
+    best_val: float | None = None
+    val_interval: Interval | None = None
+    """Of the best skill's score."""
+    initial_test: float | None = None
+    best_test: float | None = None
+    test_interval: Interval | None = None
+    steps: int = 0
+    planned_steps: int | None = None
+    accepted: int = 0
+    tokens: int | None = None
+    """Length of the best skill."""
+    calls: int = 0
+    usd: float | None = None
+    """None if a price is unknown."""
+    seconds: float = 0.0
+    changed: float = 0.0
+    """When the run last wrote its summary (seconds since 1970)."""
+    target: str = ""
+    optimizer: str = ""
+
+
+def list_runs(root: Path) -> list[RunRow]:
+    """All runs below `root` (an output folder, a benchmark's folder in it, or one run), the newest first."""
+    folders = {path.parent for depth in ("", "*/", "*/*/") for path in root.glob(f"{depth}config.json")}
+    rows = [run_row(RunDirectory(folder)) for folder in folders]
+    return sorted(rows, key=lambda row: (-row.changed, str(row.path)))
+
+
+def run_row(files: RunDirectory) -> RunRow:
+    row = RunRow(path=files.root, benchmark=files.root.resolve().parent.name, name=files.root.name, status="unreadable")
+    try:
+        files.check_files()
+        run = Run(files)
+        train, models, changed = run.config.train, run.config.models, files.config_json.stat().st_mtime
+        row_with_config = replace(
+            row, seed=train.seed, target=models.target_model, optimizer=models.optimizer_model, changed=changed
+        )
+        summary = current_summary(run)
+        if summary is None:
+            return replace(row_with_config, status=run.status[0])
+        status, reason = run.status
+        figures = with_figures(row_with_config, summary)
+        return replace(figures, status=status, reason=reason, changed=files.summary.stat().st_mtime)
+    except (UserError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return row
+
+
+def with_figures(row: RunRow, summary: Summary) -> RunRow:
+    """The row with what a summary says, which is the status as well unless a process is working on the run."""
+    return replace(
+        row,
+        status=summary.status,
+        reason=summary.stop_reason,
+        seed=summary.seed,
+        benchmark=summary.benchmark,
+        initial_val=summary.initial.val,
+        best_val=summary.best.val,
+        val_interval=summary.best.val_interval,
+        initial_test=summary.initial.test,
+        best_test=summary.best.test,
+        test_interval=summary.best.test_interval,
+        steps=summary.steps.run,
+        planned_steps=summary.plan.steps.planned if summary.plan else None,
+        accepted=summary.steps.accepted,
+        tokens=summary.best.tokens,
+        calls=summary.calls.target + summary.calls.optimizer,
+        usd=total_usd(summary),
+        seconds=summary.seconds,
+    )

@@ -1,0 +1,59 @@
+"""Text from models, tasks and endpoints as text: nothing in it moves the cursor or hides."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+_HASH = re.compile(r"[0-9a-f]{16}")
+
+
+def printable(text: str) -> str:
+    """Control characters, escapes and direction marks made visible; line breaks and tabs stay."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else f"\\u{ord(c):04x}" for c in text)
+
+
+def score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def ranged(value: float | None, interval: Sequence[float] | None) -> str:
+    """A score with its 95 % interval: `0.65 [0.50–0.78]`."""
+    return score(value) + (f" [{interval[0]:.2f}–{interval[1]:.2f}]" if value is not None and interval else "")
+
+
+def chance(p: float) -> str:
+    """A probability that is never shown as zero: `p = 0.034`, `p < 0.001`."""
+    return "p < 0.001" if p < 0.0005 else f"p = {p:.3f}"
+
+
+def dollars(value: float | None) -> str:
+    return "unknown" if value is None else f"${value:.2f}" if value >= 0.01 or value == 0 else f"${value:.4f}"
+
+
+def duration(seconds: float) -> str:
+    """`5.9 s`, `12 min`, `3.4 h`."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def clipped(text: str, longest: int) -> str:
+    """The beginning and the end of a long text."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest * 2 // 3]} … {text[-longest // 3 :]}"
+
+
+def item_name(item_id: str, task: str) -> str:
+    """What people call an item: its id; where that is a hash (tasks/data.py), how its question begins."""
+    if not _HASH.fullmatch(item_id) or not task.strip():
+        return item_id
+    flat = " ".join(task.rpartition("\n\n")[2].split())
+    return f"“{flat[:48]}{'…' if len(flat) > 48 else ''}”"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 edit`, `2 edits`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,92 @@
+"""The contract of a tracker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from skillopt.config import TrackersConfig
+from skillopt.record.base import ROLES
+from skillopt.record.run import Settings
+from skillopt.record.step import StepRecord
+from skillopt.record.summary import Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a tracker receives at the start of a run."""
+
+    name: str
+    """Benchmark and run, such as `sim/seed42-65fe080e`."""
+    folder: Path
+    """The tracker's own folder in the run."""
+    config: Settings
+    """The flat config; no key or secret is ever in it."""
+    settings: TrackersConfig
+    earlier_id: str
+    """What `begin` returned in an earlier session of the run; empty in the first."""
+
+
+class Tracker(Protocol):
+    """Called from a separate thread, in the order of the run. It may raise or hang: the run continues without it."""
+
+    def begin(self, about: About) -> str:
+        """Open this run in the tracker, or continue it; returns an id for later sessions."""
+        ...
+
+    def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
+        """A finished step; times in seconds since 1970."""
+        ...
+
+    def skill(self, version: int, step: int, text: str) -> None:
+        """A version of the skill as text."""
+        ...
+
+    def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
+        """The final figures, and the files of the report."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def step_scalars(record: StepRecord) -> dict[str, float]:
+    """The curves of a step record, by names with a slash, as trackers group them; what was not measured is left out."""
+    evidence, edits = record.evidence, record.edits
+    scalars: dict[str, float | None] = {
+        "score/train": record.train_score,
+        "score/validation": record.val,
+        "score/candidate_at_most": evidence.at_most if evidence.before is not None else None,
+        "gate/accepted": float(evidence.accepted),
+        "skill/tokens": record.skill_tokens,
+        "skill/version": record.version,
+        "optimizer/learning_rate": record.learning_rate.used,
+        **{f"edits/{stage}": edits[stage] for stage in ("proposed", "selected", "applied", "accepted")},
+        **{f"seconds/{stage}": seconds for stage, seconds in record.telemetry.seconds.items()},
+    }
+    for role in ROLES:
+        paid = record.telemetry.paid_so_far.of(role)
+        scalars |= {f"paid/{role}_calls": paid.calls, f"paid/{role}_tokens": paid.tokens.total}
+        scalars[f"paid/{role}_usd"] = paid.usd
+    return _measured(scalars)
+
+
+def final_figures(summary: Summary) -> dict[str, float]:
+    """What a run gave in the end; what was not measured is left out."""
+    return _measured(
+        {
+            "final/initial_validation": summary.initial.val,
+            "final/validation": summary.best.val,
+            "final/initial_test": summary.initial.test,
+            "final/test": summary.best.test,
+            "final/skill_tokens": summary.best.tokens,
+            "final/edit_acceptance_rate": summary.edit_acceptance_rate,
+            "final/persistent_failures": len(summary.persistent_failures),
+            "final/seconds": summary.seconds,
+        }
+    )
+
+
+def _measured(figures: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: float(value) for name, value in figures.items() if value is not None}

@@ -1,0 +1,60 @@
+"""MLflow: a tracking server, or files in the run's folder if none is named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from skillopt.errors import UserError
+from skillopt.view.trackers.base import About
+
+os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions ask for a word before they write plain files
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
+
+_LONGEST = 500
+"""Characters of a parameter that every store takes."""
+
+
+class MLflow:
+    """Metrics by step; every version and the report as artifacts."""
+
+    def begin(self, about: About) -> str:
+        self._client = MlflowClient(tracking_uri=about.settings.mlflow_uri or about.folder.resolve().as_uri())
+        project = about.settings.project
+        experiment = self._client.get_experiment_by_name(project)
+        self._id = about.earlier_id
+        if not self._id:
+            experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(project)
+            self._id = self._client.create_run(experiment_id, run_name=about.name).info.run_id
+        artifacts = urlsplit(self._client.get_run(self._id).info.artifact_uri)
+        inside = Path(unquote(artifacts.path)).resolve().is_relative_to(about.folder.resolve())
+        if not about.settings.mlflow_uri and not (artifacts.scheme in {"", "file"} and inside):
+            # a file in the run's folder names the place of the artifacts, and the run may come from somebody else
+            raise UserError(f"{about.folder}: its artifacts would be written outside of the run")
+        if about.earlier_id:
+            self._client.update_run(self._id, status="RUNNING")
+        else:
+            params = [Param(key, str(value)[:_LONGEST]) for key, value in about.config.items()]
+            self._client.log_batch(self._id, params=params[:100])
+            self._client.log_dict(self._id, dict(about.config), "config.json")
+        return str(self._id)
+
+    def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
+        when = int(ended * 1000)
+        self._client.log_batch(self._id, metrics=[Metric(name, value, when, step) for name, value in scalars.items()])
+
+    def skill(self, version: int, step: int, text: str) -> None:
+        self._client.log_text(self._id, text, f"skills/skill_v{version:04d}.md")
+
+    def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
+        self._client.log_batch(self._id, metrics=[Metric(name, value, 0, 0) for name, value in figures.items()])
+        for path in files:
+            self._client.log_artifact(self._id, str(path))
+        self._client.set_terminated(self._id, "FINISHED" if status == "finished" else "KILLED")
+
+    def close(self) -> None:
+        """Every call is written when it returns."""

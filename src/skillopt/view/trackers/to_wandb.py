@@ -1,0 +1,50 @@
+"""Weights & Biases: offline in the run's folder (`wandb sync` sends it later), or online."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import wandb
+
+from skillopt.view.trackers.base import About
+
+
+class WandB:
+    """Curves by step; every version as an artifact, the report as files."""
+
+    def begin(self, about: About) -> str:
+        self._id = about.earlier_id or hashlib.sha256(str(about.folder.resolve()).encode()).hexdigest()[:16]
+        self._run = wandb.init(
+            project=about.settings.project,
+            name=about.name,
+            id=self._id,
+            dir=str(about.folder),
+            mode=about.settings.wandb_mode,
+            resume="allow",
+            config=dict(about.config),
+            settings=wandb.Settings(
+                silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True
+            ),
+        )
+        return self._id
+
+    def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
+        self._run.log(dict(scalars), step=step, commit=True)
+
+    def skill(self, version: int, step: int, text: str) -> None:
+        artifact = wandb.Artifact(f"skill-{self._id}", type="skill", metadata={"version": version, "step": step})
+        with artifact.new_file(f"skill_v{version:04d}.md", encoding="utf-8") as file:
+            file.write(text)
+        self._run.log_artifact(artifact)
+
+    def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
+        self._run.summary.update({**figures, "status": status})
+        artifact = wandb.Artifact(f"report-{self._id}", type="report")
+        for path in files:
+            artifact.add_file(str(path))
+        self._run.log_artifact(artifact)
+
+    def close(self) -> None:
+        self._run.finish()

@@ -1,0 +1,335 @@
+"""`env.name: folders`: tasks as folders in the form of Harbor and SkillsBench.
+
+A task is a folder with instruction.md, task.toml, environment/ (what the workspace starts from) and tests/ (test.sh,
+which writes a reward). If the environment is plain files, or has a Dockerfile that only copies all of them to its
+WORKDIR, the tests run in the sandbox. Any other Dockerfile needs Docker: the task is done in a container
+(skillopt_agents/docker.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from skillopt.config import EnvConfig
+from skillopt.config.options import first_problem
+from skillopt.errors import SkillOptError, UserError
+from skillopt.models.base import TransientError
+from skillopt.skill import Skill
+from skillopt.tasks.agents import journalled
+from skillopt.tasks.base import SPLITS, Chat, Episode, FileChange, Item, Score, Scorer, ScorerError, score_of
+from skillopt.tasks.checks import hash_of, read_result
+from skillopt.tasks.qa import QAEnv, QAOptions
+from skillopt.tasks.sandbox import Sandbox, SandboxLimits, SandboxResult
+from skillopt.tasks.shell import IN_CONTAINER, ShellAgent
+from skillopt.tasks.splits import parse_ratios, split_folder
+from skillopt.tasks.workspace import Files, WorkedEpisode, WorkspaceStart, difference, read_files
+from skillopt_agents.docker import SKILL_DIR, Container, Docker, DockerError, Machine, docker_problem, image_tag
+
+_MOST = 64 << 20
+_MOST_NAMED = 50
+_SPARE = 900.0
+"""Seconds that a container lives on after agent and tests must have ended; it is removed long before."""
+_FORM = "a task is a folder with instruction.md, task.toml, environment/ and tests/test.sh"
+_BUILDS = {"Dockerfile", "docker-compose.yaml", "docker-compose.yml"}
+_PLAIN_PATH = re.compile(r"(/\w[\w.-]*)+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFolder:
+    """The workspace of a task folder."""
+
+    folder: Path
+    files: Files
+    workdir: str = ""
+    """Where the task's own tests expect the workspace; for a container, its image knows."""
+    machine: Machine | None = None
+    """The container of a task that needs Docker."""
+
+
+class FoldersOptions(QAOptions):
+    """`env.options` of folders."""
+
+    limits: SandboxLimits = SandboxLimits(seconds=120, cpu_seconds=60, disk_mb=256, processes=64)
+    """What a task's tests may use up."""
+
+
+class FoldersEnv(QAEnv):
+    """The tasks of `env.split_dir` (train/, val/, test/), or of the one folder `env.data`, which is divided."""
+
+    task = "Each task is an instruction to change files in a folder; the agent runs commands there."
+    scoring = "The task's own tests look at the files that the agent leaves and give a reward from 0 to 1."
+
+    def __init__(self, config: EnvConfig) -> None:
+        options = FoldersOptions.read(config.options, "env.options")
+        splits, tasks = read_folders(config)
+        more = {"limit": options.limit, "workspace_mb": options.workspace_mb, "sandbox": options.sandbox}
+        self._tests = TestsCheck(options.limits, tasks)
+        starts = {name: task.files for name, task in tasks.items()}
+        contained = [task.folder for task in tasks.values() if task.machine]
+        local = len(contained) < len(tasks)
+        config = config.model_copy(update={"options": more})
+        super().__init__(config, splits, scorer=self._tests, starts=starts, local=local)
+        if contained and not isinstance(self._agent, ShellAgent):
+            raise UserError(f"{contained[0]}: needs Docker, and only the shell agent works there; set env.agent: shell")
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        agent = self._agent
+        if not self._tests.in_container(item) or not isinstance(agent, ShellAgent):
+            return await super().run(item, skill, chat)
+
+        async def work() -> WorkedEpisode:
+            try:
+                async with self._tests.container(item, agent.options.timeout) as container:
+                    return await self._worked(item, skill, chat, agent, container)
+            except DockerError as error:
+                raise TransientError(f"{item.id}: {error}") from None
+
+        episode = await journalled(chat, ["docker", *agent.identity(item, skill)], work)
+        if episode.untested:
+            raise ScorerError(episode.untested)
+        return episode
+
+    async def _worked(
+        self, item: Item, skill: Skill, chat: Chat, agent: ShellAgent, container: Container
+    ) -> WorkedEpisode:
+        """A rollout with its score: the container is gone afterwards."""
+
+        async def run(command: str) -> SandboxResult:
+            return await container.run(["sh", "-c", command], agent.options.limits.seconds)
+
+        with tempfile.TemporaryDirectory(prefix="skillopt-skill-") as root:
+            skill.write_to(Path(root, "skill"))
+            await container.put(Path(root, "skill"), SKILL_DIR)
+        before = await container.get(container.workdir)
+        episode = await agent.worked(item, skill, chat, run, IN_CONTAINER)
+        changes = await changes_in(container, before, self.workspaces.most)
+        update: dict[str, object] = {"changes": tuple(changes)}
+        if episode.score is None:
+            try:
+                update["score"] = await self._tests.score_container(item, container)
+            except ScorerError as error:
+                update["untested"] = str(error)
+        return episode.model_copy(update=update)
+
+
+async def changes_in(container: Container, before: WorkspaceStart | None, most: int) -> list[FileChange]:
+    """Below the container's WORKDIR with their contents, as far as those can be had; elsewhere by name."""
+    kinds = {"A": "added", "C": "changed", "D": "removed"}
+    found = [
+        FileChange.model_validate({"path": path, "kind": kinds.get(kind, "changed")})
+        for path, kind in await container.changed()
+    ]
+    after = await container.get(container.workdir) if before else None
+    if before is None or after is None:
+        return found[:_MOST_NAMED]
+    with tempfile.TemporaryDirectory(prefix="skillopt-left-") as root:
+        after.write_to(Path(root))
+        inside = difference(before, Path(root), most).changes
+    outside = [change for change in found if not Path(change.path).is_relative_to(container.workdir)]
+    return [*inside, *outside[:_MOST_NAMED]]
+
+
+def read_folders(config: EnvConfig) -> tuple[dict[str, list[Item]], dict[str, TaskFolder]]:
+    """All tasks by split, and what each starts from; refuses a folder that is no task or cannot run here."""
+    tasks: dict[str, TaskFolder] = {}
+    if config.split_dir:
+        found = {split: _tasks_in(Path(config.split_dir) / split, tasks) for split in SPLITS}
+    elif config.data and Path(config.data).is_dir():
+        items = _tasks_in(Path(config.data), tasks)
+        found = split_folder(Path(config.data), items, ratios=parse_ratios(config.split), seed=config.split_seed)
+    else:
+        raise UserError(
+            "env.split_dir: name a folder with train/, val/ and test/, each with task folders; or in env.data one "
+            f"folder of tasks, which is divided; {_FORM}"
+        )
+    return found, tasks
+
+
+def _tasks_in(folder: Path, tasks: dict[str, TaskFolder]) -> list[Item]:
+    found = sorted(file.parent for file in folder.glob("*/instruction.md")) if folder.is_dir() else []
+    if not found:
+        raise UserError(f"{folder}: holds no task: {_FORM}")
+    return [_task(each, tasks) for each in found]
+
+
+def _task(folder: Path, tasks: dict[str, TaskFolder]) -> Item:
+    if folder.name in tasks:
+        raise UserError(f"{folder}: another task has the same name; the folder's name is the task's id")
+    if not (folder / "tests" / "test.sh").is_file():
+        raise UserError(f"{folder}: has no tests/test.sh; {_FORM}")
+    settings = _settings(folder / "task.toml")
+    task = _recipe(folder)
+    if task is None:
+        known = any(each.machine for each in tasks.values())
+        if problem := "" if known else docker_problem():
+            raise UserError(
+                f"{folder}: environment/Dockerfile does more than copy all of environment/ to its WORKDIR, which needs "
+                f"Docker, which cannot be used here: {problem}; start it, or leave the task out"
+            )
+        files = read_files("environment", folder, f"{folder}: environment", _MOST)
+        task = TaskFolder(folder=folder, files=files, machine=settings.environment)
+    tasks[folder.name] = task
+    tests = read_files("tests", folder, f"{folder}: tests", _MOST)
+    try:
+        question = (folder / "instruction.md").read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise UserError(f"{folder / 'instruction.md'}: is not UTF-8 text") from None
+    row = {
+        "id": folder.name,
+        "question": question,
+        "type": settings.metadata.category,
+        "workspace": "environment",
+        "check_files": {name: hash_of(content) for name, content in tests.items()},
+    }
+    container = {"container": task.machine.model_dump(exclude={"build_timeout_sec"})} if task.machine else {}
+    return Item.model_validate({**row, **container})
+
+
+def _recipe(folder: Path) -> TaskFolder | None:
+    """The files and where the tests expect them; None if only Docker can make them."""
+    start = folder / "environment"
+    files = read_files("environment", folder, f"{folder}: environment", _MOST) if start.is_dir() else {}
+    if any(name.startswith("docker-compose") for name in files):
+        raise UserError(
+            f"{folder}: environment/docker-compose.yaml starts services, which needs Docker Compose; this version runs "
+            "tasks of one container: leave the task out"
+        )
+    plain = {name: content for name, content in files.items() if name not in _BUILDS}
+    if "Dockerfile" not in files:
+        return TaskFolder(folder=folder, files=plain, workdir="/app")
+    lines = (start / "Dockerfile").read_text(encoding="utf-8", errors="replace").splitlines()
+    match [line.split() for line in lines if line.strip() and not line.startswith("#")]:
+        case [["FROM", _], ["WORKDIR", workdir], *copies] if _PLAIN_PATH.fullmatch(workdir):
+            if not copies:
+                return TaskFolder(folder=folder, files={}, workdir=workdir)
+            if copies[0] in (["COPY", ".", "."], ["COPY", ".", workdir]) and not copies[1:]:
+                return None if ".dockerignore" in files else TaskFolder(folder=folder, files=plain, workdir=workdir)
+    return None
+
+
+class _Metadata(BaseModel):
+    category: str = ""
+
+
+class TaskSettings(BaseModel):
+    """What we read of a task.toml."""
+
+    metadata: _Metadata = _Metadata()
+    environment: Machine = Machine()
+
+
+def _settings(file: Path) -> TaskSettings:
+    if not file.is_file():
+        raise UserError(f"{file.parent}: has no task.toml; {_FORM}")
+    try:
+        return TaskSettings.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: not readable as TOML: {error}") from None
+    except ValidationError as error:
+        raise UserError(f"{file}: {first_problem(error)}") from None
+
+
+class TestsCheck(Scorer):
+    """tests/test.sh in the sandbox: the workspace at the place that the task names, tests at /tests, the reward in
+    /logs/verifier. The tests are put there after the agent has ended."""
+
+    __test__ = False  # no test of ours
+    needs_workspace = True
+    description = "The task's own tests look at the files that the agent leaves."
+
+    def __init__(self, limits: SandboxLimits, tasks: Mapping[str, TaskFolder]) -> None:
+        self._tasks, self._limits = tasks, limits
+        self._docker = Docker()
+        self._sandbox = None if all(task.machine for task in tasks.values()) else Sandbox(limits)
+
+    async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
+        if self._sandbox is None or self.in_container(item):
+            try:
+                async with self.container(item) as container:
+                    return await self.score_container(item, container)
+            except DockerError as error:
+                raise ScorerError(f"{item.id}: the tests could not be run: {error}") from None
+        task, tests, logs = self._tasks[item.id], workspace.parent / "tests", workspace.parent / "logs"
+        self._write(item, tests)
+        (logs / "verifier").mkdir(parents=True)
+        try:
+            done = await self._sandbox.shell(
+                ["sh", "-c", 'exec "$0"', "/tests/test.sh"] if _is_script(tests) else ["sh", "/tests/test.sh"],
+                workspace,
+                others={"tests": tests, "logs": logs},
+                links={"/tests": "tests", "/logs": "logs", task.workdir: "workspace"},
+                keep="logs",
+            )
+        except SkillOptError as error:
+            raise ScorerError(f"{item.id}: the tests could not be run: {error}") from None
+        return reward_in(logs / "verifier", done)
+
+    def _write(self, item: Item, tests: Path) -> None:
+        folder = self._tasks[item.id].folder
+        files: Files = read_files("tests", folder, f"{folder}: tests", _MOST)
+        WorkspaceStart(files=files, executable=frozenset(files), digest="").write_to(tests)
+
+    # In a container
+
+    def in_container(self, item: Item) -> bool:
+        return self._tasks[item.id].machine is not None
+
+    def container(self, item: Item, seconds: float = 0) -> AbstractAsyncContextManager[Container]:
+        """Of a task that needs Docker, for that many seconds of an agent's work and for the tests."""
+        task = self._tasks[item.id]
+        assert task.machine
+        life = seconds + self._limits.seconds + _SPARE
+        return self._docker.container(image_tag(task.files), task.folder / "environment", task.machine, life)
+
+    async def score_container(self, item: Item, container: Container) -> Score:
+        """The tests are put there now, and what the agent may have left at their place is not counted."""
+        with tempfile.TemporaryDirectory(prefix="skillopt-check-") as root:
+            tests, logs = Path(root, "tests"), Path(root, "logs")
+            self._write(item, tests)
+            await container.put(tests, "/tests")
+            places = f"/logs/verifier {shlex.quote(container.workdir)}"  # an agent may have removed its own folder
+            await container.setup(f"rm -rf /logs/verifier && mkdir -p {places} && chmod 777 /logs/verifier")
+            script = ["/tests/test.sh"] if _is_script(tests) else ["sh", "/tests/test.sh"]
+            done = await container.run(script, self._limits.seconds)
+            left = await container.get("/logs/verifier")
+            if left is None:
+                raise ScorerError(f"{item.id}: /logs/verifier cannot be copied out of the container")
+            left.write_to(logs)
+            return reward_in(logs, done)
+
+
+def _is_script(tests: Path) -> bool:
+    return (tests / "test.sh").read_bytes().startswith(b"#!")
+
+
+def reward_in(folder: Path, done: SandboxResult) -> Score:
+    """reward.json or reward.txt; without them the exit code decides."""
+    told = (done.stdout.strip() + "\n" + done.stderr.strip()).strip()[-2000:]
+    value: Any = None
+    try:
+        if (folder / "reward.json").is_file():
+            found = json.loads((folder / "reward.json").read_text(encoding="utf-8"))
+            numbers = list(found.values()) if isinstance(found, dict) else [found]
+            value = found["reward"] if isinstance(found, dict) and "reward" in found else sum(numbers) / len(numbers)
+        elif (folder / "reward.txt").is_file():
+            value = float((folder / "reward.txt").read_text(encoding="utf-8"))
+    except (ValueError, TypeError, ZeroDivisionError, UnicodeDecodeError) as error:
+        raise ScorerError(f"the tests' reward cannot be read: {error}") from None
+    if value is None:
+        return read_result("", told, done.code, done.reason)
+    try:
+        score = score_of(value)
+    except ValueError as error:
+        raise ScorerError(f"the tests' reward: {error}") from None
+    return score.model_copy(update={"feedback": "" if score.hard else told})

@@ -1,0 +1,1 @@
+"""The benchmarks of the paper and others, registered like any package of envs."""

@@ -1,0 +1,223 @@
+"""Text games over many turns: the target reads what happens and names its next action, until it has won or lost."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from skillopt.config import EnvConfig
+from skillopt.config.options import Options
+from skillopt.errors import UserError
+from skillopt.models.base import Message
+from skillopt.skill import Skill
+from skillopt.tasks.base import Chat, Env, Episode, Item, Score
+from skillopt.tasks.package_tools import target_with, with_files
+from skillopt.tasks.qa import SplitLimits
+from skillopt.tasks.tools import system
+from skillopt_benchmarks.games.pool import GamePool, Recipe
+from skillopt_benchmarks.rows import field, read_rows, safe_file
+
+_ACTION = re.compile(r"<(action|answer)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+_ASK = "Possible actions: {commands}\nReply with one action."
+
+
+class GameOptions(Options):
+    """`env.options` of games."""
+
+    steps: int = Field(default=50, ge=1)
+    """Actions until a game is lost."""
+    history: int = Field(default=10, ge=0)
+    """Turns that the target is shown besides the task and the last observation; 0 shows all."""
+    processes: int = Field(default=0, ge=0)
+    """Worker processes that hold the games; 0 for one a core, or one in each worker of a cluster."""
+    limit: SplitLimits = Field(default={})
+    """The most games to use of a split: {train: 12, val: 6}."""
+
+
+class GameItem(Item):
+    """Two games may have the same goal: the game itself distinguishes them."""
+
+    digest: str = ""
+
+    def content(self) -> str:
+        return f"{super().content()} {self.digest}"
+
+
+class GameEnv(Env):
+    """Items have `game` (a file below the split folder) or `recipe` (from which the file is made once, and kept)."""
+
+    engine: str
+    """Of worker.py."""
+    suffix: str
+    """Of game files."""
+    task = (
+        "Each task is a text game of several turns: the agent replies with one action a turn until the goal is reached."
+    )
+    scoring = "A task is solved when the game is won within the allowed turns."
+    package: str
+    """What must be installed, as an extra of the same name."""
+
+    patterns = {  # noqa: RUF012 - part of the Env contract
+        "impossible actions": "actions that are not among the possible ones, which cost a turn each",
+        "going in circles": "the same action again in the same situation",
+        "a step is left out": "the goal needs a step that is never taken",
+    }
+
+    def __init__(self, config: EnvConfig) -> None:
+        self.require()
+        self.options = GameOptions.read(config.options, "env.options")
+        self.name = config.benchmark or config.name
+        self.turns = self.options.steps
+        self._root = Path(config.split_dir)
+        how = f"make games with `skillopt data generate {self.package} --out FOLDER`, or take the mini config"
+        read = read_rows(config, (), how)
+        self._splits = {
+            split: [self._item(item) for item in items[: self.options.limit.get(split)]]
+            for split, items in read.items()
+        }
+        self.pool = GamePool(self.engine, self.options.processes)
+        self._making: dict[str, asyncio.Lock] = {}
+
+    @classmethod
+    def require(cls) -> None:
+        """The engine is installed."""
+        if importlib.util.find_spec(cls.package) is None:
+            raise UserError(f"env.name: {cls.package} needs its package: pip install 'skillopt[{cls.package}]'")
+
+    def _item(self, item: Item) -> GameItem:
+        recipe, game = field(item, "recipe"), field(item, "game")
+        if bool(recipe) == bool(game):
+            raise UserError(f"item '{item.id}': needs either game (a file) or recipe")
+        known = made_of(self.package, recipe).name if recipe else _hash(self.file(item).read_bytes())
+        return GameItem.model_validate({**item.model_dump(), "digest": known})
+
+    def file(self, item: Item) -> Path:
+        """The file that an item names."""
+        return safe_file(self._root, str(field(item, "game")), f"item '{item.id}': game")
+
+    def items(self, split: str) -> Sequence[Item]:
+        return self._splits[split]
+
+    async def game_file(self, item: Item) -> Path:
+        """The game's file; of a recipe it is made once, and must be the game that the item was written for."""
+        recipe = field(item, "recipe")
+        if not recipe:
+            return self.file(item)
+        folder = made_of(self.package, recipe)
+        path = folder / f"game{self.suffix}"
+        if path.exists():
+            return path
+        async with self._making.setdefault(folder.name, asyncio.Lock()):
+            if not path.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                facts = await self.pool.build({**recipe, "plan": False}, path)
+                if facts.objective.strip() not in item.question:
+                    path.unlink()
+                    raise UserError(
+                        f"item '{item.id}': the installed {self.package} makes another game of its recipe; make the "
+                        f"games again with `skillopt data generate {self.package}`"
+                    )
+        return path
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        path = await self.game_file(item)
+        async with self.pool.game() as game:
+            state = await game.start(path)
+            turns: list[Message] = [{"role": "user", "content": f"{item.question}\n\n{state.observation}"}]
+            impossible = 0
+            with target_with(skill, chat) as target:
+                while not (state.won or state.done) and len(turns) < 2 * self.options.steps:
+                    reply = await target([*system(skill), *shown(turns, state.commands, self.options.history)])
+                    action = read_action(reply.text, state.commands)
+                    impossible += action not in state.commands
+                    state = await game.step(action)
+                    turns.append({"role": "assistant", "content": reply.text})
+                    turns.append({"role": "user", "content": state.observation})
+        count = len(turns) // 2
+        output = f"{'won' if state.won else 'not won'} after {count} actions"
+        score = _score(item, state.won, count, impossible)
+        return with_files(Episode(messages=[*system(skill), *turns], output=output, score=score), target)
+
+    def score(self, item: Item, output: str) -> Score:
+        """Only the game knows how it went; a player who does nothing has not won."""
+        return _score(item, False, 0, 0)
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+def _score(item: Item, won: bool, count: int, impossible: int) -> Score:
+    if won:
+        return Score(hard=1, soft=1)
+    reasons = [f"not won within {count} actions"]
+    reasons += [f"{impossible} of them were not possible"] if impossible else []
+    walkthrough = field(item, "walkthrough")
+    reasons += [f"a way to win: {' > '.join(walkthrough)}"] if walkthrough else []
+    return Score(hard=0, soft=0, feedback="; ".join(reasons))
+
+
+def shown(turns: list[Message], commands: Sequence[str], history: int) -> list[Message]:
+    """The task, the last turns, and what is possible now."""
+    kept = turns if not history or len(turns) <= 2 * history + 1 else [turns[0], *turns[-2 * history :]]
+    last: Message = {**kept[-1], "content": f"{kept[-1]['content']}\n\n{_ASK.format(commands=', '.join(commands))}"}
+    if len(kept) < len(turns):
+        count = (len(turns) - len(kept)) // 2
+        left_out: Message = {**turns[0], "content": f"{turns[0]['content']}\n\n[{count} turns left out]"}
+        return [left_out, *kept[1:-1], last]
+    return [*kept[:-1], last]
+
+
+def read_action(reply: str, commands: Sequence[str]) -> str:
+    """The action that a reply names: in tags, or on its last line; a possible one inside of a sentence counts."""
+    tagged = _ACTION.findall(reply)
+    lines = [line for line in (tagged[-1][1] if tagged else reply).splitlines() if line.strip()]
+    said = (
+        re.sub(r"^(?:action|next action|>)\s*:?\s*", "", lines[-1].strip().strip("`*\"'"), flags=re.I) if lines else ""
+    )
+    said = said.strip().rstrip(".").strip("`*\"'")
+    if said in commands:  # as nearly always
+        return said
+    by_lower = {command.lower(): command for command in commands}
+    if said.lower() in by_lower:
+        return by_lower[said.lower()]
+    inside = [command for lower, command in by_lower.items() if re.search(rf"\b{re.escape(lower)}\b", said.lower())]
+    return max(inside, key=len) if inside else said[:200]
+
+
+def made_of(package: str, recipe: Recipe) -> Path:
+    """The folder in the user's cache where the game of a recipe is kept."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "skillopt" / "games" / package / _hash(json.dumps(recipe, sort_keys=True).encode())
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+class TextWorldEnv(GameEnv):
+    """Generated text adventures."""
+
+    engine = package = "textworld"
+    suffix = ".z8"
+
+
+class AlfWorldEnv(GameEnv):
+    """Household tasks of six types. Official games lie below ALFWORLD_DATA."""
+
+    engine = package = "alfworld"
+    suffix = ".tw-pddl"
+
+    def file(self, item: Item) -> Path:
+        official = os.environ.get("ALFWORLD_DATA", "")
+        name = str(field(item, "game"))
+        if official and (Path(official) / name).is_file():
+            return safe_file(Path(official), name, f"item '{item.id}': game")
+        return super().file(item)

@@ -1,0 +1,156 @@
+"""Games in worker processes: each process holds many, and no game waits for those of another process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from skillopt.keys import no_secrets
+from skillopt.processes.workers import WorkerGoneError, WorkerProcess
+from skillopt.tasks.base import ScorerError
+
+STEP_SECONDS = 120.0
+"""Seconds after which a game without an answer has hung; its process is ended."""
+BUILD_SECONDS = 900.0
+"""The same for making a game."""
+GAMES_A_PROCESS = 200
+"""Engines leak memory: after this many games, an idle process is replaced by a new one."""
+
+
+Recipe = dict[str, str | int | bool]
+"""What a game is made from: ALFWorld's task and seed, or TextWorld's seed and sizes."""
+
+
+class GameState(BaseModel):
+    """What a player may know, and whether the game is won (worker.py, `known`)."""
+
+    observation: str
+    commands: list[str]
+    won: bool
+    done: bool
+
+
+class GameFacts(BaseModel):
+    """A game that was made: what it asks for, and a way to win."""
+
+    objective: str
+    walkthrough: list[str]
+    name: str = ""
+    """Its folder in ALFWorld's layout."""
+
+
+class GameError(ScorerError):
+    """The game failed, not the player: its item is set aside."""
+
+
+class GameWorker:
+    """One process that holds games. Its requests wait for their turn in one thread."""
+
+    def __init__(self, engine: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="skillopt-games-", ignore_cleanup_errors=True)
+        log = Path(self._folder.name) / "errors.log"
+        self._process = WorkerProcess(Path(__file__).with_name("worker.py"), no_secrets(), log)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="games")
+        self._started = self._thread.submit(self._process.ask, {"engine": engine}, BUILD_SECONDS)
+        self.open_games = 0
+        self.games = 0
+
+    @property
+    def alive(self) -> bool:
+        return self._process.alive
+
+    async def ask(self, *, within: float = 0, **request: Any) -> Any:
+        """`within`: seconds, STEP_SECONDS where none are given."""
+        try:
+            if said := (await asyncio.shield(asyncio.wrap_future(self._started))).get("error"):
+                raise WorkerGoneError(str(said))
+        except WorkerGoneError as error:
+            raise GameError(f"the games' engine cannot start: {error}") from None
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await loop.run_in_executor(self._thread, self._process.ask, request, within or STEP_SECONDS)
+        except WorkerGoneError as error:
+            raise GameError(f"a game has no process any more: {error}") from None
+        if "error" in answer:
+            raise GameError(f"a game failed: {answer['error']}")
+        return answer
+
+    def close(self) -> None:
+        self._process.stop()
+        self._thread.shutdown(wait=False)
+        self._folder.cleanup()
+
+
+class Game:
+    """One game that is being played."""
+
+    def __init__(self, worker: GameWorker, number: int) -> None:
+        self._worker = worker
+        self._number = number
+
+    async def start(self, path: Path) -> GameState:
+        return GameState.model_validate(await self._worker.ask(do="start", game=self._number, path=str(path)))
+
+    async def step(self, command: str) -> GameState:
+        return GameState.model_validate(await self._worker.ask(do="step", game=self._number, command=command))
+
+    async def __aenter__(self) -> Game:
+        self._worker.open_games += 1
+        self._worker.games += 1
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._worker.open_games -= 1
+        with contextlib.suppress(GameError):  # a process that has ended holds no game
+            await self._worker.ask(do="close", game=self._number)
+
+
+class GamePool:
+    """`processes` worker processes, started when they are needed. A new game goes to the least busy.
+
+    0: one for each core that is ours. In a worker of a cluster that is one (tasks/executor/worker.py says so).
+    """
+
+    def __init__(self, engine: str, processes: int = 0) -> None:
+        self._engine = engine
+        own = int(os.environ.get("SKILLOPT_CORES", "0"))
+        self._most = processes or own or os.cpu_count() or 1
+        self._workers: list[GameWorker] = []
+        self._numbers = itertools.count(1)
+
+    def game(self) -> Game:
+        return Game(self._least_busy(), next(self._numbers))
+
+    async def build(self, recipe: Recipe, path: Path) -> GameFacts:
+        """Make a game's file."""
+        worker = self._least_busy()
+        worker.open_games += 1
+        try:
+            answer = await worker.ask(within=BUILD_SECONDS, do="build", recipe=recipe, path=str(path))
+        finally:
+            worker.open_games -= 1
+        return GameFacts.model_validate(answer)
+
+    def _least_busy(self) -> GameWorker:
+        for worker in list(self._workers):
+            spent = worker.games >= GAMES_A_PROCESS and not worker.open_games
+            if spent or not worker.alive:
+                worker.close()
+                self._workers.remove(worker)
+        idle = any(not worker.open_games for worker in self._workers)
+        if not idle and len(self._workers) < self._most:
+            self._workers.append(GameWorker(self._engine))
+        return min(self._workers, key=lambda worker: worker.open_games)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self._workers = []

@@ -1,0 +1,160 @@
+"""A process that plays games, one request at a time; child.py reads the requests and writes the answers.
+
+A process holds any number of games at once; a game that fails answers with an error and leaves the others alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from skillopt.processes import child
+
+if TYPE_CHECKING:
+    from skillopt.chat_protocol import JsonObject
+
+
+class EngineSetup(TypedDict):
+    """The first line that a worker reads."""
+
+    engine: str
+
+
+class GameRequest(TypedDict, total=False):
+    do: str
+    """build, start, step or close."""
+    game: int
+    recipe: GameRecipe
+    path: str
+    command: str
+
+
+class GameRecipe(TypedDict, total=False):
+    """What a game is made from; each engine takes its own part."""
+
+    seed: int
+    rooms: int
+    objects: int
+    quest_length: int
+    task: str
+    plan: bool
+
+
+def begin(setup: EngineSetup) -> Callable[[GameRequest], JsonObject]:
+    return partial(handle, ENGINES[setup["engine"]](), {})
+
+
+def explain(error: BaseException) -> dict[str, str]:
+    return {"error": f"{type(error).__name__}: {error}"[:500]}
+
+
+def handle(engine: Engine, games: dict[int, Any], request: GameRequest) -> JsonObject:
+    game = request.get("game", 0)
+    if request["do"] == "build":
+        return engine.build(request["recipe"], Path(request["path"]))
+    if request["do"] == "start":
+        games[game] = engine.start(request["path"])
+        return known(games[game].reset(), done=False)
+    if request["do"] == "step":
+        state, _, done = games[game].step(request["command"])
+        return known(state, done=bool(done))
+    closed = games.pop(game, None)
+    if closed is not None:
+        closed.close()
+    return {}
+
+
+def known(state: Any, *, done: bool) -> JsonObject:
+    """What a player may know, and whether the game is won. A title in letters made of letters is left out."""
+    text = str(state.feedback).split("\n> ")[0].strip().rstrip(">").strip()
+    text = text[text.find("-= ") :] if "$$" in text and "-= " in text else text
+    return {
+        "observation": text.removeprefix("-= Welcome to TextWorld, ALFRED! =-").strip(),
+        "commands": sorted(state.admissible_commands or []),
+        "won": bool(state.won),
+        "done": done,
+    }
+
+
+class TextWorld:
+    """Games of `tw-make`, compiled for the Z-machine."""
+
+    def start(self, path: str) -> Any:
+        import textworld
+
+        infos = textworld.EnvInfos(admissible_commands=True, objective=True, won=True, lost=True, feedback=True)
+        return textworld.start(path, infos)
+
+    def build(self, recipe: GameRecipe, path: Path) -> JsonObject:
+        """Make the game of a recipe (seed, rooms, objects, quest_length); returns a description of it."""
+        import textworld
+        import textworld.generator
+
+        options = textworld.GameOptions()
+        options.seeds = int(recipe["seed"])
+        options.nb_rooms, options.nb_objects = int(recipe["rooms"]), int(recipe["objects"])
+        options.quest_length, options.quest_breadth = int(recipe["quest_length"]), 1
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            options.path = str(Path(folder) / path.name)
+            game = textworld.generator.make_game(options)
+            textworld.generator.compile_game(game, options)
+            for made in Path(folder).glob(f"{path.stem}.*"):
+                if made.suffix != path.suffix:
+                    made.replace(path.with_suffix(made.suffix))
+            Path(options.path).replace(path)  # last: who sees it sees all of it
+        return {"objective": game.objective, "walkthrough": list(game.metadata["walkthrough"])}
+
+
+class AlfWorld:
+    """Household games in ALFWorld's own format, in its own engine."""
+
+    def start(self, path: str) -> Any:
+        import textworld
+        from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+
+        infos = textworld.EnvInfos(admissible_commands=True, won=True, feedback=True)
+        return textworld.start(path, infos, wrappers=[AlfredDemangler(shuffle=False)])
+
+    def build(self, recipe: GameRecipe, path: Path) -> JsonObject:
+        """Write game.tw-pddl and traj_data.json; the planner's way to win is the proof that it can be won."""
+        from skillopt_benchmarks.games.alfworld_games import make_game
+
+        made = make_game(str(recipe["task"]), int(recipe["seed"]))
+        path.with_name("traj_data.json").write_text(json.dumps(made.trajectory, indent=1))
+        unfinished = path.with_name(f"unfinished-{os.getpid()}.tw-pddl")
+        unfinished.write_text(json.dumps(made.game))
+        try:
+            walkthrough = self._plan(str(unfinished)) if recipe.get("plan", True) else []
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return {"objective": made.goal, "walkthrough": list(walkthrough), "name": made.name}
+
+    def _plan(self, path: str) -> list[str]:
+        """The planner's way to win, played in the game itself. Asking for it at every step would plan at every step."""
+        import textworld
+        from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+
+        infos = textworld.EnvInfos(policy_commands=True)
+        with contextlib.closing(textworld.start(path, infos, wrappers=[AlfredDemangler(shuffle=False)])) as planned:
+            plan = list(planned.reset().policy_commands or [])
+        with contextlib.closing(self.start(path)) as game:
+            state = game.reset()
+            for command in plan:
+                state, _, _ = game.step(command)
+        if not state.won:
+            raise ValueError("the planner does not win this game")
+        return plan
+
+
+Engine = TextWorld | AlfWorld
+ENGINES: dict[str, type[Engine]] = {"textworld": TextWorld, "alfworld": AlfWorld}
+
+if __name__ == "__main__":
+    child.serve(begin, explain)

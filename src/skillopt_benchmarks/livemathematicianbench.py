@@ -1,0 +1,160 @@
+"""Multiple choice: choices shuffled by the item's id, the answer by its letter (LiveMathematicianBench)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import string
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from skillopt.config import EnvConfig
+from skillopt.errors import UserError
+from skillopt.tasks.base import Item, Score
+from skillopt.tasks.qa import QAEnv
+from skillopt.tasks.scoring import choice, extract_answer
+from skillopt_benchmarks.rows import field, read_rows
+from skillopt_benchmarks.sources import DataSource
+
+
+class ChoiceEnv(QAEnv):
+    """Items have `choices` (texts) and `label` (the right one's letter or text, as published).
+
+    The published order often reveals the answer, so choices are shuffled by a hash of the id: always the same way
+    for an item, with no pattern over items.
+    """
+
+    task = "Each task is a mathematical question with several choices; the answer is one of them."
+    scoring = "The reply, or its last <answer> tag, must name the right choice, by letter or by text, and no other."
+
+    def __init__(self, config: EnvConfig) -> None:
+        published = read_rows(config, ("choices", "label"))
+        self.warnings = giveaways([item for items in published.values() for item in items])
+        """What makes a score mean less than it seems; `skillopt doctor` and a run's advice show it."""
+        shuffled = {split: [shuffle(item) for item in items] for split, items in published.items()}
+        super().__init__(config, shuffled)
+
+    def score(self, item: Item, output: str) -> Score:
+        """By letter, or by a choice's whole text; `-1` and `1` are two choices, and `e` may be a number."""
+        texts: dict[str, str] = field(item, "choices")
+        said = _plain(extract_answer(output))
+        named = [letter for letter, text in texts.items() if _plain(text) == said]
+        if len(named) == 1 and said.upper() not in texts:
+            output = named[0]
+        return choice(output, item.answers, choices=dict.fromkeys(texts, ""))
+
+
+def _plain(text: str) -> str:
+    """Signs and brackets mean something in mathematics; case and space do not distinguish choices."""
+    return " ".join(text.casefold().split()).rstrip(".")
+
+
+def right_choice(item: Item) -> int:
+    """The place of the right choice in the published order."""
+    choices: list[str] = [str(text) for text in field(item, "choices")]
+    label = str(field(item, "label")).strip()
+    letter = label.strip("().").upper()
+    by_text = [place for place, text in enumerate(choices) if _plain(text) == _plain(label)]
+    if len(letter) == 1 and letter in string.ascii_uppercase[: len(choices)]:
+        return string.ascii_uppercase.index(letter)
+    if len(by_text) == 1:
+        return by_text[0]
+    raise UserError(
+        f"item '{item.id}': label: '{label}' is neither a letter of its {len(choices)} choices nor one's text"
+    )
+
+
+def shuffle(item: Item) -> Item:
+    """The item as it is asked: lettered choices below the question, in the order that its id gives them."""
+    choices = [str(text) for text in field(item, "choices")]
+    right = right_choice(item)
+    if len(choices) < 2 or len({_plain(text) for text in choices}) < len(choices):
+        raise UserError(f"item '{item.id}': choices: needs at least two, all different")
+    order = list(range(len(choices)))
+    random.Random(f"choices/{item.id}").shuffle(order)  # noqa: S311
+    lettered = {string.ascii_uppercase[place]: choices[old] for place, old in enumerate(order)}
+    listed = "\n".join(f"{letter}. {text}" for letter, text in lettered.items())
+    answer = string.ascii_uppercase[order.index(right)]
+    return item.model_copy(
+        update={"question": f"{item.question}\n\n{listed}", "answers": (answer,), "choices": lettered}
+    )
+
+
+def giveaways(items: Sequence[Item]) -> list[str]:
+    """Rules that look at position or length alone and do better than chance, by more than luck explains."""
+    rules: dict[str, list[float]] = {}
+    chances = []
+    for item in items:
+        lengths = [len(str(text)) for text in field(item, "choices")]
+        right = right_choice(item)
+        chances.append(1 / len(lengths))
+        for place in range(max(len(lengths), 2)):
+            name = f"choice {string.ascii_uppercase[place]} as published"
+            rules.setdefault(name, []).append(right == place)
+        for name, extreme in {"the longest choice": max(lengths), "the shortest choice": min(lengths)}.items():
+            hit = lengths[right] == extreme
+            rules.setdefault(name, []).append(hit / lengths.count(extreme))  # of several as long, one is taken
+    found = []
+    for name, hits in rules.items():
+        chance = sum(chances) / len(chances)
+        share = sum(hits) / len(items)
+        if share > chance + 0.1 and _tail(round(sum(hits)), len(items), chance) < 0.001:
+            cure = "choices are shuffled, so this does not help" if "published" in name else "a skill may learn that"
+            found.append(f"always taking {name} is right in {share:.0%} of items, by chance {chance:.0%}: {cure}")
+    return found
+
+
+def _tail(hits: int, count: int, chance: float) -> float:
+    """The probability of at least this many hits by chance alone."""
+    return sum(math.comb(count, k) * chance**k * (1 - chance) ** (count - k) for k in range(hits, count + 1))
+
+
+def published(path: Path) -> Iterator[Item]:
+    """Items of a monthly file of LiveMathematicianBench (`qa_YYYYMM_final.json`), or of plain rows."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: not readable as JSON: {error}") from None
+    for number, row in enumerate(rows, 1):
+        asked = row.get("mcq") or row
+        try:
+            choices, labels = _choices(asked["choices"])
+            label = next(asked[key] for key in ("label", "correct_choice", "correct_answer", "answer") if key in asked)
+            label = label.get("label", label.get("text")) if isinstance(label, dict) else label
+            question = str(asked["question"])
+        except (KeyError, TypeError, AttributeError, StopIteration) as error:
+            raise UserError(f"{path}: item {number}: needs question, choices and the right label: {error!r}") from None
+        place = labels.index(str(label)) if str(label) in labels else None
+        digest = hashlib.sha256(question.encode()).hexdigest()[:8]
+        kind = row.get("theorem_type") or ""
+        yield Item.model_validate(
+            {
+                "id": str(row.get("id") or f"{path.stem}-{row.get('no', number)}-{digest}"),
+                "question": question,
+                "choices": choices,
+                "label": string.ascii_uppercase[place] if place is not None else str(label),
+                "type": kind if isinstance(kind, str) else ", ".join(map(str, kind)),
+            }
+        )
+
+
+def _choices(found: Any) -> tuple[list[str], list[str]]:
+    """Texts and labels, from a list of texts, a list of {label, text}, or {label: text}."""
+    if isinstance(found, dict):
+        return [str(text) for text in found.values()], [str(label) for label in found]
+    if found and isinstance(found[0], dict):
+        return [str(each["text"]) for each in found], [str(each["label"]) for each in found]
+    return [str(text) for text in found], list(string.ascii_uppercase[: len(found)])
+
+
+SOURCE = DataSource(
+    sizes={"train": 35, "val": 17, "test": 125},
+    files="**/qa_*_final.json",
+    read=published,
+    url="https://huggingface.co/datasets/LiveMathematicianBench/LiveMathematicianBench/resolve/main/data/202511/"
+    "qa_202511_final.json",
+    how="qa_YYYYMM_final.json files (huggingface.co/datasets/LiveMathematicianBench/LiveMathematicianBench)",
+)

@@ -1,0 +1,177 @@
+"""OfficeQA: questions over long documents; the passages about the question are shown, the answer is matched.
+
+Answers that are numbers or dates are compared as such: `1,234.5` is `1234.5` and never `12345`.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from pathlib import Path
+
+from pydantic import Field
+
+from skillopt.config import EnvConfig
+from skillopt.errors import UserError
+from skillopt.skill.tokens import count_tokens
+from skillopt.tasks.base import Item, Score
+from skillopt.tasks.numbers import quantities
+from skillopt.tasks.qa import QAEnv, QAOptions
+from skillopt.tasks.scoring import exact, extract_answer, number
+from skillopt_benchmarks.rows import field, read_rows, safe_file
+from skillopt_benchmarks.sources import DataSource
+
+_DATE_FORMS = ("%Y-%m-%d", "%B %d %Y", "%d %B %Y", "%b %d %Y", "%d %b %Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y")
+_PASSAGE = 200
+"""Words of a passage at most."""
+
+
+class OfficeQAOptions(QAOptions):
+    """`env.options` of OfficeQA."""
+
+    context_tokens: int = Field(default=6000, ge=50)
+    """Tokens of passages that a question is shown with; the passages nearest to it by their words."""
+    tolerance: float = Field(default=0.0, ge=0, le=0.2)
+    """By what share of it a number may differ from the answer."""
+
+
+class OfficeQAEnv(QAEnv):
+    """Items have `documents`: file names below `<split_dir>/documents`."""
+
+    task = "Each task is a question about office documents; passages of them come with the question."
+    scoring = (
+        "The answer in the last <answer>…</answer> tag, or the whole reply, must equal the expected one in normal form."
+    )
+
+    def __init__(self, config: EnvConfig) -> None:
+        self.options = OfficeQAOptions.read(config.options, "env.options")
+        read = read_rows(config, ("answers", "documents"))
+        folder = Path(config.split_dir) / "documents"
+        texts: dict[str, str] = {}
+        splits = {
+            split: [_with_passages(item, folder, texts, self.options.context_tokens) for item in items]
+            for split, items in read.items()
+        }
+        super().__init__(config, splits, self.options)
+
+    def score(self, item: Item, output: str) -> Score:
+        return match(output, item.answers, self.options.tolerance)
+
+
+def match(output: str, answers: Sequence[str], tolerance: float = 0.0) -> Score:
+    """hard: equal as a date, as a number, or as text in normal form; soft: the best token F1."""
+    said = extract_answer(output)
+    plain = exact(said, answers)
+    if any(_same(said, gold, tolerance) for gold in answers):
+        return Score(hard=1, soft=1)
+    if plain.hard and any(_is_number(gold) or read_date(gold) for gold in answers):
+        return Score(hard=0, soft=0, feedback=plain.feedback or f'expected "{answers[0]}"')
+    return plain
+
+
+def _same(said: str, gold: str, tolerance: float) -> bool:
+    if wanted := read_date(gold):
+        return read_date(said) == wanted
+    if _is_number(gold):
+        return number(said, [gold], relative_tolerance=tolerance).hard == 1
+    return exact(said, [gold]).hard == 1
+
+
+def _is_number(text: str) -> bool:
+    """Nothing but one number, with or without sign, currency and unit."""
+    return len(quantities(text)) == 1 and not re.search(r"[A-Za-z]{2,}.*\d|\d.*\d{4}-\d", text)
+
+
+def read_date(text: str) -> date | None:
+    """A whole date, however it is written; None where it is none."""
+    plain = " ".join(re.sub(r"(?<=\d)(st|nd|rd|th)\b|,", " ", text.strip().rstrip(".")).split())
+    for form in _DATE_FORMS:
+        try:
+            return datetime.strptime(plain, form).date()
+        except ValueError:
+            continue
+    return None
+
+
+def _with_passages(item: Item, folder: Path, texts: dict[str, str], most: int) -> Item:
+    names: list[str] = [str(name) for name in field(item, "documents")]
+    for name in names:
+        if name not in texts:
+            path = safe_file(folder, name, f"item '{item.id}': documents")
+            texts[name] = path.read_text(encoding="utf-8", errors="replace")
+    return item.model_copy(update={"context": passages(item.question, {name: texts[name] for name in names}, most)})
+
+
+def passages(question: str, documents: dict[str, str], most: int) -> str:
+    """The passages that share the question's rarer words, within `most` tokens, in the order of their documents."""
+    pieces = [(name, place, text) for name, whole in documents.items() for place, text in enumerate(_pieces(whole))]
+    seen = [set(_words(text)) for _, _, text in pieces]
+    spread = Counter(word for words in seen for word in words)
+    asked = set(_words(question))
+    weight = {word: math.log(1 + len(pieces) / spread[word]) for word in asked if word in spread}
+    rank = sorted(range(len(pieces)), key=lambda n: (-sum(weight.get(word, 0) for word in seen[n] & asked), n))
+    kept: set[int] = set()
+    used = 0
+    for n in rank:
+        size = count_tokens(pieces[n][2]) + 10
+        if kept and used + size > most:
+            continue
+        kept.add(n)
+        used += size
+    shown: list[str] = []
+    for n in sorted(kept):
+        name, _, text = pieces[n]
+        heading = [f"## {name}"] if not any(pieces[m][0] == name for m in kept if m < n) else []
+        shown += [*heading, text]
+    return "\n\n".join(shown)
+
+
+def _pieces(text: str) -> list[str]:
+    """Paragraphs and tables; long ones cut at lines, so that a table's row stays whole."""
+    found: list[str] = []
+    for block in re.split(r"\n\s*\n", text):
+        lines: list[str] = []
+        for line in block.strip("\n").split("\n"):
+            if lines and sum(len(each.split()) for each in lines) + len(line.split()) > _PASSAGE:
+                found.append("\n".join(lines))
+                lines = []
+            lines.append(line)
+        found.append("\n".join(lines))
+    return [piece for piece in found if piece.strip()]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z]{3,}|\d+", text.lower())
+
+
+def published(path: Path) -> Iterator[Item]:
+    """Items of `officeqa_full.csv` or `officeqa_pro.csv`."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file)
+        if missing := {"uid", "question", "answer", "source_files"} - set(reader.fieldnames or ()):
+            raise UserError(f"{path}: has no column '{min(missing)}'; OfficeQA has uid, question, answer, source_files")
+        for row in reader:
+            documents = [name for name in re.split(r"[\s,;|\[\]'\"]+", row["source_files"]) if name]
+            yield Item.model_validate(
+                {
+                    "id": row["uid"],
+                    "question": row["question"],
+                    "answers": [row["answer"]],
+                    "documents": documents,
+                    "type": row.get("difficulty") or "",
+                }
+            )
+
+
+SOURCE = DataSource(
+    sizes={"train": 50, "val": 24, "test": 172},
+    files="officeqa_*.csv",
+    read=published,
+    folders=("documents",),
+    how="officeqa_full.csv (huggingface.co/datasets/databricks/officeqa; access is granted on request), and the "
+    "parsed bulletins' .txt files in a folder documents/",
+)

@@ -1,0 +1,78 @@
+"""Items of benchmarks whose answers are no texts (games, workbooks, puzzles): split folders of JSON rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skillopt.config import EnvConfig
+from skillopt.errors import UserError
+from skillopt.record.files import write_atomic
+from skillopt.tasks.base import SPLITS, Item
+from skillopt.tasks.data import read_splits
+
+
+def read_rows(config: EnvConfig, needs: Sequence[str], how_to_get: str = "") -> dict[str, list[Item]]:
+    """The items of a benchmark's split folder. `needs` are its own fields, which must be there."""
+    split_dir = config.split_dir
+    how_to_get = how_to_get or f"run `skillopt data prepare {config.name}`, or take configs/{config.name}/mini.yaml"
+    if not split_dir or not all((Path(split_dir) / split).is_dir() for split in SPLITS):
+        what = f"'{split_dir}' does not hold train/, val/ and test/" if split_dir else "is empty"
+        raise UserError(f"env.split_dir: {what}; {how_to_get}")
+    splits = read_splits(split_dir, answers="answers" in needs)
+    for split, items in splits.items():
+        for item in items:
+            for name in needs:
+                if name != "answers" and field(item, name) in (None, "", []):
+                    raise UserError(
+                        f"{split_dir}/{split}: item '{item.id}': {name}: is missing or empty; it must be there"
+                    )
+    return splits
+
+
+def field(item: Item, name: str) -> Any:
+    """A field of the benchmark's own."""
+    return (item.model_extra or {}).get(name)
+
+
+def plain_item(name: str, number: int, question: object, answer: object) -> Item:
+    """An item of a set of plain questions and answers."""
+    return Item(id=f"{name}-{number:03}", question=str(question).strip(), answers=(str(answer).strip(),))
+
+
+def write_splits(folder: Path, splits: Mapping[str, Sequence[Item]]) -> dict[str, int]:
+    """Write items as `read_rows` reads them; gives their numbers."""
+    for split, items in splits.items():
+        rows = [item.model_dump(mode="json", exclude_unset=True) for item in items]
+        write_atomic(folder / split / "items.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    return {split: len(items) for split, items in splits.items()}
+
+
+def safe_file(root: Path, name: str, where: str) -> Path:
+    """A file that a row names, below `root`: a dataset cannot make us read anything else."""
+    path = (root / name).resolve()
+    if not path.is_relative_to(root.resolve()):
+        raise UserError(f"{where}: '{name}' leads out of {root}; files must lie below it")
+    if not path.is_file():
+        raise UserError(f"{where}: the file '{name}' is not in {root}; put it there, or run `skillopt data prepare`")
+    return path
+
+
+def split_items(items: Sequence[Item], sizes: Mapping[str, int]) -> dict[str, list[Item]]:
+    """Disjoint splits of at most these sizes, drawn by a hash of the id; fewer items keep the proportions."""
+    shuffled = sorted(items, key=lambda item: split_hash(item.id))
+    share = min(1.0, len(shuffled) / sum(sizes.values()))
+    splits: dict[str, list[Item]] = {}
+    start = 0
+    for split in SPLITS:
+        count = max(1, int(sizes[split] * share))
+        splits[split] = shuffled[start : start + count]
+        start += count
+    return splits
+
+
+def split_hash(text: str) -> str:
+    return hashlib.sha256(f"split/{text}".encode()).hexdigest()

@@ -1,0 +1,102 @@
+"""SearchQA: a question, search results that are divided by `[DOC]`, accepted answers; exact match and token F1."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from skillopt.config import EnvConfig
+from skillopt.errors import UserError
+from skillopt.skill.tokens import count_tokens
+from skillopt.tasks.base import Item
+from skillopt.tasks.qa import QAEnv, QAOptions, load_items
+from skillopt_benchmarks.sources import DataSource
+
+BORDER = "[DOC]"
+
+
+class SearchQAOptions(QAOptions):
+    """`env.options` of SearchQA."""
+
+    context_tokens: int = Field(default=4000, ge=50)
+    """The longest context; whole documents are left out from the end."""
+
+
+class SearchQAEnv(QAEnv):
+    """The search results and the question are the user's message; the answer may be in `<answer>` tags."""
+
+    task = "Each task is a question with search results; the answer is a short name or phrase."
+
+    def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
+        options = SearchQAOptions.read(config.options, "env.options")
+        if not splits and config.split_dir and not (Path(config.split_dir) / "train").is_dir():
+            hint = "run `skillopt data prepare searchqa`, or take configs/searchqa/mini.yaml"
+            raise UserError(f"env.split_dir: '{config.split_dir}' has no train/ folder; {hint}")
+        loaded = splits or load_items(config)
+        cut = {
+            split: [
+                item.model_copy(update={"context": cut_context(item.context, options.context_tokens)}) for item in items
+            ]
+            for split, items in loaded.items()
+        }
+        super().__init__(config, cut, options)
+
+
+def cut_context(context: str, most: int) -> str:
+    """As many whole documents from the start as fit; of a first one that is too long, its beginning."""
+    if count_tokens(context) <= most:
+        return context
+    lead, *documents = context.split(BORDER)
+    pieces = [lead] if lead.strip() else []
+    pieces += [BORDER + document for document in documents]
+    kept, used = "", 0
+    for piece in pieces:
+        used += count_tokens(piece)
+        if used > most:
+            break
+        kept += piece
+    return kept.rstrip() or _head(pieces[0], most)
+
+
+def _head(text: str, most: int) -> str:
+    """The beginning of a text, up to a word's end."""
+    words = text.split(" ")
+    low, high = 1, len(words)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count_tokens(" ".join(words[:middle])) <= most else (low, middle - 1)
+    return " ".join(words[:low])
+
+
+def published(path: Path) -> Iterator[Item]:
+    """Items of the MRQA form of SearchQA: one JSON object a line, packed or not, `qas` below each context."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line)
+                if "header" in row:
+                    continue
+                for asked in row["qas"]:
+                    yield Item.model_validate(
+                        {
+                            "id": str(asked["qid"]),
+                            "question": str(asked["question"]),
+                            "context": str(row["context"]),
+                            "answers": [str(answer) for answer in asked["answers"]],
+                        }
+                    )
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(f"{path}:{number}: not a line of SearchQA as MRQA has it: {error!r}") from None
+
+
+SOURCE = DataSource(
+    sizes={"train": 400, "val": 200, "test": 1400},
+    files="*.jsonl*",
+    read=published,
+    url="https://s3.us-east-2.amazonaws.com/mrqa/release/v2/dev/SearchQA.jsonl.gz",
+    how="SearchQA.jsonl.gz of the MRQA 2019 shared task",
+)

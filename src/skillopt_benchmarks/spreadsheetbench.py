@@ -1,0 +1,211 @@
+"""SpreadsheetBench: the target writes a Python program that changes a workbook; the changed cells are compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from skillopt.config import EnvConfig
+from skillopt.errors import UserError
+from skillopt.tasks.base import Item, Score, ScorerError
+from skillopt.tasks.checks import ask_cells
+from skillopt.tasks.qa import QAEnv, QAOptions
+from skillopt.tasks.sandbox import Sandbox, SandboxLimits
+from skillopt_benchmarks.rows import field, read_rows, safe_file
+from skillopt_benchmarks.sources import DataSource
+
+_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_TASK = """{instruction}
+
+The workbook is input.xlsx in the working folder. Write one Python program that reads it with openpyxl, does what is \
+asked and saves the result as output.xlsx. The cells that will be looked at: {position}. Reply with the program in one \
+```python block.
+
+{preview}"""
+_RECALCULATE = """
+import os, subprocess
+os.makedirs('profile', exist_ok=True)
+profile = '-env:UserInstallation=file://' + os.path.abspath('profile')
+command = [{soffice!r}, profile, '--headless', '--norestore', '--convert-to', 'xlsx', '--outdir', 'computed']
+done = subprocess.run([*command, 'got.xlsx'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+if done.returncode:
+    raise SystemExit(f'exit code {{done.returncode}}: {{done.stdout.decode(errors="replace").strip()[-300:]}}')
+os.replace('computed/got.xlsx', 'computed.xlsx')
+"""
+
+
+class SpreadsheetOptions(QAOptions):
+    """`env.options` of SpreadsheetBench."""
+
+    limits: SandboxLimits = SandboxLimits()
+    """What one program may use up."""
+    preview_rows: int = 8
+    """Rows of each sheet that the target is shown."""
+    recalculate: bool = True
+    """Let LibreOffice compute formulas, where it is installed; without it a formula has no value."""
+
+
+class SpreadsheetEnv(QAEnv):
+    """Items have `workbooks` ([{input, answer}], files below the split folder) and `answer_position`.
+
+    hard: every workbook comes out right; soft: the share that does. Who does nothing leaves the input as it is.
+    """
+
+    task = "Each task asks for a Python program that changes a workbook; it is run, and some cells are compared."
+    scoring = (
+        "The program is run on several workbooks; the cells that count must hold the expected values in all of them."
+    )
+
+    patterns: Mapping[str, str] = {
+        "program fails": "the program raises, or does not save output.xlsx",
+        "wrong cells": "the program runs, and the cells that count hold other values",
+        "formula without value": "a formula was written where nothing computes it",
+    }
+
+    def __init__(self, config: EnvConfig) -> None:
+        _openpyxl()
+        options = SpreadsheetOptions.read(config.options, "env.options")
+        self._root = Path(config.split_dir)
+        self.sandbox = Sandbox(options.limits, mode=options.sandbox)
+        self._soffice = shutil.which("soffice") or shutil.which("libreoffice") if options.recalculate else None
+        read = read_rows(config, ("workbooks", "answer_position"))
+        splits = {split: [self._asked(item, options.preview_rows) for item in items] for split, items in read.items()}
+        super().__init__(config, splits, options)
+        self.fingerprint += f"formulas are {'' if self._soffice else 'not '}computed"
+
+    def _asked(self, item: Item, rows: int) -> Item:
+        for pair in field(item, "workbooks"):
+            for role in ("input", "answer"):
+                self._file(item, pair[role])
+        first = self._file(item, field(item, "workbooks")[0]["input"])
+        position = str(field(item, "answer_position"))
+        asked = _TASK.format(instruction=item.question, position=position, preview=preview(first, rows))
+        return item.model_copy(update={"question": asked})
+
+    def _file(self, item: Item, name: str) -> Path:
+        return safe_file(self._root, name, f"item '{item.id}': workbooks")
+
+    async def score(self, item: Item, output: str) -> Score:
+        """Run the program on each workbook and compare."""
+        program = program_of(output)
+        problems = []
+        pairs = field(item, "workbooks")
+        for pair in pairs:
+            before = self._file(item, pair["input"]).read_bytes()
+            want = self._file(item, pair["answer"]).read_bytes()
+            problem = await self._problem(program, before, want, str(field(item, "answer_position")))
+            problems += [problem] if problem else []
+        soft = 1 - len(problems) / len(pairs)
+        return Score(hard=float(not problems), soft=soft, feedback=problems[0] if problems else "")
+
+    async def _problem(self, program: str, before: bytes, want: bytes, position: str) -> str:
+        """Why the program's workbook is not the wanted one; empty when it is."""
+        got = before
+        if program:
+            done = await self.sandbox.run(program, files={"input.xlsx": before}, wanted=["output.xlsx"])
+            if not done.ok:
+                return f"the program failed: {done.reason}"
+            if "output.xlsx" not in done.files:
+                return "the program did not save output.xlsx"
+            got = done.files["output.xlsx"]
+            if await ask_cells(self.sandbox, "formulas", got, position=position) is True:
+                if not self._soffice:
+                    difference = await ask_cells(self.sandbox, "compare", got, want, position)
+                    return f"{difference} (a formula without a value: nothing computes it here)" if difference else ""
+                computed = await self._computed(got, want)
+                if computed is None:
+                    return "LibreOffice cannot compute the workbook"
+                got = computed
+        return str(await ask_cells(self.sandbox, "compare", got, want, position))
+
+    async def _computed(self, got: bytes, want: bytes) -> bytes | None:
+        """The workbook with its formulas' values, by LibreOffice in the sandbox; None where that is its own fault.
+
+        It is its own fault where LibreOffice does compute the answer's workbook. Where it computes neither, it is ours:
+        that is no wrong answer.
+        """
+        program, reason = _RECALCULATE.format(soffice=self._soffice), ""
+        for book in (got, got, want):
+            done = await self._office.run(program, files={"got.xlsx": book}, wanted=["computed.xlsx"])
+            if "computed.xlsx" in done.files:
+                return done.files["computed.xlsx"] if book is got else None
+            reason = done.reason
+        raise ScorerError(f"LibreOffice does not compute workbooks here: {reason}")
+
+    @cached_property
+    def _office(self) -> Sandbox:
+        """LibreOffice needs more room than a program."""
+        limits = SandboxLimits(memory_mb=4096, cpu_seconds=60, seconds=120, processes=64)
+        return Sandbox(limits, mode=self.sandbox.mode, office=True)
+
+
+def program_of(output: str) -> str:
+    """The last fenced block of a reply; without a fence, the reply, if it looks like a program."""
+    fenced = _FENCE.findall(output)
+    if fenced:
+        return str(fenced[-1])
+    return output if re.search(r"^\s*(import|from) \w+", output, re.MULTILINE) else ""
+
+
+def preview(path: Path, rows: int) -> str:
+    """The content of a workbook: its sheets, their sizes, their first rows."""
+    book = _openpyxl().load_workbook(path, data_only=True)
+    parts = []
+    for sheet in book.worksheets:
+        lines = [f"Sheet '{sheet.title}', cells {sheet.dimensions}:"]
+        for row in sheet.iter_rows(max_row=rows, max_col=26):
+            values = ", ".join(f"{cell.coordinate}={cell.value!r}" for cell in row if cell.value is not None)
+            lines += [values] if values else []
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _openpyxl() -> Any:
+    try:
+        import openpyxl
+    except ImportError:
+        raise UserError("env.name: spreadsheetbench needs openpyxl: pip install 'skillopt[spreadsheetbench]'") from None
+    return openpyxl
+
+
+def published(path: Path) -> Iterator[Item]:
+    """Items of `dataset.json` with the workbooks in `spreadsheet/<id>/` next to it."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: not readable as JSON: {error}") from None
+    for number, row in enumerate(rows, 1):
+        try:
+            identity, folder = str(row["id"]), str(row.get("spreadsheet_path") or f"spreadsheet/{row['id']}")
+            found = {"question": row["instruction"], "answer_position": row["answer_position"]}
+        except KeyError as error:
+            raise UserError(f"{path}: item {number}: has no {error}") from None
+        inputs = sorted((path.parent / folder).glob("*input.xlsx")) or sorted((path.parent / folder).glob("*init.xlsx"))
+        books = []
+        for before in inputs:
+            stem = re.sub(r"(input|init)\.xlsx$", "", before.name)
+            after = next(
+                (p for end in ("answer", "golden", "output") if (p := before.with_name(f"{stem}{end}.xlsx")).exists()),
+                None,
+            )
+            if after:
+                books.append({"input": f"{folder}/{before.name}", "answer": f"{folder}/{after.name}"})
+        if books:
+            yield Item.model_validate(
+                {"id": identity, **found, "workbooks": books, "type": str(row.get("instruction_type") or "")}
+            )
+
+
+SOURCE = DataSource(
+    sizes={"train": 80, "val": 40, "test": 280},
+    files="**/dataset.json",
+    read=published,
+    url="https://huggingface.co/datasets/KAKA22/SpreadsheetBench/resolve/main/spreadsheetbench_verified_400.tar.gz",
+    folders=("spreadsheet",),
+    how="dataset.json and the folder spreadsheet/ of SpreadsheetBench (github.com/RUCKBReasoning/SpreadsheetBench)",
+)

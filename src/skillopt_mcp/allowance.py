@@ -1,0 +1,131 @@
+"""What the runs that an agent starts may cost together: the limits of the user's config files, else our own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt.config import BudgetConfig, Config
+from skillopt.errors import SkillOptError, UserError
+from skillopt.models import endpoint_of
+from skillopt.provider_table import provider_of
+from skillopt.training.parts import needs_optimizer
+from skillopt_webui import forms
+from skillopt_webui.places import config_files
+from skillopt_webui.settings import PageSettings
+
+_MOST = {"max_usd": 50.0, "max_calls": 20_000, "max_tokens": 50_000_000}
+"""The largest limits that an agent may choose if no config file of the user has a limit for the same endpoint."""
+
+
+@dataclass(eq=False)
+class Start:
+    """A run that was started here, and the most that it may take."""
+
+    run: str
+    """All settings but budget and hardware: starts that agree in them continue one run."""
+    limits: dict[str, float]
+    launches: int = 0
+    """How often it was launched, without launches that did not begin."""
+
+
+class Allowances:
+    """The limits of each config file, shared by all runs that this server starts under them until it ends."""
+
+    def __init__(self) -> None:
+        self._starts: dict[Path | None, list[Start]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    def take(self, config: Config, file: Path, settings: PageSettings, *, fresh: bool) -> Start | None:
+        """Set aside what a start of `config`, which was read from `file`, may cost; None if it is free.
+
+        Raises UserError if that is more than the user allows. The limits of the file may only be lowered, whether it is
+        the user's or that of a run. What counts besides is the user's file that has limits for the same endpoint and
+        key: the file itself, else any other; else `_MOST`.
+        """
+        if not (models := _costly(config)):
+            return None
+        budget, file = config.budget, file.resolve()
+        if not _limited(budget):
+            listed = ", ".join(f"budget.{limit}" for limit in _MOST)
+            raise UserError(f"{', '.join(models.values())} may cost money, and there is no budget; set one of {listed}")
+        _check_lowered(budget, forms.read(file, settings).budget)
+        known = dict(_known(settings))
+        priced = [known[file]] if file in known else [Config(), *known.values()]
+        if budget.prices not in [each.budget.prices for each in priced]:
+            raise UserError("budget.prices: only a config file sets prices, since budget.max_usd counts by them")
+        limited = {path: each for path, each in known.items() if _limited(each.budget)}
+        sharing = [path for path, each in limited.items() if models.keys() & _costly(each).keys()]
+        sources: Sequence[Path | None] = (
+            [file] if file in sharing else sharing or ([file] if file in limited else [None])
+        )
+        refused = []
+        for source in sources:
+            written = known[source].budget if source else BudgetConfig()
+            try:
+                _check_lowered(budget, written)
+                with self._lock:
+                    return self._take(config, source, written, fresh=fresh)
+            except UserError as error:
+                refused.append(error)
+        raise refused[0]
+
+    def give_back(self, start: Start | None) -> None:
+        """For a launch that did not begin."""
+        with self._lock:
+            if start:
+                start.launches -= 1
+            for starts in self._starts.values():
+                starts[:] = [each for each in starts if each.launches]
+
+    def _take(self, config: Config, source: Path | None, written: BudgetConfig, *, fresh: bool) -> Start:
+        flat = {key: value for key, value in config.flat().items() if not key.startswith(("budget.", "hardware."))}
+        run, starts = json.dumps(flat, sort_keys=True), self._starts[source]
+        continued = None if fresh else next((start for start in reversed(starts) if start.run == run), None)
+        start, limits = continued or Start(run, {}), {}
+        for limit, most in _MOST.items():
+            allowed, wanted = getattr(written, limit) or most, getattr(config.budget, limit)
+            if wanted is None:
+                continue
+            taken = sum(other.limits.get(limit, 0) for other in starts if other is not start)
+            if wanted + taken > allowed:
+                raise UserError(
+                    f"budget.{limit}: {wanted:g} is above {allowed - taken:g}, which is left of {allowed:g} for the "
+                    "runs that this server starts; lower it, continue a run, or ask the user"
+                )
+            limits[limit] = max(wanted, start.limits.get(limit, 0))
+        start.limits |= limits
+        start.launches += 1
+        if continued is None:
+            starts.append(start)
+        return start
+
+
+def _costly(config: Config) -> dict[tuple[str, str], str]:
+    """Models that may cost money, by endpoint and key; those on this machine and letters are free."""
+    roles = ["target", *["optimizer"] * needs_optimizer(config)]
+    names = {role: config.role(role).model for role in roles}
+    return {endpoint_of(role, config): name for role, name in names.items() if not provider_of(name).is_free}
+
+
+def _known(settings: PageSettings) -> Iterator[tuple[Path, Config]]:
+    """The user's config files that can be read."""
+    for path in config_files(settings):
+        with contextlib.suppress(SkillOptError):
+            yield path.resolve(), forms.read(path, settings)
+
+
+def _limited(budget: BudgetConfig) -> bool:
+    return any(getattr(budget, limit) is not None for limit in _MOST)
+
+
+def _check_lowered(budget: BudgetConfig, written: BudgetConfig) -> None:
+    for limit in _MOST:
+        value, theirs = getattr(budget, limit), getattr(written, limit)
+        if theirs is not None and (value is None or value > theirs):
+            raise UserError(f"budget.{limit}: the config file allows {theirs:g}; a change may only lower it")

@@ -1,0 +1,17 @@
+"""Rules of the source tree that no linter has."""
+
+import ast
+from collections import defaultdict
+
+from support import REPO
+
+SRC = REPO / "src"
+
+
+def test_no_class_name_is_used_twice() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(SRC.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(path.relative_to(SRC)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
