@@ -280,7 +280,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
     document.addEventListener(
       "keydown",
       (event) => {
-        if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
+        if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey) return;
         const move = { j: 1, k: -1 }[event.key];
         if (!move) return;
         list.focus(list.index() + move);

@@ -143,7 +143,7 @@ function showKeys() {
 
 let chord = false; // g was the key before
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog[open]")) return;
   const goal = chord && { r: "runs", n: "new", c: "compare", e: "evaluate" }[event.key];
   chord = event.key === "g";
   if (goal) {

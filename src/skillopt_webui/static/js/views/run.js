@@ -192,7 +192,7 @@ export async function runView(root, { parts, query, signal }) {
   document.addEventListener(
     "keydown",
     (event) => {
-      if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey)
+      if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey || event.altKey)
         return;
       const number = Number(event.key);
       const shown = tabsOf(run);

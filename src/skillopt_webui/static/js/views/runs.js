@@ -393,7 +393,7 @@ export async function runsView(root, { signal }) {
   document.addEventListener(
     "keydown",
     (event) => {
-      if (event.target.closest("input:not([type=checkbox]), textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
+      if (event.target.closest("input:not([type=checkbox]), textarea, select, dialog[open]") || event.ctrlKey || event.metaKey) return;
       const move = { j: 1, k: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
       if (!move || (event.key.startsWith("Arrow") && !list.node.contains(event.target))) return;
       const at = [...list.node.children].findIndex((node) => node.contains(document.activeElement));

@@ -225,7 +225,7 @@ export async function skillTab(root, run, { query, signal }) {
   document.addEventListener(
     "keydown",
     (event) => {
-      if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
+      if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey) return;
       const move = { "[": -1, "]": 1 }[event.key],
         next = versions()[versions().indexOf(version) + (move || 0)];
       if (move && next !== undefined) {

@@ -74,7 +74,7 @@ export async function stepsTab(root, run, { query, signal }) {
   document.addEventListener(
     "keydown",
     (event) => {
-      if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey) return;
+      if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey) return;
       const move = { "[": -1, "]": 1, j: -1, k: 1 }[event.key];
       if (move) {
         go(move);
