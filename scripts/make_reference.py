@@ -33,7 +33,6 @@ from skillopt.record.results import (
     Replication,
     Sweep,
     Transfer,
-    WatchRow,
 )
 from skillopt.record.run import Labels
 from skillopt.record.state import State
@@ -250,7 +249,6 @@ RUN_FILES: dict[str, tuple[type[BaseModel], ...]] = {
     "eval_summary.json": (EvalSummary,),
     "comparison.json": (Comparison,),
     "check.json": (CheckResult,),
-    "watch.jsonl": (WatchRow,),
     "sweep.json": (Sweep,),
     "replicate.json": (Replication,),
     "transfer.json": (Transfer,),
