@@ -70,7 +70,7 @@ def _brief(kind: str, path: Path) -> items.Result:
     if isinstance(result, EvalSummary):
         return result.model_copy(update={"scores": {}, "failed": (), "by_type": {}})
     if isinstance(result, CheckResult):
-        return result.model_copy(update={"changed": (), "by_type": {}})
+        return result.model_copy(update={"changed": ()})
     return result.model_copy(update={"lists": result.lists.model_copy(update=dict.fromkeys(dict(result.lists), ()))})
 
 

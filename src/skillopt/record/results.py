@@ -176,8 +176,6 @@ class TaskSeconds(Record):
 class SideTakes(Record):
     """Means of one task on one side."""
 
-    optional: ClassVar = frozenset({"refused"})
-
     rollouts: int
     prompt_tokens: float
     completion_tokens: float
@@ -187,22 +185,13 @@ class SideTakes(Record):
     """The share of replies in which the target refuses the task."""
     turns: float
     telemetry: TaskSeconds
-    refused: int | None = None
+    refused: int
     """Items that the endpoint refused."""
 
 
 class BothTakes(Record):
     base: SideTakes
     skill: SideTakes
-
-
-class CheckedType(Record):
-    """The items of one task type."""
-
-    items: int
-    base: float
-    skill: float
-    takes: BothTakes
 
 
 class ChangedSide(Record):
@@ -229,20 +218,10 @@ class CheckTelemetry(Record):
     """By this session."""
 
 
-class WatchRow(Record):
-    """A line of watch.jsonl: an earlier check of the same question."""
-
-    when: str
-    verdict: CheckWord
-    difference: float
-    scores: BothScores
-    measured: int
-
-
 class CheckResult(Document):
     """check.json: does a skill earn its place?"""
 
-    optional: ClassVar = frozenset({"test_reads", "before", "path"})
+    optional: ClassVar = frozenset({"test_reads", "path"})
 
     verdict: CheckWord
     benchmark: str
@@ -266,7 +245,6 @@ class CheckResult(Document):
     difference_interval: Interval | None
     scores: BothScores
     takes: BothTakes
-    by_type: dict[str, CheckedType]
     changed: tuple[ChangedItem, ...]
     set_aside: dict[str, str]
     items_needed: int | None
@@ -275,8 +253,6 @@ class CheckResult(Document):
     exit_code: int
     telemetry: CheckTelemetry
     test_reads: int | None = None
-    before: WatchRow | None = None
-    """With --watch, the check before this one."""
     path: str | None = None
 
 
