@@ -1,10 +1,8 @@
-"""An epoch's end: slow update (guidance through the gate) and meta skill (notes for the optimizer), in parallel."""
+"""An epoch's end: slow update (guidance through the gate) and meta skill (notes for the optimizer)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from skillopt.models.structured import CheckedReply, ask
+from skillopt.models.structured import ask
 from skillopt.record.events import MetaSkillFinished, SlowUpdateFinished, SlowUpdateStarted
 from skillopt.record.files import write_atomic, write_json, write_jsonl
 from skillopt.record.state import State
@@ -19,41 +17,29 @@ from skillopt.training.requests.compose import meta_skill_request
 from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.requests.replies import text_of
 from skillopt.training.requests.schemas import text_schema
-from skillopt.training.slow_update import begin_comparison, slow_update
+from skillopt.training.slow_update import slow_update
 
 LONGEST_MEMORY = 1500
 """Tokens; longer notes are asked for again."""
 
 
-async def end_epoch(
-    state: State, previous: Skill, skill: Skill, ctx: Context, gate: Gate, settled: Callable[[int, Skill], None]
-) -> tuple[Skill, EpochEnd]:
+async def end_epoch(state: State, previous: Skill, skill: Skill, ctx: Context, gate: Gate) -> tuple[Skill, EpochEnd]:
     """Bring `state` to the epoch's end. Returns the skill that training continues with, and the record for the history.
 
-    `previous` is the skill at the end of the epoch before. `settled` is called with the step and the skill as soon as
-    the skill can no longer change.
+    `previous` is the skill at the end of the epoch before.
     """
     optimizer = ctx.config.optimizer
     knowledge = optimizer_context(state, optimizer.learning_rate, ctx)
-    read_later = ctx.epoch < ctx.config.train.num_epochs  # nobody reads notes that the last epoch would write
-    notes = ctx.background.start(meta_skill(skill, knowledge, ctx)) if optimizer.use_meta_skill and read_later else None
-    slow = None
+    slow = meta = None
+    if optimizer.use_meta_skill and ctx.epoch < ctx.config.train.num_epochs:  # nobody reads notes of the last epoch
+        meta = await meta_skill(state, skill, knowledge, ctx)
     if optimizer.use_slow_update and ctx.epoch >= 2:
         skill, slow = await _slow_update(state, previous, skill, knowledge, ctx, gate)
-    settled(ctx.step, skill)
-    meta = _remember(state, await notes, ctx) if notes else None
     outcome = EpochEnd(epoch=ctx.epoch, slow_update=slow, meta_skill=meta)
     state.epoch_versions = [*state.epoch_versions, state.current]
     state.epoch = ctx.epoch
     write_json(ctx.run.epoch_end(state.step), outcome)
     return skill, outcome
-
-
-def look_ahead(previous: Skill, skill: Skill, ctx: Context) -> None:
-    """In an epoch's last step: if the epoch has changed the skill, the slow update will compare it with the
-    previous."""
-    if ctx.config.optimizer.use_slow_update and ctx.epoch >= 2 and previous.hash != skill.hash:
-        begin_comparison(previous, ctx)
 
 
 async def _slow_update(
@@ -106,17 +92,14 @@ def guidance_edit(comparison: EpochComparison, earlier: str, ctx: Context) -> Ed
     )
 
 
-async def meta_skill(skill: Skill, knowledge: OptimizerContext, ctx: Context) -> CheckedReply[str]:
+async def meta_skill(state: State, skill: Skill, knowledge: OptimizerContext, ctx: Context) -> MetaSkillOutcome:
     """The optimizer's memory: new notes from the old ones and the results of the epoch's edits, for later reflection,
     never put into the skill. Without a usable reply the old ones stay."""
     epoch = [tried for tried in knowledge.tried if tried.epoch == ctx.epoch]
     request = meta_skill_request(prompts.load("meta_skill", ctx.config.gradient.prompts_dir), knowledge, skill, epoch)
     label = f"{ctx.config.train.seed}/meta_skill/{ctx.epoch}"
     read = text_of("memory", LONGEST_MEMORY)
-    return await ask(ctx.optimizer, request, text_schema("meta_skill", "memory"), read, label=label)
-
-
-def _remember(state: State, answer: CheckedReply[str], ctx: Context) -> MetaSkillOutcome:
+    answer = await ask(ctx.optimizer, request, text_schema("meta_skill", "memory"), read, label=label)
     if answer.value is not None:
         state.memory = answer.value
     write_atomic(ctx.run.meta_skill(ctx.epoch) / "memory.md", state.memory + "\n" if state.memory else "")

@@ -18,7 +18,7 @@ from skillopt.training.requests.compose import slow_update_request
 from skillopt.training.requests.context import OptimizerContext, Pair
 from skillopt.training.requests.replies import says_nothing, text_of
 from skillopt.training.requests.schemas import text_schema
-from skillopt.training.rollout import begin_ahead, require_most, rollout, scored
+from skillopt.training.rollout import require_most, rollout, scored
 
 _EQUAL = "both epochs ended with the same skill"
 _OPEN = ("regressed", "persistent_fail")
@@ -43,7 +43,7 @@ async def slow_update(
         return comparison, []
     items = _sample(ctx)
     old, new = await gather_all(
-        rollout(skill, items, ctx, tag=_tag(name, ctx), stage="slow_update")
+        rollout(skill, items, ctx, tag=f"slow-{ctx.epoch:02d}-{name}", stage="slow_update")
         for name, skill in (("before", before), ("after", after))
     )
     require_most([*old, *new], "slow update")
@@ -58,20 +58,11 @@ async def slow_update(
     return comparison, list(trajectories.values())
 
 
-def begin_comparison(before: Skill, ctx: Context) -> None:
-    """The previous epoch's skill can be rolled out before the current epoch is at its end."""
-    begin_ahead(before, _sample(ctx), ctx, tag=_tag("before", ctx), stage="slow_update")
-
-
 def _sample(ctx: Context) -> list[Item]:
     items = ctx.env.items("train")
     positions = in_id_order(items)
     drawn = ctx.rng("slow_update").sample(positions, min(len(positions), ctx.config.optimizer.slow_update_samples))
     return [items[position] for position in drawn]
-
-
-def _tag(name: str, ctx: Context) -> str:
-    return f"slow-{ctx.epoch:02d}-{name}"
 
 
 def _rows(old: list[Trajectory | RolloutError], new: list[Trajectory | RolloutError]) -> list[ComparedItem]:
