@@ -153,12 +153,7 @@ class Caller:
             if not earlier.cancelled():
                 return earlier.result()
         asked = _Asked(
-            request=request,
-            key=key,
-            attempt=attempt,
-            stage=stage,
-            turn=turn,
-            waits=[] if waits is None else waits,
+            request=request, key=key, attempt=attempt, stage=stage, turn=turn, waits=[] if waits is None else waits
         )
         # Whoever wants the same meanwhile waits for this reply; if this call is cancelled, one of them asks instead.
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()

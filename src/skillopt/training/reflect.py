@@ -18,10 +18,10 @@ from skillopt.training.context import Context
 from skillopt.training.edits.causes import causes
 from skillopt.training.edits.similarity import normal_name, same_text
 from skillopt.training.edits.update import update
-from skillopt.training.first_scores import check_first_scores
 from skillopt.training.requests.blocks import shown_tokens
 from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.rollout import failed, mean_score, require_most, scored
+from skillopt.training.smoke_test import check_first_scores
 
 
 async def reflect(

@@ -45,29 +45,26 @@ from skillopt.record.summary import Summary
 from skillopt.skill import Skill
 from skillopt.tasks.base import SPLITS, Env, Item, RolloutError, Trajectory
 from skillopt.training.batches import Step, plan_steps
-from skillopt.training.commit import apply_verdict
 from skillopt.training.context import Context
-from skillopt.training.edits.candidates import candidates
-from skillopt.training.edits.merge import aggregate
+from skillopt.training.edits.aggregate import aggregate
 from skillopt.training.edits.review import Reviewed, file_conflicts, review
 from skillopt.training.edits.risk import held_back
 from skillopt.training.edits.select import select
+from skillopt.training.edits.update import candidates
 from skillopt.training.epoch_end import end_epoch
 from skillopt.training.final_scores import FinalScores, measure_finals
 from skillopt.training.gates.credit import credit
 from skillopt.training.gates.screening import screen
 from skillopt.training.heartbeat import heartbeat
 from skillopt.training.initial import differences
-from skillopt.training.optimizer_context import optimizer_context, remember
+from skillopt.training.optimizer_context import optimizer_context, probe_rejected, remember
 from skillopt.training.parts import Parts, resolve
-from skillopt.training.probe_rejected import probe_rejected
 from skillopt.training.reflect import reflect
-from skillopt.training.rollout import begin, failed
+from skillopt.training.rollout import Measured, begin, failed, measure
 from skillopt.training.schedule import decayed_rate, scheduled_rate
 from skillopt.training.session import Mode, Session, open_session, pins
 from skillopt.training.smoke_test import smoke_test
-from skillopt.training.split import Measured, measure
-from skillopt.training.step_files import StepWork, step_record, write_step
+from skillopt.training.step_files import StepWork, apply_verdict, step_record, write_step
 
 MakePreflight = Callable[[Config, Env, Skill, Parts], Preflight]
 """Gives the plan of a run and advice about it; `preflight.doctor.preflight` is one."""

@@ -23,9 +23,8 @@ from skillopt.skill import Applied, Skill
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
 from skillopt.training.gates.base import Verdict, fallen_type, mean, remeasured, skipped_verdict
-from skillopt.training.gates.early_stop import EarlyStop, early_verdict, run_until_decided
 from skillopt.training.gates.paired_test import Ask, Outcome, PairedTest, Side
-from skillopt.training.gates.strict import strict_gate
+from skillopt.training.gates.strict import EarlyStop, early_verdict, run_until_decided, strict_gate
 from skillopt.training.rollout import all_measured, require_few, roll_out_one
 
 _LENIENCE = 1.5
