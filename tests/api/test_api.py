@@ -15,7 +15,7 @@ import skillopt
 from skillopt import events
 from skillopt.training import heartbeat as pulse
 from skillopt.training.gates import Verdict, strict_gate
-from skillopt.training.split import measure
+from skillopt.training.rollout import measure
 from support import SIM, Spy
 from support import skillopt as command
 from support.api import TASKS, small

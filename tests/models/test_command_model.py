@@ -23,7 +23,7 @@ from skillopt.processes.agent_output import plain_text
 from skillopt.processes.coding_agents import presets
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
-from skillopt.training.requests.schemas import text_schema
+from skillopt.training.requests.replies import text_schema
 from skillopt_agents.output import parse_claude, parse_codex, parse_copilot, parse_gemini, parse_opencode
 from support import TESTS, differing, essence, train_sim
 

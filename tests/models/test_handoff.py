@@ -36,7 +36,7 @@ from skillopt.record.files import read_json
 from skillopt.sim.model import SimOptions
 from skillopt.skill import Skill
 from skillopt.tasks.judge import SCHEMA as JUDGE
-from skillopt.training.requests.schemas import merge_schema, reflect_schema, text_schema
+from skillopt.training.requests.replies import merge_schema, reflect_schema, text_schema
 from support import REPO, differing, essence, only_run, sim_server, train_sim
 from support.reader import Reader, reply_to
 

@@ -293,7 +293,7 @@ def test_a_pipe_in_a_run_does_not_hang_the_page(page: Ui, on_page: RunDirectory,
 WAITING = """
 import asyncio, json, os, resource, sys
 from pathlib import Path
-from skillopt.training.requests.schemas import text_schema
+from skillopt.training.requests.replies import text_schema
 from skillopt.models.base import ChatRequest
 from skillopt.models.handoff import Box, HandoffModel, model
 resource.setrlimit(resource.RLIMIT_AS, (1500 << 20, 1500 << 20))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from skillopt.models.base import ChatReply, ChatRequest
-from skillopt.models.structured import CheckedReply
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
+from skillopt.record.step import MetaSkillOutcome
 from skillopt.sim.optimizer import rules_in
-from skillopt.training import commit, epoch_end, reflect, trainer
-from skillopt.training.edits import merge, select
+from skillopt.training import epoch_end, reflect, step_files, trainer
+from skillopt.training.edits import aggregate, select
 from support import Spy, train_sim
 
 Check = Callable[[Path], None]
@@ -174,8 +174,8 @@ def unplug_slow_update(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_meta_skill(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(*args: Any) -> CheckedReply[str]:
-        return CheckedReply(lost="unplugged")
+    async def nothing(*args: Any) -> MetaSkillOutcome:
+        return MetaSkillOutcome(lost="unplugged", unusable=())
 
     patch.setattr(epoch_end, "meta_skill", nothing)
 
@@ -185,7 +185,7 @@ def unplug_history(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_rejected_buffer(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commit, "record_rejections", lambda *args: None)
+    patch.setattr(step_files, "record_rejections", lambda *args: None)
 
 
 def unplug_reject_decay(patch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def unplug_deep_reflection(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_merge(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(merge, "_replaced", lambda pooled, rows, skill, ctx: (list(pooled), []))
+    patch.setattr(aggregate, "_replaced", lambda pooled, rows, skill, ctx: (list(pooled), []))
 
 
 def unplug_select(patch: pytest.MonkeyPatch) -> None:

@@ -29,10 +29,9 @@ from skillopt.statistics import (
     smallest_detectable,
     wilson,
 )
-from skillopt.training.gates.early_stop import EarlyStop
 from skillopt.training.gates.paired import Screen
 from skillopt.training.gates.paired_test import Ask, PairedTest
-from skillopt.training.gates.strict import strict_gate
+from skillopt.training.gates.strict import EarlyStop, strict_gate
 from skillopt.view.console import Lines
 from skillopt.view.curves import curves
 from support import Spy, differing, essence, only_run, train_sim
@@ -342,9 +341,9 @@ def test_for_a_deterministic_target_paired_is_strict(tmp_path: Path) -> None:
 def test_edits_of_an_indecisive_step_are_not_held_against_them(tmp_path: Path) -> None:
     from skillopt.record.state import State
     from skillopt.skill import Applied, Edit, Skill
-    from skillopt.training.commit import apply_verdict
     from skillopt.training.gates.base import Verdict
     from skillopt.training.gates.credit import Credited
+    from skillopt.training.step_files import apply_verdict
 
     edit = Edit(id="e", op="add", text="- Be exact.", trajectory_ids=("t",))
     verdict = Verdict(

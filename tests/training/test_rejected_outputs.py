@@ -11,7 +11,7 @@ import pytest
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json, read_jsonl
-from skillopt.training.probe_rejected import MOST_PROBED
+from skillopt.training.optimizer_context import MOST_PROBED
 from support import Spy, train_sim
 
 RULE = "- Greet people warmly."

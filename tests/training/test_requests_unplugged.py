@@ -28,7 +28,7 @@ from skillopt.tasks.base import Item
 from skillopt.training import optimizer_context as builder
 from skillopt.training.requests.compose import meta_skill_request, reflect_request, slow_update_request
 from skillopt.training.requests.context import MOST_OTHERS, EditLimits, OptimizerContext, Pair, TaskInfo
-from skillopt.training.requests.schemas import reflect_schema, text_schema
+from skillopt.training.requests.replies import reflect_schema, text_schema
 from support import Spy, train_sim, trajectory
 
 # One letter at a time
