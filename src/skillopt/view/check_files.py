@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from html import escape
 from xml.sax.saxutils import quoteattr
 
@@ -14,7 +15,6 @@ from skillopt.measure.batch import CheckOutcome
 from skillopt.preflight.lint import Finding
 from skillopt.record.results import ChangedItem
 from skillopt.record.source import Source
-from skillopt.skill.lines import LineMatcher
 from skillopt.view.text import clipped, counted, item_name, printable
 
 _MOST_ITEMS = 8
@@ -103,7 +103,7 @@ def hunks(base: Source, skill: Source) -> list[Hunk]:
     """What differs between two versions of the whole main file."""
     before, after = base.text.splitlines(), skill.text.splitlines()
     found = []
-    for tag, a, b, c, d in LineMatcher(before, after).get_opcodes():
+    for tag, a, b, c, d in SequenceMatcher(None, before, after).get_opcodes():
         if tag != "equal":
             first = min(c + 1, max(1, len(after)))
             found.append(Hunk(first=first, last=max(first, d), text="\n".join([*before[a:b], *after[c:d]])))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from skillopt.record.directory import RunDirectory
-from skillopt.record.measurements import measurements, versions_by_hash
+from skillopt.record.run import Run
 from skillopt.record.step import SlowUpdateOutcome, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.view.text import score
@@ -135,10 +135,10 @@ class HeatMap:
 
 def heat_map(run: RunDirectory) -> HeatMap:
     """From everything that was measured under a version; rejected candidates are no versions, test items no rows."""
-    versions = versions_by_hash(run)
+    versions = Run(run).versions_by_hash
     seen: dict[str, dict[int, list[float]]] = {}
     split_of: dict[str, str] = {}
-    for measured in measurements(run):
+    for measured in Run(run).measurements():
         if measured.skill_hash in versions and measured.split != "test":
             for item, (_, value) in measured.items.items():
                 seen.setdefault(item, {}).setdefault(versions[measured.skill_hash], []).append(value)
