@@ -21,7 +21,6 @@ import skillopt
 from skillopt.cli.app import app
 from skillopt.config import Config
 from skillopt.config.sections import Section, attribute_docs
-from skillopt.record.checksums import Seal
 from skillopt.record.comments import Comment
 from skillopt.record.edits import Decision, EditPool, FiledConflict, Patch, Selection
 from skillopt.record.events import KINDS, Event, Live
@@ -211,7 +210,6 @@ RUN_FILES: dict[str, tuple[type[BaseModel], ...]] = {
     "summary.json": (Summary,),
     "history.json": (StepRecord,),
     "runtime_state.json": (State,),
-    "seals.jsonl": (Seal,),
     "patch_log.jsonl": (Entry,),
     "events.jsonl": tuple(event for event in KINDS.values() if event.stored),
     "live.json": (Live,),

@@ -11,9 +11,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from skillopt.record.base import Record
-from skillopt.record.measurements import Measurement
 from skillopt.record.results import CheckResult, Comparison, EvalSummary
-from skillopt.record.run import Run
+from skillopt.record.run import Measurement, Run
 from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.tasks.base import SPLITS
 from skillopt.view.failures import named_causes

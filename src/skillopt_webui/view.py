@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -20,7 +21,6 @@ from skillopt.record.status import remedy, status_of
 from skillopt.record.step import BatchDigest, EditCounts, EpochComparison, EpochEnd, GateRecord, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.record.trajectory import RolloutError, Trajectory
-from skillopt.skill.lines import LineMatcher
 from skillopt.training.edits.review import decisions
 from skillopt.view.curves import Curves, curves, guided_tokens
 from skillopt.view.ranking import ranking_words
@@ -359,5 +359,5 @@ def diff(a: str, b: str) -> list[DiffBlock]:
     left, right = a.split("\n"), b.split("\n")
     return [
         DiffBlock(op=op, a=left[i1:i2], b=right[j1:j2], a_line=i1 + 1, b_line=j1 + 1)
-        for op, i1, i2, j1, j2 in LineMatcher(left, right).get_opcodes()
+        for op, i1, i2, j1, j2 in SequenceMatcher(None, left, right).get_opcodes()
     ]

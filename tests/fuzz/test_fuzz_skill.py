@@ -12,7 +12,7 @@ import hostile
 from campaign import holds_for
 from skillopt.skill import Edit, PatchLog, PatchLogError, SizeLimits, Skill, apply_edits, replay
 from skillopt.skill.document import CLOSE_MARKER, MARKER, OPEN_MARKER, open_fence
-from skillopt.skill.package import one_line, read_package, split_body
+from skillopt.skill.package import one_line, read_package
 from skillopt.skill.parts import rules, sections, without_lines
 
 pytestmark = pytest.mark.fuzz
@@ -170,15 +170,6 @@ def test_a_package_is_its_front_matter_and_its_body_and_a_new_description_is_rea
         described = package.with_description(said)
         assert described.body == package.body
         assert one_line(described.description).replace("—", "") == one_line(said).replace("—", "").replace("---", "")
-
-
-@holds_for(documents(), st.integers(1, 200))
-def test_a_body_split_into_files_loses_no_line(text: str, most: int) -> None:
-    body, references = split_body(text, most)
-    assert all(reference.path.count("/") == 1 and ".." not in reference.path for reference in references)
-    assert len({reference.path for reference in references}) == len(references)
-    together = body + "".join(reference.text for reference in references)
-    assert all(line in together for line in text.split("\n"))
 
 
 @holds_for(cases(), hostile.raw, st.integers(0, 1 << 20))

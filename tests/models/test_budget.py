@@ -292,5 +292,5 @@ def test_an_altered_sum_is_found(tmp_path: Path) -> None:
         journal.put(JournalRow(key="l", attempt=1, role="target", stage="s", model="m", turn=1, reply={}, usd=0.25))
     assert journal_problem(path) == ""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("UPDATE totals SET usd = 0.01")
-    assert "sums of what was paid" in journal_problem(path)
+        db.execute("UPDATE replies SET usd = 0.01")
+    assert "1 of 1 replies are not what was received" in journal_problem(path)

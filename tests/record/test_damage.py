@@ -53,7 +53,7 @@ def copies(runs: dict[str, RunDirectory], tmp_path: Path) -> dict[str, RunDirect
 
 def replies(run: RunDirectory) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(run.journal)) as db:
-        return [*db.execute("SELECT * FROM replies"), *db.execute("SELECT * FROM totals")]
+        return db.execute("SELECT * FROM replies").fetchall()
 
 
 def files(run: RunDirectory) -> list[Path]:
@@ -89,7 +89,7 @@ def test_no_flipped_bit_and_no_cut_file_is_trained_on_unseen(
     shutil.copytree(runs[name].root, whole.root)
     go_back(whole)
     sound, paid = essence(whole), replies(whole)
-    unread = (*UNREAD, "summary.json") if name == "stopped" else UNREAD  # a run that goes on writes its summary anew
+    anew = ("summary.json", "config.") if name == "stopped" else ()  # a run that goes on writes them anew
     draw = random.Random(11)
     outcomes = dict.fromkeys(("harmless", "written anew", "refused"), 0)
     for number in range(CASES):
@@ -100,8 +100,7 @@ def test_no_flipped_bit_and_no_cut_file_is_trained_on_unseen(
         hurt(victim, draw)
         relative = victim.relative_to(copy.root).as_posix()
         found = find_damage(copy)
-        blamed = copy.config_yaml if victim == copy.config_json else victim  # the two are held against each other
-        assert all(damage.path == blamed for damage in found), (relative, found)
+        assert all(damage.path == victim for damage in found), (relative, found)
         refused = ""
         try:
             go_back(copy)
@@ -109,11 +108,11 @@ def test_no_flipped_bit_and_no_cut_file_is_trained_on_unseen(
             refused = str(refusal)
         outcomes["refused" if refused else "written anew" if found else "harmless"] += 1
         if refused:
-            assert str(blamed) in refused, relative
+            assert str(victim) in refused, relative
             assert "delete runtime_state.json" in refused
-        elif not relative.startswith(unread):
+        elif not relative.startswith((*UNREAD, *anew)):
             left = differing(sound, essence(copy))
-            assert left == [] or victim in {copy.config_yaml, copy.config_json}, (relative, left)
+            assert left == [], (relative, left)
             assert replies(copy) == paid, relative
             gone = not victim.exists()  # it was of an interrupted step
             assert gone or found or _says_the_same(victim, before), relative
@@ -134,7 +133,6 @@ def _says_the_same(path: Path, before: bytes) -> bool:
     "victim",
     [
         "runtime_state.json",
-        "seals.jsonl",
         "patch_log.jsonl",
         "skills/skill_v0000.md",
         "skills/skill_v0001.md",
@@ -153,7 +151,7 @@ def test_damage_is_refused_and_without_the_state_the_run_ends_as_if_nothing_had_
     run.state.unlink()
     train_sim(tmp_path / "stopped", *SHORT)
     assert differing(essence(runs["finished"]), essence(run)) == []
-    assert {row[:2] for row in paid if len(row) == 11} <= {row[:2] for row in replies(run)}
+    assert {row[1:3] for row in paid} <= {row[1:3] for row in replies(run)}
     calls = read_json(run.summary)["calls"]
     finished = read_json(runs["finished"].summary)["calls"]
     assert (calls["target"], calls["optimizer"]) == (finished["target"], finished["optimizer"]), (

@@ -138,7 +138,7 @@ def test_the_page_writes_through_no_link(
     assert f"{name}: is a link" in text
 
 
-@pytest.mark.parametrize("name", ["run.lock", "events.jsonl", "seals.jsonl", "history.json", "journal.sqlite"])
+@pytest.mark.parametrize("name", ["run.lock", "events.jsonl", "history.json", "journal.sqlite"])
 def test_a_training_writes_through_no_link(trained: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(trained, tmp_path / "out" / "sim" / trained.name)
     run = RunDirectory(tmp_path / "out" / "sim" / trained.name)

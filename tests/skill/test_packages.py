@@ -25,7 +25,7 @@ from skillopt.record.export import export
 from skillopt.record.files import read_json
 from skillopt.record.package import checked_package
 from skillopt.skill import Skill
-from skillopt.skill.package import Package, quoted, read_package, split_body
+from skillopt.skill.package import Package, quoted, read_package
 from skillopt.training.initial import read_initial
 from support import SIM, train_sim
 from support import skillopt as command
@@ -231,29 +231,6 @@ def test_a_folder_that_the_user_names_by_a_link_is_written_to(run: RunDirectory,
     export(run, tmp_path / "codes")
     assert (tmp_path / "codes").is_symlink()
     assert "name: codes" in (tmp_path / "real" / "SKILL.md").read_text()
-
-
-def test_a_long_skill_is_split_into_references_and_nothing_is_lost(tmp_path: Path) -> None:
-    sections = [
-        f"## Part {n % 3}\n\n" + "".join(f"- Rule {n}.{k} of the house.\n" for k in range(9 * n)) for n in range(7)
-    ]
-    body = "# House\n\nRead this first.\n\n" + "\n".join(sections)
-    short, references = split_body(body, 300)
-    assert Skill(short).tokens <= 300 < Skill(body).tokens
-    assert short.startswith("# House\n\nRead this first.\n")
-    whole = short + "".join(r.text for r in references)
-    assert all(line in whole for line in body.splitlines())
-    for reference in references:
-        assert f"({reference.path})" in short
-    assert len({r.path for r in references}) == len(references)
-    assert split_body(body, 10**6) == (body, [])
-
-
-@given(st.text(alphabet="# ab\n-`", max_size=80), st.integers(0, 40))
-def test_a_split_keeps_every_line_of_any_text(body: str, most: int) -> None:
-    short, references = split_body(body, most)
-    whole = [line for text in (short, *(r.text for r in references)) for line in text.splitlines()]
-    assert all(line in whole for line in body.splitlines() if line.strip())
 
 
 @given(st.text(max_size=60), st.text(alphabet="ab:-#\n '\"", max_size=60))

@@ -35,23 +35,23 @@ def export(
     description: Annotated[
         str, typer.Option("--description", help="What the skill does and when to use it, for the front matter.")
     ] = "",
-    references: Annotated[
-        int | None,
-        typer.Option("--references", min=50, help="Move sections to references/ while the body has more tokens."),
-    ] = None,
+    references: Annotated[str, typer.Option("--references", hidden=True)] = "",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is there already.")] = False,
 ) -> None:
     """Write a run's best skill as an Agent Skills package. A run that began with a package gives that one back."""
-    _export(run, to, description=description, references=references, overwrite=overwrite)
+    from skillopt.errors import UserError
+
+    if references:
+        raise UserError("--references: is gone; train the exported package, and edits may move text to references/")
+    _export(run, to, description=description, overwrite=overwrite)
 
 
-def _export(run: Path, to: Path, *, description: str, references: int | None, overwrite: bool) -> None:
+def _export(run: Path, to: Path, *, description: str, overwrite: bool) -> None:
     from skillopt.record.directory import RunDirectory
     from skillopt.record.export import export as write_package
 
-    done = write_package(RunDirectory(run), to, description=description, references=references, overwrite=overwrite)
-    for line in [f"Package: {done.folder} ({', '.join(done.files)})", *done.notes]:
-        print(printable(line))
+    files = write_package(RunDirectory(run), to, description=description, overwrite=overwrite)
+    print(printable(f"Package: {to.absolute()} ({', '.join(files)})"))
 
 
 @app.command("import")
@@ -77,7 +77,7 @@ def import_package(
     loaded = load_config(config, own, target_model, optimizer_model)
     result = run_and_show(for_description(loaded, package, name) if train == "description" else loaded)
     if to is not None:
-        _export(result.path, to, description="", references=None, overwrite=overwrite)
+        _export(result.path, to, description="", overwrite=overwrite)
     else:
         print(printable(f"To get the package back: skillopt export {result.path} --to DIR/{name}"))
 

@@ -17,7 +17,7 @@ from skillopt.record.source import Source
 from skillopt.skill.document import FILE, Skill, open_fence
 from skillopt.skill.package import PackageError, problems
 from skillopt.skill.parts import Part, rules
-from skillopt.skill.tokens import count_tokens, exact_tokens
+from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.base import Item
 from skillopt.training.edits.similarity import (
     content_words,
@@ -234,7 +234,7 @@ def _tokens(source: Source, items: Sequence[Item]) -> Tokens:
     listed = 0
     if source.is_package and package.front:
         try:
-            listed = exact_tokens(f"{package.name}\n{package.description}")
+            listed = count_tokens(f"{package.name}\n{package.description}")
         except PackageError:  # reported as a finding
             listed = 0
     others = [
@@ -246,7 +246,7 @@ def _tokens(source: Source, items: Sequence[Item]) -> Tokens:
     loaded = count_tokens(body)
     tasks = [count_tokens(f"{item.context}\n\n{item.question}".strip()) for item in items]
     share = fmean(loaded / max(1, loaded + task) for task in tasks) if tasks else None
-    return Tokens(listed=listed, loaded=exact_tokens(body), on_demand=sum(map(exact_tokens, others)), share=share)
+    return Tokens(listed=listed, loaded=loaded, on_demand=sum(map(count_tokens, others)), share=share)
 
 
 def _finding(

@@ -1,30 +1,70 @@
 """Is a run undamaged?
 
-Every file that training reads is sealed (checksums.py), follows from sealed ones, or has its own checksums (the state,
-the journal). From the journal alone the whole run can be repeated without a call: that is the way out of any damage.
+The state holds a checksum of every file that a finished step left, and of itself. Every file that training reads is
+among them, follows from them, or has its own checksums (the journal). From the journal alone the whole run can be
+repeated without a call: that is the way out of any damage.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from skillopt.errors import Damaged
-from skillopt.record.checksums import broken, sealed_files
 from skillopt.record.directory import RunDirectory
-from skillopt.record.files import plain, read_bytes, read_json
-from skillopt.record.journal import REPLIES, TOTALS, UNREADABLE, Journal, seal
+from skillopt.record.files import file_digest, plain, read_bytes, read_json, sync_folder
+from skillopt.record.journal import REPLIES, UNREADABLE, Journal, seal
 from skillopt.record.package import is_package
 from skillopt.record.run import Run
-from skillopt.record.state import WAY_OUT, State
+from skillopt.record.state import WAY_OUT, Seal, State
 from skillopt.record.step import StepRecord
 from skillopt.skill import PatchLogError, Skill, replay
+
+_GROWING = ("patch_log.jsonl", "review/conflicts.jsonl")
+"""What every step may add to: sealed up to its size."""
+
+
+def seal_files(run: RunDirectory, state: State) -> None:
+    """Put checksums of all that the state is about to declare finished into it; the state must be written next."""
+    new = {path.relative_to(run.root).as_posix(): path for path in _left(run, state) if path.is_file()}
+    for name, path in new.items():
+        size = path.stat().st_size
+        if name in _GROWING and name in state.sealed and size < state.sealed[name].size:
+            raise Damaged(f"{path}: was cut during the run; {WAY_OUT}")
+        if name in _GROWING or name not in state.sealed:
+            state.sealed[name] = Seal(size=size, sha256=file_digest(path))
+    for folder in {path.parent for path in new.values()} | {run.root}:
+        sync_folder(folder)
+
+
+def _left(run: RunDirectory, state: State) -> Iterator[Path]:
+    """What the newest step and epoch have left, and whatever else may be new."""
+    for folder in (run.step(state.step), run.slow_update(state.epoch), run.meta_skill(state.epoch)):
+        yield from (path for path in folder.glob("*") if not path.name.startswith("."))
+    for version in range(state.version + 1):
+        yield from (run.snapshot(version), run.changes(version))
+    yield run.step_skill(state.step)
+    yield from run.evaluations.glob("*.json*")
+    yield from (run.root / name for name in _GROWING)
+    if state.status == "finished":
+        yield from (run.summary, run.config_yaml, run.config_json)
+
+
+def broken(run: RunDirectory, state: State) -> Iterator[tuple[Path, str]]:
+    """Every sealed file that is not as it was sealed, and what is wrong with it."""
+    for name, entry in state.sealed.items():
+        file = run.root / name
+        size = file.stat().st_size if file.is_file() else -1
+        if size < 0:
+            yield file, "is missing"
+        elif size < entry.size:
+            yield file, f"was cut: {entry.size} bytes were written, {size} are there"
+        elif file_digest(file, entry.size) != entry.sha256 or (name not in _GROWING and size != entry.size):
+            yield file, "is not what was written"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +81,11 @@ class Damage:
 def find_damage(run: RunDirectory) -> list[Damage]:
     """Reads only. What an interrupted step left behind the last finished one is no damage: a resume removes it."""
     found: list[Damage] = []
-    replies, finished = 0, False
+    replies = 0
     try:
         if run.state.exists():
             state = State.read(run.state)
-            replies, finished = state.sealed.replies, state.status == "finished"
+            replies = state.replies
             found += [Damage(path=path, what=_named(run, path, what)) for path, what in broken(run, state)]
             found += [] if found else _derived(run, state)
         elif any(run.steps.glob("step_*")):
@@ -55,29 +95,14 @@ def find_damage(run: RunDirectory) -> list[Damage]:
         found.append(Damage(path=Path(path), what=what.partition(";")[0]))
     if problem := journal_problem(run.journal, replies):
         found.append(Damage(path=run.journal, what=problem))
-    if not _config_fits(run):
-        found.append(Damage(path=run.config_yaml, what="does not say what config.json says", derived=not finished))
     return found
-
-
-def _config_fits(run: RunDirectory) -> bool:
-    """`config.json` is `config.yaml`, flattened; a run that was never opened has neither."""
-    if not run.config_yaml.exists() and not run.config_json.exists():
-        return True
-    try:
-        tree = yaml.safe_load(read_bytes(run.config_yaml))
-        flat = {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
-        return bool(flat == read_json(run.config_json))
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError, yaml.YAMLError):
-        return False
 
 
 def _named(run: RunDirectory, path: Path, what: str) -> str:
     """Of a patch log, which entry."""
     try:
         if path == run.patch_log.path and path.exists():
-            for _ in run.patch_log.entries():
-                pass
+            list(run.patch_log.entries())
     except PatchLogError as error:
         return str(error).removeprefix(f"{path}: ")
     return what
@@ -111,12 +136,11 @@ def _derived(run: RunDirectory, state: State) -> Iterator[Damage]:
 
 def history_of(run: RunDirectory, state: State) -> list[StepRecord]:
     """The history from the finished steps' own records."""
-    records, sealed = [], sealed_files(run, state)
+    records = []
     for step in range(1, state.step + 1):
         record = Run(run).step_record(step)
-        if run.epoch_end(step).relative_to(run.root).as_posix() in sealed:
-            record = record.model_copy(update={"epoch_end": Run(run).epoch_end(step)})
-        records.append(record)
+        ended = Run(run).epoch_end(step) if record.epoch <= state.epoch else None
+        records.append(record.model_copy(update={"epoch_end": ended}))
     return records
 
 
@@ -145,21 +169,19 @@ def refuse_damage(run: RunDirectory) -> None:
         _take_back(run, State.read(run.state))
     else:
         run.roll_back(step=0, epoch=0, version=-1, patch_log_size=0)
-        run.seals.unlink(missing_ok=True)
 
 
 def _take_back(run: RunDirectory, state: State) -> None:
     """What an interrupted step or epoch end wrote among finished things; it may be half a line."""
-    sealed = sealed_files(run, state)
-    entry = sealed.get(run.conflicts.relative_to(run.root).as_posix())
+    entry = state.sealed.get(run.conflicts.relative_to(run.root).as_posix())
     if entry and run.conflicts.stat().st_size > entry.size:
         os.truncate(run.conflicts, entry.size)
     ended = run.epoch_end(state.step)
-    if ended.relative_to(run.root).as_posix() not in sealed:
+    if ended.relative_to(run.root).as_posix() not in state.sealed:
         ended.unlink(missing_ok=True)
 
 
-def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one for each thing that can be wrong
+def journal_problem(path: Path, least: int = 0) -> str:
     """What is wrong with a journal that should have at least this many replies; empty if nothing."""
     if not path.exists():
         return "is missing" if least else ""
@@ -168,22 +190,12 @@ def journal_problem(path: Path, least: int = 0) -> str:  # noqa: PLR0911 - one f
             (answer,) = db.execute("PRAGMA integrity_check(1)").fetchone()
             if answer != "ok":
                 return f"is damaged ({' '.join(str(answer).split())[:120]})"
-            db.text_factory = _text
-            sound = [_is_sound(row) for row in db.execute(f"SELECT {REPLIES}, seal FROM replies")]  # noqa: S608
+            db.text_factory = lambda data: data.decode("utf-8", "replace")
+            sound = [row[-1] == seal(*row[:-1]) for row in db.execute(f"SELECT {REPLIES}, seal FROM replies")]  # noqa: S608
             if not all(sound):
                 return f"is damaged: {sound.count(False)} of {len(sound)} replies are not what was received"
-            if not all(_is_sound(row) for row in db.execute(f"SELECT {TOTALS}, seal FROM totals")):  # noqa: S608
-                return "is damaged: its sums of what was paid do not fit their checksums"
     except (*UNREADABLE, Damaged) as error:
         return f"is damaged ({str(error)[:120]})"
     if len(sound) < least:
         return f"has lost replies: it held {least} when the last step was finished, {len(sound)} are there"
     return ""
-
-
-def _is_sound(row: Sequence[object]) -> bool:
-    return bool(row[-1] == seal(*row[:-1]))
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")

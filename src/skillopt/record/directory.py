@@ -45,7 +45,6 @@ class RunDirectory:
         self.config_json = root / "config.json"
         self.history = root / "history.json"
         self.state = root / "runtime_state.json"
-        self.seals = root / "seals.jsonl"
         self.summary = root / "summary.json"
         self.report = root / "report.html"
         self.report_md = root / "report.md"

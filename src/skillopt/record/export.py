@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -15,41 +14,15 @@ from skillopt.record.package import whole_package
 from skillopt.record.run import Run, Settings
 from skillopt.record.summary import Summary
 from skillopt.skill import Skill
-from skillopt.skill.folder import name_clash
-from skillopt.skill.package import (
-    Package,
-    Reference,
-    name_problem,
-    one_line,
-    plain_description,
-    problems,
-    quoted,
-    split_body,
-    suggested_name,
-)
+from skillopt.skill.package import Package, name_problem, one_line, plain_description, problems, quoted, suggested_name
 from skillopt.version import __version__
 
-_LONG = 500
-"""Lines of a body from which the format's authors advise to split it."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Exported:
-    """What was written, and what its reader should know."""
-
-    folder: Path
-    files: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def export(
-    run: RunDirectory, to: Path, *, description: str = "", references: int | None = None, overwrite: bool = False
-) -> Exported:
-    """Write the run's best skill as a package into `to`, whose name is the package's.
+def export(run: RunDirectory, to: Path, *, description: str = "", overwrite: bool = False) -> tuple[str, ...]:
+    """Write the run's best skill as a package into `to`, whose name is the package's. Returns the files.
 
     A run that began with a package gives that package with only the trained part changed. Any other package gets
-    front matter that names its origin. With `references`, sections move to separate files while the body is longer than
-    this number of tokens.
+    front matter that names its origin.
     """
     if not run.best_skill.is_file() or not run.config_json.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
@@ -60,27 +33,15 @@ def export(
         raise UserError(f"{to}: is not a folder; choose another name")
     if to.exists() and any(to.iterdir()) and not overwrite:
         raise UserError(f"{to}: exists already; choose another folder, or add --overwrite")
-    skill, notes = Run(run).best_skill.shown, []
+    skill = Run(run).best_skill.shown
     base = whole_package(run.package) if run.package.is_dir() else Skill()
     package = _given_back(run, skill, base) if base.front else _fresh(run, skill, to.name, description)
     if base.front and description:
         raise UserError("--description: the run began with a package, whose front matter stays as it is")
-    moved: list[Reference] = []
-    if references is not None:
-        body, moved = split_body(package.body, references)
-        package = package.with_body(body)
-        if moved:
-            notes.append("The scores were measured with the skill in one piece; measure an agent that reads the parts.")
-    elif package.body.count("\n") > _LONG:
-        notes.append(f"The body has more than {_LONG} lines; --references 2000 would split it.")
     if found := problems(package, to.name):
         raise UserError(f"{to}: {found[0]}")
     others = (skill if skill.is_package else base).others
-    if taken := [r.path for r in moved if r.path in others or name_clash([*others, r.path])]:
-        raise UserError(f"{taken[0]}: the package has a file of that name already; rename the section")
-    others = {**others, **{reference.path: reference.text.encode() for reference in moved}}
-    files = _write(to, Skill(package.body, package.front, others, base.executable))
-    return Exported(folder=to, files=files, notes=tuple(notes))
+    return _write(to, Skill(package.body, package.front, others, base.executable))
 
 
 def _given_back(run: RunDirectory, skill: Skill, base: Skill) -> Package:

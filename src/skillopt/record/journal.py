@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,43 +16,36 @@ from typing import Any
 from skillopt.errors import Damaged, UserError, disk_trouble, is_disk_trouble
 from skillopt.record.state import WAY_OUT
 
-_VERSION = 3
+_VERSION = 4
 _TABLES = """
     CREATE TABLE replies (
+        paid INTEGER NOT NULL,
         key TEXT NOT NULL,
         attempt INTEGER NOT NULL,
         role TEXT NOT NULL,
         stage TEXT NOT NULL,
         model TEXT NOT NULL,
         turn INTEGER NOT NULL,
-        reply TEXT NOT NULL,
+        calls INTEGER NOT NULL,
         prompt_tokens INTEGER NOT NULL,
         completion_tokens INTEGER NOT NULL,
         cached_tokens INTEGER NOT NULL,
-        seal TEXT NOT NULL DEFAULT '',
+        usd REAL,
+        reply TEXT NOT NULL,
+        seal TEXT NOT NULL,
         PRIMARY KEY (key, attempt)
     ) WITHOUT ROWID;
-    CREATE TABLE totals (
-        role TEXT NOT NULL,
-        stage TEXT NOT NULL,
-        model TEXT NOT NULL,
-        calls INTEGER NOT NULL,
-        first_turns INTEGER NOT NULL,
-        prompt_tokens INTEGER NOT NULL,
-        completion_tokens INTEGER NOT NULL,
-        cached_tokens INTEGER NOT NULL,
-        seal TEXT NOT NULL DEFAULT '',
-        usd REAL,
-        PRIMARY KEY (role, stage, model)
-    ) WITHOUT ROWID;
+    CREATE VIEW totals AS SELECT role, stage, model, sum(calls) AS calls, sum(turn = 1) AS first_turns,
+        sum(prompt_tokens) AS prompt_tokens, sum(completion_tokens) AS completion_tokens,
+        sum(cached_tokens) AS cached_tokens, sum(usd) AS usd
+        FROM replies WHERE paid GROUP BY role, stage, model ORDER BY role, stage, model;
 """
-REPLIES = "key, attempt, role, stage, model, turn, reply, prompt_tokens, completion_tokens, cached_tokens"
-TOTALS = "role, stage, model, calls, first_turns, prompt_tokens, completion_tokens, cached_tokens, usd"
-"""The columns that a row's seal covers."""
+REPLIES = """paid, key, attempt, role, stage, model, turn, calls, prompt_tokens, completion_tokens, cached_tokens, usd,
+    reply"""
+"""The columns that a row's seal covers. `paid` is 0 for a reply that another run has paid for."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What SQLite raises for a damaged file; the second where its own message repeats bytes that are no text."""
-_INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-SEAL_TOTALS = f"UPDATE totals SET seal=seal({TOTALS})"  # noqa: S608 - our own names
+_INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def seal(*fields: object) -> str:
@@ -140,9 +133,9 @@ class Journal:
 
     def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
         """Copy a reply that another run paid for. It is not part of this run's totals."""
-        row = shared._db.execute("SELECT * FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()
-        if row:
-            self._db.execute(_INSERT, row)
+        query = f"SELECT {REPLIES} FROM replies WHERE key=? AND attempt=?"  # noqa: S608
+        if row := shared._db.execute(query, (key, attempt)).fetchone():
+            self._db.execute(_INSERT, _sealed((0, *row[1:])))
             self._count += 1
         return shared.get(key, attempt)
 
@@ -181,29 +174,9 @@ class Journal:
     def _write(self, records: list[JournalRow]) -> None:
         if not records:
             return
-        totals: dict[tuple[str, str, str], list[int]] = {}
-        costs: dict[tuple[str, str, str], float | None] = {}
-        for r in records:
-            key = (r.role, r.stage, r.model)
-            total = totals.setdefault(key, [0] * 5)
-            for place, amount in enumerate(
-                (r.calls, int(r.turn == 1), r.prompt_tokens, r.completion_tokens, r.cached_tokens)
-            ):
-                total[place] += amount
-            costs[key] = costs.get(key) if r.usd is None else (costs.get(key) or 0.0) + r.usd
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._db.executemany(_INSERT, map(_row, records))
-            self._db.executemany(
-                f"INSERT INTO totals ({TOTALS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-                " ON CONFLICT DO UPDATE SET calls=calls+excluded.calls, first_turns=first_turns+excluded.first_turns,"
-                " prompt_tokens=prompt_tokens+excluded.prompt_tokens,"
-                " completion_tokens=completion_tokens+excluded.completion_tokens,"
-                " cached_tokens=cached_tokens+excluded.cached_tokens,"
-                " usd=CASE WHEN excluded.usd IS NULL THEN usd ELSE coalesce(usd, 0)+excluded.usd END",
-                [(*key, *total, costs[key]) for key, total in totals.items()],
-            )
-            self._db.executemany(f"{SEAL_TOTALS} WHERE role=? AND stage=? AND model=?", totals)
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:  # a full disk has ended it already
@@ -227,7 +200,8 @@ class Journal:
         be read has none to give."""
         try:
             self._db.execute("ATTACH ? AS other", (str(other),))
-            copy = f"INSERT OR IGNORE INTO replies SELECT {REPLIES}, seal FROM other.replies"  # noqa: S608
+            columns = REPLIES.replace("paid", "0")
+            copy = f"INSERT OR IGNORE INTO replies SELECT {columns}, seal({columns}) FROM other.replies"  # noqa: S608
             taken = self._db.execute(copy).rowcount
         except UNREADABLE:
             taken = 0
@@ -236,12 +210,10 @@ class Journal:
         self._count += taken
         return taken
 
-    def totals(self, keep: Callable[[Total], bool] = lambda total: True) -> list[Total]:
+    def totals(self) -> list[Total]:
         """What was paid since the run began, over all sessions."""
         self._flush()
-        rows = self._db.execute(f"SELECT {TOTALS} FROM totals ORDER BY role, stage, model").fetchall()  # noqa: S608
-        found = (Total(**dict(zip(Total.__dataclass_fields__, row, strict=True))) for row in rows)
-        return [total for total in found if keep(total)]
+        return _totals(self._db)
 
     def sync(self) -> int:
         """Every reply so far survives a power cut when this returns; gives how many there are."""
@@ -271,9 +243,13 @@ def read_totals(path: Path) -> list[Total]:
         return []
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
-            rows = db.execute(f"SELECT {TOTALS} FROM totals ORDER BY role, stage, model").fetchall()  # noqa: S608
+            return _totals(db)
     except UNREADABLE:
         return []
+
+
+def _totals(db: sqlite3.Connection) -> list[Total]:
+    rows = db.execute("SELECT * FROM totals").fetchall()
     return [Total(**dict(zip(Total.__dataclass_fields__, row, strict=True))) for row in rows]
 
 
@@ -287,5 +263,11 @@ def _take_after_folder(path: Path) -> None:
 
 
 def _row(record: JournalRow) -> tuple[object, ...]:
-    row = [json.dumps(record.reply) if name == "reply" else getattr(record, name) for name in REPLIES.split(", ")]
+    usd = None if record.usd is None else float(record.usd)
+    values = {**{name: getattr(record, name) for name in record.__slots__}, "usd": usd, "paid": 1}
+    values["reply"] = json.dumps(record.reply)
+    return _sealed([values[name.strip()] for name in REPLIES.split(",")])
+
+
+def _sealed(row: Sequence[object]) -> tuple[object, ...]:
     return (*row, seal(*row))

@@ -102,15 +102,13 @@ class Telemetry(BaseModel):
     """Target rollouts paid when the best score was reached."""
 
 
-class Sealed(BaseModel):
-    """What was on disk when the state was written; see record/checksums.py."""
+class Seal(BaseModel):
+    """A file that a finished step left."""
 
-    size: int = 0
-    """Bytes of seals.jsonl that count."""
-    sha256: str = ""
-    """Of those bytes."""
-    replies: int = 0
-    """How many the journal held."""
+    model_config = ConfigDict(frozen=True)
+
+    size: int
+    sha256: str
 
 
 class State(BaseModel):
@@ -156,7 +154,10 @@ class State(BaseModel):
     patch_log_size: int = 0
     status: str = "running"
     stop_reason: str = ""
-    sealed: Sealed = Sealed()
+    sealed: dict[str, Seal] = {}
+    """Every file that a finished step left, by its path in the run's folder; see record/damage.py."""
+    replies: int = 0
+    """How many the journal held."""
     telemetry: Telemetry = Telemetry()
 
     @classmethod

@@ -5,19 +5,13 @@ Only what is trained changes: the body, or the description. Everything else stay
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import unicodedata
-from bisect import bisect_left
-from collections import Counter
 from dataclasses import dataclass
 
 import yaml
 from pydantic import JsonValue
-
-from skillopt.skill.document import Skill
-from skillopt.skill.tokens import count_tokens
 
 MAX_NAME, MAX_DESCRIPTION = 64, 1024
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
@@ -123,67 +117,3 @@ def name_problem(name: str) -> str:
 def suggested_name(text: str) -> str:
     """A name that can be: `My Task_2` is `my-task-2`."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_NAME].strip("-") or "skill"
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A part of the body that an agent reads only when it needs it."""
-
-    path: str
-    """Relative to the package, such as `references/dates.md`."""
-    title: str
-    text: str
-
-
-def split_body(body: str, most_tokens: int) -> tuple[str, list[Reference]]:
-    """Progressive disclosure: while the body is longer than this, its longest section moves to a separate file.
-
-    The heading stays with a line that says where the rest is. Text before the first heading, and guidance at the
-    end, always stay; so does a section that is hardly longer than the line in its place.
-    """
-    blocks = _blocks(body)
-    tokens = [count_tokens(text) for _, text in blocks]
-    longest = sorted(range(len(blocks)), key=lambda n: (-tokens[n], n))
-    references: dict[int, Reference] = {}
-    numbers: Counter[str] = Counter()
-    taken: set[str] = set()
-    for number in longest:
-        title, text = blocks[number]
-        if title and tokens[number] >= 60:
-            slug = base = suggested_name(title)
-            while slug in taken:
-                numbers[base] += 1
-                slug = f"{base}-{numbers[base] + 1}"
-            taken.add(slug)
-            references[number] = Reference(f"references/{slug}.md", title, text.strip("\n") + "\n")
-
-    def moving(count: int) -> dict[int, Reference]:
-        return dict(itertools.islice(references.items(), count))
-
-    def fits(count: int) -> bool:
-        return count_tokens(_joined(blocks, moving(count))) <= most_tokens
-
-    moved = moving(bisect_left(range(len(references)), True, key=fits))
-    return _joined(blocks, moved), [moved[number] for number in sorted(moved)]
-
-
-def _blocks(body: str) -> list[tuple[str, str]]:
-    """The body cut at its headings of the highest level that occurs at least twice; each with its title."""
-    skill = Skill(body)
-    levels = [section.level for section in skill.sections if section.level]
-    level = next((n for n in range(1, 7) if levels.count(n) > 1), 7)
-    starts = [s for s in skill.sections if s.level and s.level <= level]
-    if not starts:
-        return [("", body)]
-    ends = [section.span.start for section in starts[1:]] + [len(body)]
-    head = [("", body[: starts[0].span.start])] if starts[0].span.start else []
-    return head + [(s.title, body[s.span.start : end]) for s, end in zip(starts, ends, strict=True)]
-
-
-def _joined(blocks: list[tuple[str, str]], moved: dict[int, Reference]) -> str:
-    return "".join(_pointer(text, moved[n]) if n in moved else text for n, (_, text) in enumerate(blocks))
-
-
-def _pointer(text: str, reference: Reference) -> str:
-    heading = text.split("\n", 1)[0]
-    return f"{heading}\n\nRead [{reference.path}]({reference.path}) before a task that this heading concerns.\n\n"

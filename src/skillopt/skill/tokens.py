@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sized
 from functools import lru_cache
 
 _PIECE = re.compile(
@@ -37,21 +36,3 @@ def count_tokens(text: str) -> int:
         elif kind == "signs":
             tokens += 0.3 * (piece.end() - piece.start() - 1)
     return round(tokens)
-
-
-@lru_cache(maxsize=1)
-def _encode() -> Callable[[str], Sized]:
-    """Takes a second, to unpack the vocabularies."""
-    from bpe_openai import get_encoding
-
-    encode: Callable[[str], Sized] = get_encoding("o200k_base").encode_ordinary
-    return encode
-
-
-def exact_tokens(text: str) -> int:
-    """The exact count in the o200k vocabulary if the extra `tokens` is installed, else the estimate. Only for people to
-    read: it decides nothing."""
-    try:
-        return len(_encode()(text.encode("utf-8", "replace").decode()))
-    except ImportError:
-        return count_tokens(text)

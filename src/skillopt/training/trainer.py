@@ -14,9 +14,8 @@ from skillopt.errors import DiskError, SkillOptError, Stopped, StopReason, disk_
 from skillopt.models.base import ChatModel
 from skillopt.models.call import gather_all
 from skillopt.record.base import ByRole
-from skillopt.record.checksums import Seals
 from skillopt.record.costs import Paid, rollouts_paid, usage
-from skillopt.record.damage import history_of
+from skillopt.record.damage import history_of, seal_files
 from skillopt.record.directory import announce
 from skillopt.record.edits import EditPool, Patch, Ranked
 from skillopt.record.events import (
@@ -189,7 +188,6 @@ class TrainingLoop:
             )
             self.history.begin(history_of(run, state))
             run.write_best(run.read_skill(state.best.version))
-        self._seals = Seals(run, state)
         self.base.emit(
             RunStarted(
                 path=str(run.root),
@@ -364,7 +362,8 @@ class TrainingLoop:
         state = self.state
         self._write_summary(finals)
         if state.status != "stopped":  # a stop declares nothing finished
-            self._seals.seal(state, self.session.journal.sync())
+            state.replies = self.session.journal.sync()
+            seal_files(self.run, state)
         state.write(self.run.state)
 
     def _write_summary(self, finals: FinalScores) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import groupby
 
 from skillopt.errors import Damaged, UserError
 from skillopt.record.directory import RunDirectory
 from skillopt.skill import FILE, Edit, Entry, PatchLogError, Skill, replay
-from skillopt.skill.lines import LineMatcher
 from skillopt.skill.patch_log import applied_in_order
 from skillopt.skill.trained import PARTS, editable
 
@@ -72,7 +72,7 @@ def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterato
 
 def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Line]:
     """`after` with each line's author: that of the equal line before, or `entry`."""
-    matcher = LineMatcher([text for text, _ in before], after)
+    matcher = SequenceMatcher(None, [text for text, _ in before], after)
     lines: list[_Line] = []
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
         lines += before[start:end] if tag == "equal" else [(text, entry) for text in after[new_start:new_end]]

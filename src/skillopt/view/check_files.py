@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 from xml.etree import ElementTree as ET
 
 from skillopt.measure.batch import CheckOutcome
 from skillopt.preflight.lint import Finding
-from skillopt.skill.lines import LineMatcher
 from skillopt.view.text import clipped, printable
 
 _LONGEST = 2000
@@ -18,7 +18,7 @@ def of_outcome(outcome: CheckOutcome) -> list[Finding]:
     if outcome.status not in ("worse", "cannot tell") or not outcome.skill.path:
         return []
     before, after = outcome.base.text.splitlines(), outcome.skill.text.splitlines()
-    changed = [start for tag, _, _, start, _ in LineMatcher(before, after).get_opcodes() if tag != "equal"]
+    changed = [start for tag, _, _, start, _ in SequenceMatcher(None, before, after).get_opcodes() if tag != "equal"]
     return [
         Finding(
             rule=outcome.status.replace(" ", "-"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from skillopt.record.directory import RunDirectory
-from skillopt.record.measurements import measurements, versions_by_hash
+from skillopt.record.run import Run
 from skillopt.record.step import SlowUpdateOutcome, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.view.text import score
@@ -119,9 +119,9 @@ class HeatMap:
 
 def heat_map(run: RunDirectory, names: Mapping[str, str]) -> HeatMap:
     """From everything that was measured under a version; rejected candidates are no versions, test items no rows."""
-    versions = versions_by_hash(run)
+    versions = Run(run).versions_by_hash
     seen: dict[str, dict[str, dict[int, list[float]]]] = {"val": {}, "train": {}}
-    for measured in measurements(run):
+    for measured in Run(run).measurements():
         if measured.skill_hash in versions and measured.split in seen:
             for item, (_, value) in measured.items.items():
                 by_version = seen[measured.split].setdefault(item, {})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Literal
 
 from skillopt.skill import FILE, Skill
-from skillopt.skill.lines import LineMatcher
 from skillopt.skill.trained import PARTS, editable
 
 
@@ -54,7 +54,7 @@ def _diff(before: str, after: str, context: int) -> list[DiffLine]:
     old, new = before.splitlines(), after.splitlines()
     lines: list[DiffLine] = []
     end = 0
-    for group in LineMatcher(old, new).get_grouped_opcodes(context):
+    for group in SequenceMatcher(None, old, new).get_grouped_opcodes(context):
         if group[0][1] > end:
             lines.append(DiffLine(kind="gap"))
         for tag, a, b, c, d in group:
