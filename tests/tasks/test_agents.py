@@ -20,7 +20,7 @@ from skillopt.models import open_model
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest, FatalError, RefusedError, TransientError
 from skillopt.models.bound import BoundChat, UnseenModel
 from skillopt.preflight.doctor import examine
-from skillopt.processes.agent_output import call_message, loaded, tool_calls
+from skillopt.processes.agent_output import tool_calls
 from skillopt.processes.coding_agents import presets
 from skillopt.record.journal import Journal
 from skillopt.skill import Skill
@@ -687,15 +687,7 @@ def test_a_transcript_becomes_turns_tool_calls_and_results(name: str) -> None:
     assert json.loads(second) == {"command": "ls"}
     assert "task-skill" in first
     assert [m["content"] for m in heard.messages if m["role"] == "tool"] == ["Rules.", "a.txt"]
-    assert loaded(heard.messages, "task-skill")
-    assert not loaded(heard.messages, "task")
     if name in {"opencode", "gemini-cli"}:
         assert (heard.prompt_tokens, heard.completion_tokens) == (2400, 68)
     if name == "opencode":
         assert heard.usd == pytest.approx(0.03)
-
-
-def test_reading_a_skills_own_file_is_loading_it() -> None:
-    command = {"command": "cat ~/.codex/skills/task-skill/SKILL.md"}
-    assert loaded([call_message("c", "shell", command)], "task-skill")
-    assert not loaded([call_message("c", "shell", {"command": "echo task-skill"})], "task-skill")

@@ -16,7 +16,7 @@ from skillopt import Item, Score
 from skillopt.config import Config
 from skillopt.errors import SkillOptError, UserError
 from skillopt.tasks import open_env
-from skillopt.tasks.base import Env, as_env, check_splits, score_output
+from skillopt.tasks.base import Env, check_splits, score_output
 from skillopt.tasks.checks import read_result
 from skillopt.tasks.memory import own_env
 
@@ -69,13 +69,13 @@ def passed_in(folder: Path, code: str, **options: Any) -> Env:
     return env
 
 
-class CustomEnv:
+class CustomEnv(Env):
     """What is not scored here is of no interest: no rollout is made."""
 
     name = "custom"
 
     def __init__(self, score: Callable[..., Any]) -> None:
-        self.score = score
+        self.score = score  # type: ignore[method-assign]
 
     def items(self, split: str) -> list[Item]:
         return [Item(id=f"{split}-{n}", question=f"{split} {n}?") for n in range(3)]
@@ -85,13 +85,13 @@ class CustomEnv:
 
 
 class JudgedEnv(CustomEnv):
-    async def judge(self, item: Item, output: str, ask: Any) -> Any:
+    async def judge(self, item: Item, output: str, ask: Any) -> Any:  # type: ignore[override]
         return self.score(item, output)
 
 
 def outcome(user_env: Any, output: str = "x", judge: Any = None) -> Outcome:
     """The score, or the error in words."""
-    env = as_env(user_env)
+    env: Env = user_env
 
     async def work() -> Outcome:
         try:
