@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.tasks.base import Item
+from skillopt_benchmarks import bbh, formula
 from skillopt_benchmarks.reasoning_gym import generate
 from skillopt_benchmarks.rows import write_splits
 
@@ -127,33 +128,16 @@ def prepared(name: str, out: Path, data: Path | None) -> Path:
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         (folder / split / "items.jsonl").write_text(text, encoding="utf-8")
     if source.is_file():
-        (folder / "canary.txt").write_text(
-            str(json.loads(source.read_text(encoding="utf-8")).get("canary", "")), encoding="utf-8"
-        )
+        (folder / "canary.txt").write_text(bbh.canary(source), encoding="utf-8")
     return folder
 
 
 def _one_kind(name: str, source: Path) -> dict[str, list[Item]]:
     """A kind of BIG-Bench Hard: one file, from which all three splits are drawn."""
-    rows = _unique(_examples(source))
+    rows = _unique(bbh.published(source))
     random.Random(f"results: {name}").shuffle(rows)
     ends = {"train": (0, 24), "val": (24, 40), "test": (40, 72)}
     return {split: rows[low:high] for split, (low, high) in ends.items()}
-
-
-def _examples(source: Path) -> Iterator[Item]:
-    for number, row in enumerate(json.loads(source.read_text(encoding="utf-8"))["examples"], 1):
-        yield _item(source.stem, number, row["input"], row["target"])
-
-
-def _lines(source: Path) -> Iterator[Item]:
-    for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), 1):
-        row = json.loads(line)
-        yield _item(source.stem, number, row["context"], row["target"])
-
-
-def _item(name: str, number: int, question: object, answer: object) -> Item:
-    return Item(id=f"{name}-{number:03}", question=str(question).strip(), answers=(str(answer).strip(),))
 
 
 def _formula(source: Path) -> dict[str, list[Item]]:
@@ -161,8 +145,8 @@ def _formula(source: Path) -> dict[str, list[Item]]:
     found: dict[str, list[Item]] = {}
     seen: set[str] = set()
     for split, size in SIZES.items():
-        [path] = (path for path in sorted(source.glob("formula_*.jsonl")) if path.stem.split("_")[1] == split)
-        rows = [row for row in _unique(_lines(path)) if row["question"] not in seen]
+        [path] = (path for path in sorted(source.glob("formula_*.jsonl")) if formula.split_of(path) == split)
+        rows = [row for row in _unique(formula.published(path)) if row["question"] not in seen]
         random.Random(f"results: formula {split}").shuffle(rows)
         found[split] = rows[:size]
         seen |= {row["question"] for row in found[split]}

@@ -38,6 +38,11 @@ def field(item: Item, name: str) -> Any:
     return (item.model_extra or {}).get(name)
 
 
+def plain_item(name: str, number: int, question: object, answer: object) -> Item:
+    """An item of a set of plain questions and answers."""
+    return Item(id=f"{name}-{number:03}", question=str(question).strip(), answers=(str(answer).strip(),))
+
+
 def write_splits(folder: Path, splits: Mapping[str, Sequence[Item]]) -> dict[str, int]:
     """Write items as `read_rows` reads them; gives their numbers."""
     for split, items in splits.items():

@@ -23,7 +23,7 @@ from skillopt.tasks import is_shipped, open_env
 from skillopt.tasks.base import Env, Item, Score, check_splits, score_output
 from skillopt_benchmarks.alfworld import prepare as prepare_alfworld
 from skillopt_benchmarks.docvqa import DocVQAEnv
-from skillopt_benchmarks.livemathematicianbench import ChoiceEnv, right_choice, shuffle
+from skillopt_benchmarks.livemathematicianbench import ChoiceEnv, giveaways, right_choice, shuffle
 from skillopt_benchmarks.officeqa import match, passages, read_date
 from skillopt_benchmarks.rows import field
 from skillopt_benchmarks.searchqa import cut_context
@@ -174,6 +174,26 @@ def test_the_answer_counts_by_letter_or_text_and_two_letters_do_not() -> None:
     assert [hard(text) for text in (wrong, texts[wrong], f"{right} or {wrong}", "", "Z")] == [0] * 5
 
 
+def test_a_label_that_position_or_length_gives_away_is_warned_of(tmp_path: Path) -> None:
+    fair = [choice_item(n, "ABCDE"[n % 5], ["aaaa", "bbbb", "cccc", "dddd", "ffff"]) for n in range(60)]
+    assert giveaways(fair) == giveaways(fair[:3]) == []
+    assert field(shuffle(choice_item(1, "-1", ["1", "-1", "e"])), "label") == "-1", "signs tell choices apart"
+    always_b = [choice_item(n, "B", ["aaaa", "bbbb", "cccc", "dddd", "ffff"]) for n in range(60)]
+    assert "choice B as published is right in 100%" in "".join(giveaways(always_b))
+    longest = [choice_item(n, "ABCDE"[n % 5], ["long and right" if k == n % 5 else "x" * (k + 1) for k in range(5)])
+               for n in range(60)]  # fmt: skip
+    assert "the longest choice is right in 100%" in "".join(giveaways(longest))
+    rows = [{"id": i.id, "question": i.question, "choices": list(field(i, "choices")), "label": "B"} for i in always_b]
+    write_rows(tmp_path, {"train": rows[:30], "val": rows[30:45], "test": rows[45:]})
+    env = ChoiceEnv(EnvConfig(name="livemathematicianbench", split_dir=str(tmp_path)))
+    assert len(env.warnings) == 1
+    told = skillopt(
+        "doctor", "--offline", "--config", "configs/livemathematicianbench/mini.yaml", f"env.split_dir={tmp_path}"
+    )
+    assert "choice B as published" in " ".join((told.stdout + told.stderr).split())
+    assert mini("livemathematicianbench").warnings == []  # type: ignore[attr-defined]
+
+
 def test_livemathematicianbench_is_read_as_it_is_published(tmp_path: Path) -> None:
     forms: list[Any] = [
         {"choices": [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}], "correct_choice": {"label": "B"}},
@@ -310,6 +330,37 @@ def test_docvqa_is_read_as_it_is_published_and_images_stay_below_their_folder(tm
             DocVQAEnv(EnvConfig(name="docvqa", split_dir=str(tmp_path / "bad")))
 
 
+# Published sets that the env `qa` reads
+
+
+def test_a_kind_of_big_bench_hard_is_prepared_with_its_canary(tmp_path: Path) -> None:
+    rows = [{"input": f"Is {n} even?\n", "target": "Yes" if n % 2 == 0 else "No"} for n in range(20)]
+    (tmp_path / "in" / "bbh").mkdir(parents=True)
+    kind = tmp_path / "in" / "bbh" / "navigate.json"
+    kind.write_text(json.dumps({"canary": "canary GUID 26b5", "examples": [*rows, rows[0]]}))
+    (kind.parent / "web_of_lies.json").write_text("{}")
+    assert prepare("bbh", tmp_path / "in", tmp_path / "out", print, "navigate") == {"train": 8, "val": 4, "test": 8}
+    assert (tmp_path / "out" / "canary.txt").read_text() == "canary GUID 26b5\n"
+    env = open_env(Config.load(REPO / "configs/bbh/default.yaml", [f"env.split_dir={tmp_path / 'out'}"]))
+    check_splits(env)
+    assert {item.answers[0] for split in ("train", "val", "test") for item in env.items(split)} == {"Yes", "No"}
+    with pytest.raises(UserError, match=r"web_of_lies.json: not a file of BIG-Bench Hard"):
+        prepare("bbh", tmp_path / "in", tmp_path / "other", print, "web_of_lies")
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_formula_set_keeps_its_authors_splits_and_no_task_is_in_two(tmp_path: Path) -> None:
+    files = {"train_subset_500": range(6), "val_subset_300": range(5, 9), "test": range(8, 12)}
+    for name, numbers in files.items():
+        lines = [json.dumps({"context": f"Profit of {n} and {n}?", "target": str(2.0 * n)}) for n in numbers]
+        (tmp_path / f"formula_{name}.jsonl").write_text("\n".join(lines))
+    assert prepare("formula", tmp_path, tmp_path / "out", print) == {"train": 6, "val": 2, "test": 4}
+    check_splits(open_env(Config.load(REPO / "configs/formula/default.yaml", [f"env.split_dir={tmp_path / 'out'}"])))
+    (tmp_path / "formula_val_subset_300.jsonl").unlink()
+    with pytest.raises(UserError, match="no file of the split val"):
+        prepare("formula", tmp_path, tmp_path / "other", print)
+
+
 # Data that is not there
 
 
@@ -353,6 +404,9 @@ def test_official_alfworld_games_become_splits(tmp_path: Path, monkeypatch: pyte
     ("arguments", "complaint"),
     [
         (["data", "prepare", "squad"], "unknown 'squad'; known are: alfworld"),
+        (["data", "prepare", "bbh"], "--kind: bbh is prepared kind by kind; name one of: boolean_expressions"),
+        (["data", "prepare", "bbh", "--kind", "../x"], "--kind: bbh has no kind '../x'; name one of"),
+        (["data", "prepare", "formula", "--kind", "navigate"], "--kind: formula has no kinds"),
         (["data", "prepare", "textworld"], "it is made with `skillopt data generate textworld`"),
         (["data", "generate", "searchqa", "--out", "x"], "it is made with `skillopt data prepare searchqa`"),
     ],

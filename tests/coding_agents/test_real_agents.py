@@ -18,7 +18,7 @@ from skillopt.config import Config
 from skillopt.models import open_model
 from skillopt.models.base import FatalError, TransientError
 from skillopt.models.bound import BoundChat
-from skillopt.processes.agent_output import tool_calls
+from skillopt.processes.agent_output import loaded
 from skillopt.record.directory import RunDirectory
 from skillopt.record.journal import Journal
 from skillopt.sim.clerk import WORK, rules_in
@@ -262,7 +262,7 @@ def test_a_task_with_files_is_done_by_this_command_line_with_the_whole_package(
     assert rolled.opened == ("references/word.md",)
     roles = [message["role"] for message in rolled.messages]
     assert roles.count("tool") >= (2 if tool else 1), "the transcript has the calls and their results"
-    assert any("task-skill" in arguments for _, arguments in tool_calls(rolled.messages)) == bool(tool)
+    assert loaded(rolled.messages, "task-skill") == bool(tool)
     assert bare.score is not None
     assert bare.score.hard == 0, "without the file the task cannot be solved"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -340,8 +341,38 @@ def test_a_description_that_no_agent_would_load_scores_nothing_and_asks_nobody(t
     assert measured["paid"]["calls"] == 0
 
 
-def test_the_trigger_metric_takes_no_command(tmp_path: Path) -> None:
+LOADER = """import json, os, pathlib, re, sys
+request = sys.stdin.read()
+for file in sorted(pathlib.Path(os.environ["HOME"]).glob(".claude/skills/*/SKILL.md")):
+    described = re.search("description: (.*)", file.read_text())[1]
+    if any(word in described for word in request.split() if len(word) > 4):
+        call = {"type": "tool_use", "id": "t", "name": "Skill", "input": {"skill": file.parent.name}}
+        print(json.dumps({"type": "assistant", "message": {"content": [call]}}))
+print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": "I used house-codes and cook."}))
+"""
+
+
+def test_with_a_coding_agent_the_trigger_metric_counts_what_it_really_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in loads by the words of the description, and claims in its last words that it used everything."""
     package = write_package(tmp_path / "skills" / "house-codes")
-    env = {"name": "trigger", "data": "items.jsonl", "options": {"package": str(package)}, "command": "claude-code"}
-    with pytest.raises(UserError, match="asks a model which skill it picks; remove them"):
-        skillopt.evaluate({"env": env}, Skill("x"), split="train")
+    (tmp_path / "skills" / "cook").mkdir()
+    (tmp_path / "skills" / "cook" / "SKILL.md").write_text("---\nname: cook\ndescription: Any recipe.\n---\nCook.\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "claude").write_text(f"#!{sys.executable}\n{LOADER}")
+    (tmp_path / "bin" / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    asked = [("a refund please", "use"), ("a recipe please", "leave"), ("my invoice please", "use")]
+    rows = [{"id": f"q{n}", "question": f"{q} {n}", "answers": [a]} for n in range(4) for q, a in asked]
+    data = tmp_path / "items.jsonl"
+    data.write_text("".join(json.dumps({**row, "id": f"q{n}"}) + "\n" for n, row in enumerate(rows)))
+    options = {"package": str(package), "others": str(tmp_path / "skills")}
+    env = {"name": "trigger", "data": str(data), "output_root": str(tmp_path / "out"), "options": options}
+    keys = {"env": {**env, "command": "claude-code"}}
+    good = skillopt.evaluate(keys, Skill("Use for every refund and every invoice."), split="train")
+    assert good["score"] == 1
+    poor = skillopt.evaluate(keys, Skill("Use for every refund."), split="train")
+    assert 0 < poor["score"] < 1
+    with pytest.raises(UserError, match="takes a coding agent"):
+        skillopt.evaluate({"env": {**env, "command": "cat"}}, Skill("x"), split="train")

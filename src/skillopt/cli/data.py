@@ -25,13 +25,14 @@ def prepare(
     ],
     source: Annotated[Path | None, typer.Option("--from", help="Folder of the published files.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where train/, val/ and test/ are written.")] = None,
+    kind: Annotated[str, typer.Option(help="bbh: which of its kinds, such as navigate.")] = "",
 ) -> None:
     """Turn a published benchmark into a split folder; fetch it first where that needs no account."""
     from skillopt_benchmarks.sources import prepare as run
 
     _known(name, "prepare")
-    folder = out or Path("data") / name
-    counts = run(name, source or folder / "published", folder, typer.echo)
+    folder = out or Path("data") / name / kind
+    counts = run(name, source or (out or Path("data") / name) / "published", folder, typer.echo, kind)
     typer.echo(f"{folder}: {', '.join(f'{count} {split}' for split, count in counts.items())}")
     typer.echo(f"Next: skillopt train --config configs/{name}/default.yaml env.split_dir={folder}")
 

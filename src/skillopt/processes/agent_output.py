@@ -110,5 +110,15 @@ def tool_calls(messages: list[Message]) -> Iterator[tuple[str, str]]:
             yield str(call["function"]["name"]), str(call["function"]["arguments"])
 
 
+def loaded(messages: list[Message], name: str) -> bool:
+    """Did the agent load this skill: by its tool for skills, or by reading the skill's SKILL.md?"""
+    for tool, given in tool_calls(messages):
+        if f"{name}/SKILL.md" in given or f"{name}\\\\SKILL.md" in given:
+            return True
+        if tool.lower().endswith("skill") and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", given):
+            return True
+    return False
+
+
 def number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

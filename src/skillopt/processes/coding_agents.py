@@ -88,3 +88,8 @@ def presets() -> dict[str, Preset]:
     """Every agent that installed packages have registered."""
     registered = ((name, preset_of(name)) for name in sorted(_registered()))
     return {name: preset for name, preset in registered if preset}
+
+
+def task_presets() -> dict[str, Preset]:
+    """Those that can do tasks."""
+    return {name: preset for name, preset in presets().items() if preset.task_mode}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -18,9 +18,9 @@ from skillopt.config import EnvConfig
 from skillopt.config.options import Options
 from skillopt.errors import UserError
 from skillopt.keys import redact
-from skillopt.models.base import FatalError, TransientError, Usage
+from skillopt.models.base import FatalError, Message, TransientError, Usage
 from skillopt.processes.agent_failures import classify_failure
-from skillopt.processes.agent_output import AgentOutput, last_line, parse_text, tool_calls
+from skillopt.processes.agent_output import AgentOutput, last_line, loaded, parse_text, tool_calls
 from skillopt.processes.coding_agents import preset_of
 from skillopt.processes.process import Finished, fingerprint, minimal_environ, run_command, split_command
 from skillopt.skill import Skill
@@ -85,6 +85,32 @@ class CommandAgent:
                 return dirs.with_diff(episode, start, self._workspaces.most) if self._workspaces.used else episode
 
         return await journalled(chat, identity, work)
+
+    async def watched(self, item: Item, skills: Mapping[str, Skill], chat: Chat) -> Episode:
+        """A coding agent does a task with these skills at hand, none of which is named in the task; the output is the
+        names of those that it loaded."""
+        options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
+        known = sorted((name, skill.hash) for name, skill in skills.items())
+        identity = ["trigger", self._argv_name(), options, self.fingerprint, item.model_dump(mode="json"), known]
+
+        async def work() -> WorkedEpisode:
+            with rollout_dirs(item, Skill(""), self._workspaces.start(item), self._options.workspace) as dirs:
+                argv, env, stdin = self._inputs(item, Skill(""), dirs)
+                for folder in self._doing.skill_folders(dirs.home) if self._doing else ():
+                    for name, skill in skills.items():
+                        skill.write_to(folder / name)
+                return self._loaded(await self._ran(argv, env, stdin, dirs), stdin, list(skills))
+
+        return await journalled(chat, identity, work)
+
+    def _loaded(self, done: Finished, stdin: str, names: Sequence[str]) -> WorkedEpisode:
+        """An agent that is ended by its time has loaded what it has loaded."""
+        heard = self._heard()(done.stdout)
+        found = [name for name in names if loaded(heard.messages, name)]
+        if not done.timed_out and not found:
+            self._result(done, Skill(""), stdin)  # raises what a failure calls for
+        talk: list[Message] = [{"role": "user", "content": stdin}, *heard.messages]
+        return WorkedEpisode(output=", ".join(found) or "none", messages=talk, usage=_usage(heard))
 
     def _argv_name(self) -> list[str]:
         return [Path(word).name if Path(word).is_absolute() else word for word in self._argv]

@@ -1,13 +1,15 @@
 """Does an agent pick this skill for the right requests, and leave it for the wrong ones? The description is trained.
 
 An item is a request (`question`) and whether the skill is for it (`answers`: use or leave). A model is shown the names
-and descriptions of the skills, as agents that load such packages are, and names the one to load, or none.
+and descriptions of the skills, as agents that load such packages are, and names the one to load, or none. A coding
+agent (`env.command`) gets the request with the packages where it looks for skills; what counts is what it loads.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -15,11 +17,14 @@ from skillopt.chat_protocol import Message
 from skillopt.config import EnvConfig
 from skillopt.config.options import Options
 from skillopt.errors import UserError
-from skillopt.record.package import checked_package
+from skillopt.processes.coding_agents import preset_of, task_presets
+from skillopt.record.package import checked_package, whole_package
 from skillopt.skill import FILE, Skill
-from skillopt.skill.package import MAX_DESCRIPTION, plain_description
+from skillopt.skill.package import MAX_DESCRIPTION, plain_description, read_package
 from skillopt.tasks.base import Chat, Env, Episode, Item, Score
+from skillopt.tasks.command import CommandAgent
 from skillopt.tasks.qa import load_items
+from skillopt.tasks.workspace import Workspaces
 
 _USE, _LEAVE = {"use", "yes", "true"}, {"leave", "no", "false"}
 _ASKED = (
@@ -49,14 +54,19 @@ class TriggerEnv(Env):
 
     def __init__(self, config: EnvConfig) -> None:
         options = TriggerOptions.read(config.options, "env.options")
-        if config.command or config.agent:
-            raise UserError(
-                "env.command and env.agent: env.name trigger asks a model which skill it picks; remove them"
-            )
         self.name = config.benchmark or config.name
         self._own = checked_package(Path(options.package)).name
         self._others = _others(options.others, self._own)
         self.fingerprint = repr(sorted(self._others.items()))
+        self._agent = _coding_agent(config) if config.command else None
+        if self._agent:
+            self._package = whole_package(Path(options.package))
+            folders = [file.parent for file in sorted(Path(options.others).glob(f"*/{FILE}"))] if options.others else []
+            self._beside = {folder.name: whole_package(folder) for folder in folders if folder.name != self._own}
+            hashes = [self._package.hash, *(skill.hash for skill in self._beside.values())]
+            self.fingerprint += self._agent.fingerprint + "".join(hashes)
+            self.task = "Each task is a request to a coding agent, which may load skills by their descriptions."
+            self.scoring = "Solved when the agent loads the trained skill for a request that it is for, and no other."
         loaded = load_items(config)
         self._splits = {split: [_request(item, split) for item in items] for split, items in loaded.items()}
 
@@ -67,6 +77,10 @@ class TriggerEnv(Env):
         description = plain_description(skill.text)
         if not description or len(description) > MAX_DESCRIPTION:
             return Episode(messages=[], output=f"(no agent loads a description of {len(description)} characters)")
+        if self._agent:
+            front = read_package(self._package.front).with_description(description).front
+            own = {self._own: replace(self._package, front=front)}
+            return await self._agent.watched(item, {**self._beside, **own}, chat)
         known = sorted({**self._others, self._own: description}.items())
         messages: list[Message] = [
             {"role": "system", "content": f"{_ASKED}\n\n{available_skills(known)}"},
@@ -79,7 +93,8 @@ class TriggerEnv(Env):
         wanted = item.answers[0] == "use"
         if output.startswith("(no agent loads"):
             return Score(hard=0, soft=0, feedback=f"a description has 1 to {MAX_DESCRIPTION} characters")
-        if (self.picked(output) == self._own) == wanted:
+        used = self._own in output.split(", ") if self._agent else self.picked(output) == self._own
+        if used == wanted:
             return Score(hard=1, soft=1)
         feedback = "the skill is for this request, and was left out" if wanted else "the skill is not for this request"
         return Score(hard=0, soft=0, feedback=feedback)
@@ -93,6 +108,14 @@ class TriggerEnv(Env):
         ]
         longest = [name for name in named if not any(name != other and name in other for other in named)]
         return longest[0] if len(longest) == 1 else ""
+
+
+def _coding_agent(config: EnvConfig) -> CommandAgent:
+    preset = preset_of(config.command) if isinstance(config.command, str) else None
+    if preset is None or preset.task_mode is None:
+        known = ", ".join(task_presets())
+        raise UserError(f"env.command: env.name trigger takes a coding agent ({known}), or none to ask a model")
+    return CommandAgent(config, Workspaces(Path()))
 
 
 def available_skills(known: Sequence[tuple[str, str]]) -> str:

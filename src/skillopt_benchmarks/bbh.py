@@ -1,0 +1,68 @@
+"""BIG-Bench Hard: plain questions and answers, which the env `qa` reads, a file for each kind of task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from skillopt.errors import UserError
+from skillopt.tasks.base import Item
+from skillopt_benchmarks.rows import plain_item
+from skillopt_benchmarks.sources import DataSource
+
+_OBJECTS = ("three", "five", "seven")
+KINDS = (
+    "boolean_expressions",
+    "causal_judgement",
+    "date_understanding",
+    "disambiguation_qa",
+    "dyck_languages",
+    "formal_fallacies",
+    "geometric_shapes",
+    "hyperbaton",
+    *(f"logical_deduction_{number}_objects" for number in _OBJECTS),
+    "movie_recommendation",
+    "multistep_arithmetic_two",
+    "navigate",
+    "object_counting",
+    "penguins_in_a_table",
+    "reasoning_about_colored_objects",
+    "ruin_names",
+    "salient_translation_error_detection",
+    "snarks",
+    "sports_understanding",
+    "temporal_sequences",
+    *(f"tracking_shuffled_objects_{number}_objects" for number in _OBJECTS),
+    "web_of_lies",
+    "word_sorting",
+)
+"""The names of its files."""
+
+
+def published(path: Path) -> Iterator[Item]:
+    """Items of one kind of BIG-Bench Hard; the file is named after the kind."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["examples"]
+        yield from (plain_item(path.stem, number, row["input"], row["target"]) for number, row in enumerate(rows, 1))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path}: not a file of BIG-Bench Hard (examples, each with input and target): {error!r}"
+        ) from None
+
+
+def canary(path: Path) -> str:
+    """The line by which its authors find copies of their set in training data: it stays with every copy."""
+    return str(json.loads(path.read_text(encoding="utf-8")).get("canary", ""))
+
+
+SOURCE = DataSource(
+    sizes={"train": 100, "val": 50, "test": 100},
+    files="**/{kind}.json",
+    read=published,
+    url="https://raw.githubusercontent.com/suzgunmirac/BIG-Bench-Hard/main/bbh/{kind}.json",
+    how="{kind}.json from the folder bbh/ of BIG-Bench Hard (github.com/suzgunmirac/BIG-Bench-Hard)",
+    kinds=KINDS,
+    canary=canary,
+    mini=False,
+)

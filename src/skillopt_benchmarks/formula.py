@@ -1,0 +1,38 @@
+"""ACE's Formula set: plain questions and answers, which the env `qa` reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from skillopt.errors import UserError
+from skillopt.tasks.base import Item
+from skillopt_benchmarks.rows import plain_item
+from skillopt_benchmarks.sources import DataSource
+
+
+def published(path: Path) -> Iterator[Item]:
+    """Items of a split of the Formula set: one JSON object a line."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            yield plain_item(path.stem, number, row["context"], row["target"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}:{number}: not a line of the Formula set (context, target): {error!r}") from None
+
+
+def split_of(path: Path) -> str:
+    """Its authors have drawn the splits; the file's name says which it is."""
+    return path.stem.split("_")[1]
+
+
+SOURCE = DataSource(
+    files="**/formula_*.jsonl",
+    read=published,
+    url="https://github.com/ace-agent/ace/archive/refs/heads/main.tar.gz",
+    how="formula_train_subset_500.jsonl, formula_val_subset_300.jsonl and formula_test.jsonl of ACE's finance data "
+    "(github.com/ace-agent/ace)",
+    split=split_of,
+    mini=False,
+)
