@@ -114,22 +114,6 @@ def known_reason(reason: str) -> str:
     return _REASONS.get(reason.lower(), "stop")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RateLimit:
-    """What an endpoint says about one of its limits."""
-
-    limit: float
-    remaining: float
-    reset: float
-    """Seconds until the whole limit is there again."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RateLimits:
-    requests: RateLimit | None = None
-    tokens: RateLimit | None = None
-
-
 class ChatModel:
     """A frozen model. Subclasses set `name` and `endpoint` and have `chat`; every other member has a default.
 
@@ -149,8 +133,6 @@ class ChatModel:
     """A person writes the replies, which may take hours: only the end of the run ends a call."""
     ends_calls: bool = False
     """It ends a call that takes too long by itself, and raises TransientError."""
-    limits: RateLimits | None = None
-    """The endpoint's rate limits, as its last reply stated them; None if it states none."""
     waiting: Mapping[int, Path] = {}
     """Requests that wait for a person's reply: the number of each, and its folder."""
 

@@ -24,7 +24,7 @@ from skillopt.models.base import (
     TransientError,
     Usage,
 )
-from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter, web_page
+from skillopt.models.http import ParameterRefused, classify, counted, refused_parameter, web_page
 from skillopt.models.transport import Transport, UnreachableError, UnreadableError
 from skillopt.version import __version__
 
@@ -72,7 +72,6 @@ class OpenAIChat(ChatModel):
             payload = self._payload(request)
             try:
                 status, received, body = await self._transport.post(await self._headers(), json.dumps(payload).encode())
-                self.limits = rate_limits(received) or self.limits
                 return self._reply(status, received, body, payload)
             except ParameterRefused as refused:
                 self._left_out.add(refused.name)
