@@ -8,15 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from skillopt.chat_protocol import (
-    CompletionBody,
-    JsonObject,
-    JsonSchema,
-    Message,
-    ResponseFormat,
-    ToolCall,
-    ToolDefinition,
-)
+from skillopt.chat_protocol import CompletionBody, JsonObject, Message, ResponseFormat, ToolCall, ToolDefinition
 from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import redact
 from skillopt.provider_table import Provider, split_name
@@ -25,7 +17,7 @@ if TYPE_CHECKING:
     from skillopt.config import Config
     from skillopt.record.directory import RunDirectory
 
-__all__ = ["CompletionBody", "JsonObject", "JsonSchema", "Message", "ToolCall", "ToolDefinition"]
+__all__ = ["CompletionBody", "JsonObject", "Message", "ToolCall", "ToolDefinition"]
 
 
 def content_text(content: Any) -> str:
