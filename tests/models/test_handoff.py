@@ -28,7 +28,7 @@ from skillopt.models.handoff import Box, HandoffModel, Letter, box_of
 from skillopt.models.handoff import model as handoff_model
 from skillopt.models.handoff.box import BadReply
 from skillopt.models.handoff.page import page
-from skillopt.models.handoff.schema import example, problems
+from skillopt.models.handoff.schema import problems
 from skillopt.models.handoff.status import letter_status
 from skillopt.record.directory import RunDirectory
 from skillopt.record.events import Event
@@ -193,16 +193,14 @@ def test_a_target_is_no_reader() -> None:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
-def test_the_page_holds_the_question_the_schema_and_an_example_that_fits(schema: Schema, tmp_path: Path) -> None:
+def test_the_page_holds_the_question_and_the_schema(schema: Schema, tmp_path: Path) -> None:
     messages = ({"role": "system", "content": "Say it."}, {"role": "user", "content": "A fence:\n````\nend of data"})
     box = Box(tmp_path, "run")
     letter = box.post(ChatRequest(messages=messages, schema=schema), schema.name)
     text = letter.page.read_text()
     assert text == page(letter)
     assert "`````text\nA fence:\n````\nend of data\n`````" in text, "data cannot close its block"
-    blocks = [part.partition("```")[0] for part in text.split("```json\n")[1:]]
-    assert json.loads(blocks[0]) == schema.body
-    assert problems(json.loads(blocks[1]), schema.body) == []
+    assert json.loads(text.partition("```json\n")[2].partition("```")[0]) == schema.body
     assert f"skillopt answer {tmp_path} 1" in text
 
 
@@ -231,7 +229,6 @@ def test_lengths_bounds_and_kinds_are_checked() -> None:
         },
         "required": ["text", "list", "share", "flag"],
     }
-    assert problems(example(body), body) == []
     right = {"text": "abc", "list": [1, None], "share": 1, "flag": True}
     assert problems(right, body) == []
     wrong = {"text": "a", "list": [], "share": 2, "flag": 1}
@@ -243,40 +240,6 @@ def test_lengths_bounds_and_kinds_are_checked() -> None:
 
 
 TEXTS = st.text('ab,:{}[]"\\\n ', max_size=6)
-LEAVES = st.one_of(
-    st.builds(
-        lambda least, more: {"type": "string", "minLength": least, "maxLength": least + more}, *[st.integers(0, 9)] * 2
-    ),
-    st.builds(lambda values: {"type": "string", "enum": values}, st.lists(TEXTS, min_size=1, max_size=3)),
-    st.builds(lambda low, more: {"type": "integer", "minimum": low, "maximum": low + more}, *[st.integers(0, 9)] * 2),
-    st.sampled_from([{"type": "number"}, {"type": "boolean"}, {"type": "null"}, {"type": ["null", "string"]}, {}]),
-)
-ANY_SCHEMA = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.builds(lambda items, least: {"type": "array", "items": items, "minItems": least}, inner, st.integers(0, 2)),
-        st.builds(
-            lambda known: {
-                "type": "object",
-                "properties": known,
-                "required": list(known),
-                "additionalProperties": False,
-            },
-            st.dictionaries(st.sampled_from("abc"), inner),
-        ),
-    ),
-    max_leaves=8,
-)
-
-
-@given(ANY_SCHEMA)
-def test_the_example_made_from_a_schema_fits_it(schema: dict[str, Any]) -> None:
-    assert problems(example(schema), schema) == []
-
-
-def test_the_example_shows_an_addition_which_has_no_anchor() -> None:
-    edit = {"type": "object", "properties": {"op": {"enum": ["add", "modify"]}, "anchor": {"type": "string"}}}
-    assert example(edit) == {"op": "add", "anchor": ""}
 
 
 @given(st.binary(max_size=60) | TEXTS.map(str.encode) | st.just(b"[" * 100_000))
@@ -445,10 +408,11 @@ def test_the_commands_list_wait_check_and_hand_in(
 def with_anchor(letter: Letter, anchor: str) -> bytes:
     """A reply that fits the schema and modifies this text."""
     assert letter.schema
-    value = example(letter.schema["body"])
-    (edit,) = value["edits"]
-    edit |= {"op": "modify", "anchor": anchor, "text": "Answer with codes.", "section": ""}
-    return json.dumps(value).encode()
+    schema: Any = letter.schema["body"]
+    cited = schema["properties"]["patterns"]["items"]["properties"]["trajectory_ids"]["items"]["enum"][:1]
+    edit = {"op": "modify", "anchor": anchor, "text": "Answer with codes.", "section": ""}
+    edit |= {"pattern": "p", "rationale": "r", "trajectory_ids": cited}
+    return json.dumps({"job": "j", "patterns": [], "edits": [edit]}).encode()
 
 
 @pytest.mark.usefixtures("virtual_time")

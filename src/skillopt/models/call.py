@@ -265,8 +265,6 @@ class Caller:
         self._replies += 1
         self._completions += usage.completion
         self.limiter.used(usage.prompt + usage.completion - estimate.prompt - estimate.completion)
-        if self.model.limits is not None:
-            self.limiter.learn(self.model.limits, self.hardware.max_retry_seconds)
 
     def check_wait(self, error: TransientError) -> None:
         """Stop the run if the endpoint asks for a longer wait than the user allows: whatever is sent meanwhile would be

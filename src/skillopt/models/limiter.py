@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Iterator, Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from skillopt.errors import SkillOptError
-from skillopt.models.base import RateLimits, TransientError
+from skillopt.models.base import TransientError
 
 T = TypeVar("T")
 
@@ -107,11 +106,6 @@ class Bucket:
         """Seconds until something may be taken again."""
         self._refill()
         return max(0.0, -self._level / self.rate)
-
-    def correct(self, remaining: float, rate: float) -> None:
-        """Take over the endpoint's own count."""
-        self._refill()
-        self.rate, self._level = rate, min(self._level, remaining)
 
     def _refill(self) -> None:
         now = time.monotonic()
@@ -244,7 +238,7 @@ def _mostly_rejected(calls: Sequence[Sent]) -> bool:
 class Limiter:
     """One role's calls: at most `limit` in flight, fewer if its endpoint handles fewer, none while that asks to wait.
 
-    `requests` and `tokens` are the user's limits a minute; without them, the endpoint's headers are used.
+    `requests` and `tokens` are the user's limits a minute.
     """
 
     def __init__(
@@ -254,18 +248,7 @@ class Limiter:
         self.in_flight = 0
         self.endpoint = endpoint or Endpoint(limit)
         self._slots = Slots(limit)
-        self._own = {"requests": requests is not None, "tokens": tokens is not None}
         self._buckets = {name: Bucket(n) for name, n in (("requests", requests), ("tokens", tokens)) if n is not None}
-
-    def learn(self, limits: RateLimits, longest: float = math.inf) -> None:
-        """What the endpoint's headers say. The user's limits override them, and a limit that is restored in more than
-        `longest` seconds (one for a day) is not spread over that time: the endpoint says so when it is used up."""
-        for name, left in (("requests", limits.requests), ("tokens", limits.tokens)):
-            if left is None or self._own[name] or not 0 < left.reset <= longest or left.remaining >= left.limit:
-                continue
-            rate = (left.limit - left.remaining) / left.reset
-            bucket = self._buckets.setdefault(name, Bucket(left.limit))
-            bucket.correct(left.remaining, rate)
 
     def used(self, tokens: float) -> None:
         """Correct a call's estimated tokens by what it really took."""
