@@ -21,9 +21,9 @@ from skillopt.record.base import Record
 from skillopt.record.files import plain
 from skillopt.record.run import Run
 from skillopt.skill import PatchLogError
-from skillopt_webui.ask import Questions
 from skillopt_webui.launch import Launches
 from skillopt_webui.places import NotThereError, find_run
+from skillopt_webui.questions import Questions
 from skillopt_webui.runs import RunIndex
 from skillopt_webui.security import Door
 from skillopt_webui.settings import PageSettings

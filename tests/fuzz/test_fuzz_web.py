@@ -124,14 +124,7 @@ ROUTES = [
         f"/api/runs/{{n}}/{{b}}/{{r}}{tail}"
         for tail in (
             *("", "/stream", "/steps/{n}", "/epochs/{n}", "/skills/{n}", "/costs", "/failures"),
-            *(
-                "/trajectory",
-                "/conflicts",
-                "/config",
-                "/export/best",
-                "/export/v{n}",
-                "/{x}",
-            ),
+            *("/trajectory", "/conflicts", "/config", "/export/best", "/export/v{n}", "/{x}"),
         )
     ),
 ]
