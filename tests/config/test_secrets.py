@@ -386,7 +386,7 @@ def test_every_child_process_is_told_what_it_gets_of_the_environment() -> None:
             assert given, f"{where}:{call.lineno}: a child inherits everything"
             if "os.environ" in given[0]:
                 whole.append(where)
-    assert whole == ["skillopt/tasks/executor/processes.py", "skillopt_webui/ask.py", "skillopt_webui/launch.py"]
+    assert whole == ["skillopt/tasks/executor/processes.py", "skillopt_webui/launch.py", "skillopt_webui/questions.py"]
 
 
 # Who may read

@@ -181,9 +181,8 @@ def test_drafts_that_a_killed_process_left_are_removed_when_the_run_is_taken_up(
     [
         ("config.yaml", "/api/runs/RUN/config", None),
         ("config.yaml", "/api/configs/load", {"run": "RUN"}),
-        ("skills/skill_v0000.md", "/api/runs/RUN/diff?a=0&b=1", None),
         ("skills/skill_v0000.md", "/api/diff", {"a": {"run": "RUN", "version": 0}, "b": {"run": "RUN", "version": 1}}),
-        ("best_skill.md", "/api/runs/RUN/compare", None),
+        ("best_skill.md", "/api/runs/RUN/export/best", None),
         ("report.html", "/api/runs/RUN/report", None),
         ("events.jsonl", "/api/runs/RUN/events", None),
         ("labels.json", "/api/runs", None),
@@ -205,7 +204,7 @@ def test_the_page_reads_through_no_linked_folder(page: Ui, on_page: RunDirectory
     on_page.skills.rename(tmp_path / "outside")
     on_page.skills.symlink_to(tmp_path / "outside")
     (tmp_path / "outside" / "skill_v0000.md").write_text(SECRET)
-    assert SECRET not in ask(page, f"/api/runs/0/sim/{on_page.root.name}/diff?a=0&b=1")[1]
+    assert SECRET not in ask(page, f"/api/runs/0/sim/{on_page.root.name}/skills/0")[1]
 
 
 @pytest.mark.extras

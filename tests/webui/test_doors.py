@@ -204,7 +204,8 @@ def test_a_run_of_a_config_in_the_config_folder_is_measured_with_its_own_scorer(
         run = ui.get("/api/runs")["rows"][0]["id"]
         answer = ui.post("/api/evaluate", {"skill": {"run": run, "version": "best"}, "run": run, "split": "val"})
         ended(ui, answer)
-        assert ui.get(f"/api/launches/{answer['id']}")["result"]["score"] == 1.0
+        written = ui.get(f"/api/launches/{answer['id']}")["written"]
+        assert ui.get(f"/api/measured/{written}")["result"]["score"] == 1.0
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard"])
