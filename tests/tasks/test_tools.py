@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Sequence
+from importlib.metadata import EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,6 @@ def test_an_env_is_found_by_entry_point_and_a_wrong_name_is_told_the_known_ones(
 
 
 def test_a_checkout_that_is_not_installed_is_told_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skillopt.plugins.entry_points", lambda **_: ())
+    monkeypatch.setattr("skillopt.plugins.registered", lambda _: EntryPoints())
     with pytest.raises(UserError, match=r"env\.name: 'searchqa' is not registered.*pip install -e \."):
         open_env(Config.parse({"env": {"name": "searchqa"}}))
