@@ -61,6 +61,7 @@ def test_what_one_trial_paid_for_the_next_ones_do_not(whole: tuple[Path, dict[st
     assert last["target_calls"] < alone.summary["calls"]["target"]
 
 
+@pytest.mark.slow
 def test_a_sweep_stops_at_the_budget_of_all_trials_and_goes_on_where_it_was(
     whole: tuple[Path, dict[str, Any], str], tmp_path: Path
 ) -> None:

@@ -90,9 +90,9 @@ def only_box(out: Path, process: subprocess.Popen[bytes]) -> Box:
 
 
 def test_letters_answered_in_parallel_wrongly_first_and_in_another_order_give_the_bytes_of_http(tmp_path: Path) -> None:
-    calm = over_http(tmp_path / "http")
+    calm = over_http(tmp_path / "http", *SHORT)
     with Reader(tmp_path / "letters", WORLD, seed=1, wrong_first=True) as reader:
-        done = RunDirectory(train_sim(tmp_path / "letters", HANDOFF).path)
+        done = RunDirectory(train_sim(tmp_path / "letters", HANDOFF, *SHORT).path)
     assert differing(essence(calm), essence(done)) == []
     assert reader.refused >= 3
     assert len(reader.answered) == len(set(reader.answered)), "a request was asked for twice"
@@ -439,6 +439,7 @@ def test_answer_refuses_an_anchor_that_is_not_in_the_skill_and_the_letter_stays_
     assert (code, "Taken" in out) == (0, True), err
 
 
+@pytest.mark.slow
 def test_waiting_right_after_a_start_is_for_the_new_run_and_not_for_the_one_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -456,6 +457,7 @@ def test_waiting_right_after_a_start_is_for_the_new_run_and_not_for_the_one_befo
     assert (found["status"], len(found["letters"])) == ("running", 1)
 
 
+@pytest.mark.slow
 def test_waiting_is_for_a_run_that_is_not_there_yet_or_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,6 +214,7 @@ def test_a_providers_library_unpacks_an_answer_and_answers_again_after_it_was_cl
     ],
     ids=["spaces", "no beginning", "no end", "many"],
 )
+@pytest.mark.slow
 def test_a_long_thought_takes_no_more_memory_than_its_text(text: str, left: str | None) -> None:
     code = "import sys, resource; from skillopt.models.openai_chat import answer; text = sys.stdin.read(); before = "
     code += "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; shown = answer(text); print(repr(shown[:9]), "
@@ -402,6 +403,7 @@ def test_one_item_that_is_too_long_for_llama_server_is_set_aside_and_the_run_end
 # Rough weather over a real connection
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_asks_for_a_longer_wait_than_allowed_stops_the_run_at_once(tmp_path: Path) -> None:
     asked = []
 
@@ -434,6 +436,7 @@ def test_hangs_resets_and_errors_at_once_change_neither_skill_nor_scores(tmp_pat
     assert differing(essence(RunDirectory(clean.path)), essence(RunDirectory(rough.path))) == []
 
 
+@pytest.mark.slow
 def test_every_fifth_turned_away_costs_a_quarter_more_requests_and_nothing_else(tmp_path: Path) -> None:
     with sim_server(SimOptions(duds=0.35)) as (server, url):
         clean = train_sim(tmp_path / "clean", *over_http(url), *SMALL)
@@ -463,6 +466,7 @@ def test_connections_are_used_again(tmp_path: Path) -> None:
     assert len(connections) <= 4
 
 
+@pytest.mark.slow
 def test_the_second_ctrl_c_leaves_now_and_the_first_says_what_it_waits_for(tmp_path: Path) -> None:
     with sim_server(SimOptions(hang=1.0)) as (server, url):
         command = [sys.executable, "-m", "skillopt.cli", "train", "--config", str(SIM), *over_http(url)]

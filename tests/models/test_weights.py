@@ -82,7 +82,7 @@ class _Answer(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     server = Hub()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()
@@ -151,6 +151,7 @@ def names(machine: Path) -> set[str]:
     return {file.name for file in (machine / "cache" / "weights").iterdir() if not file.name.startswith(".")}
 
 
+@pytest.mark.slow
 def test_a_hub_pull_killed_in_the_middle_goes_on_at_the_byte_where_it_was(machine: Path, hub: Hub, monkeypatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     item = weights.entry("tiny")
@@ -214,6 +215,7 @@ def test_a_page_in_place_of_the_file_is_not_mixed_into_it(machine: Path, hub: Hu
     assert names(machine) == set()
 
 
+@pytest.mark.slow
 def test_a_hub_that_says_nothing_is_given_up_for_the_index(machine: Path, monkeypatch) -> None:
     stock_index(machine)
     leave_partial(2 * PART)

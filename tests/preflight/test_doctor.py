@@ -16,7 +16,7 @@ from skillopt.preflight import doctor
 from skillopt.preflight.doctor import Check, _warnings, examine
 from skillopt.tasks import open_env
 from skillopt.tasks.base import Env, Score, unknown_members
-from support import SIM, over_http, sim_server, skillopt, train_sim
+from support import SIM, SMALL, over_http, sim_server, skillopt, train_sim
 from support.wire import completion, served
 
 
@@ -180,8 +180,8 @@ def test_a_strict_gate_over_a_target_that_varies_is_warned_of() -> None:
 
 def test_the_output_folder_is_versioned_and_no_run_overwrites_another(tmp_path: Path) -> None:
     out = f"env.output_root={tmp_path}"
-    before = checks(out, "train.num_epochs=1")["output folder"].says
-    run = train_sim(tmp_path, "train.num_epochs=1").path
+    before = checks(out, *SMALL)["output folder"].says
+    run = train_sim(tmp_path, *SMALL).path
     assert f"versioned: sim/{run.name} will be new" in before
-    assert f"sim/{run.name} is there and will be continued" in checks(out, "train.num_epochs=1")["output folder"].says
+    assert f"sim/{run.name} is there and will be continued" in checks(out, *SMALL)["output folder"].says
     assert run.name not in checks(out, "train.num_epochs=2")["output folder"].says

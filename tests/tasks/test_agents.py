@@ -194,6 +194,7 @@ def test_a_rollout_in_the_journal_is_not_done_again_and_another_skill_or_sample_
     assert (folder / "count").read_text() == "xxxx"
 
 
+@pytest.mark.slow
 def test_an_agent_that_takes_too_long_has_not_solved_its_task_or_has_no_score(folder: Path) -> None:
     body = "async def agent(item, skill, model):\n    await asyncio.sleep(1000)\n"
     (episode,), _ = run(own_agent(folder, body, timeout=0.3), model=Target())
@@ -359,6 +360,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(folder:
     assert alive(f"{MARKER}1") == []
 
 
+@pytest.mark.slow
 def test_what_a_command_leaves_running_is_ended_and_does_not_hold_up_the_answer(folder: Path) -> None:
     agent = script(folder / "stray.sh", f"sleep {MARKER}2 &\necho right\n")
     (episode,), _ = run(config_of(folder, command=str(agent), agent_options={"timeout": 100}))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,12 @@ Outcome = Score | str
 def returning(value: str) -> str:
     needs = "import numpy\n" * ("numpy" in value) + "from skillopt import Score\n" * ("Score" in value)
     return f"{needs}def score(item, output):\n    return {value}\n"
+
+
+BY_OUTPUT = (
+    "import numpy\n" * HAS_NUMPY + "from skillopt import Score\ndef score(item, output):\n    return eval(output)\n"
+)
+"""A scorer whose score is what the output says: one process for every value."""
 
 
 def config_of(folder: Path, **env: Any) -> Config:
@@ -91,9 +97,13 @@ class JudgedEnv(CustomEnv):
 
 def outcome(user_env: Any, output: str = "x", judge: Any = None) -> Outcome:
     """The score, or the error in words."""
+    return outcomes(user_env, [output], judge)[output]
+
+
+def outcomes(user_env: Any, outputs: Sequence[str], judge: Any = None) -> dict[str, Outcome]:
     env: Env = user_env
 
-    async def work() -> Outcome:
+    async def work(output: str) -> Outcome:
         try:
             return await score_output(env, env.items("train")[0], output, judge)
         except SkillOptError as error:
@@ -101,32 +111,35 @@ def outcome(user_env: Any, output: str = "x", judge: Any = None) -> Outcome:
         except Exception as error:  # a symptom: a user would see a traceback
             return f"not an error of SkillOpt: {error!r}"
 
+    async def all_of_them() -> dict[str, Outcome]:
+        return {output: await work(output) for output in outputs}
+
     try:
-        return asyncio.run(work())
+        return asyncio.run(all_of_them())
     finally:
         env.close()
 
 
-def on_every_path(folder: Path, code: str) -> dict[str, Outcome]:
+def on_every_path(folder: Path, values: Sequence[str]) -> dict[str, dict[str, Outcome]]:
+    """The outcome of each value, by path."""
+    values = [value for value in values if HAS_NUMPY or "numpy" not in value]
     return {
-        "file": outcome(from_file(folder, code)),
-        "passed in": outcome(passed_in(folder, code)),
-        "env": outcome(CustomEnv(function_of(code))),
-        "judge": outcome(JudgedEnv(function_of(code)), judge=lambda *_: None),
+        "file": outcomes(from_file(folder, BY_OUTPUT), values),
+        "passed in": outcomes(passed_in(folder, BY_OUTPUT), values),
+        "env": outcomes(CustomEnv(function_of(BY_OUTPUT)), values),
+        "judge": outcomes(JudgedEnv(function_of(BY_OUTPUT)), values, judge=lambda *_: None),
     }
 
 
-@pytest.mark.parametrize("returned", [value for value in RIGHT if HAS_NUMPY or "numpy" not in value])
-def test_what_a_scorer_returns_means_the_same_on_every_path(tmp_path: Path, returned: str) -> None:
-    found = on_every_path(tmp_path, returning(returned))
-    assert found == dict.fromkeys(found, RIGHT[returned])
+def test_what_a_scorer_returns_means_the_same_on_every_path(tmp_path: Path) -> None:
+    for path, found in on_every_path(tmp_path, list(RIGHT)).items():
+        assert found == {value: RIGHT[value] for value in found}, path
 
 
-@pytest.mark.parametrize("returned", [value for value in WRONG if HAS_NUMPY or "numpy" not in value])
-def test_what_is_no_score_is_refused_in_the_same_words_on_every_path(tmp_path: Path, returned: str) -> None:
-    found = on_every_path(tmp_path, returning(returned))
-    unclear = {path: said for path, said in found.items() if "a score is a number from 0 to 1" not in str(said)}
-    assert unclear == {}
+def test_what_is_no_score_is_refused_in_the_same_words_on_every_path(tmp_path: Path) -> None:
+    for path, found in on_every_path(tmp_path, WRONG).items():
+        unclear = {value for value, said in found.items() if "a score is a number from 0 to 1" not in str(said)}
+        assert unclear == set(), path
 
 
 def test_the_score_from_which_a_task_is_solved_is_an_option_on_every_path(tmp_path: Path) -> None:

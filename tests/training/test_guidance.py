@@ -13,6 +13,7 @@ from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
 from skillopt.skill import Edit, Skill, apply_edits
 from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER
+from skillopt.training.requests.replies import says_nothing
 from support import Spy, skillopt, train_sim
 from support.packages import FRONT, write_package
 
@@ -135,17 +136,12 @@ class Guide(Spy):
         return reply
 
 
-@pytest.mark.parametrize(
-    ("guidance", "accepted"),
-    [
-        ("ok", False),
-        (" \n\t", False),
-        ("## Guidance", False),
-        ("None.", False),
-        ("## Guidance\n\n- No further changes needed at this time.", False),
-        ("Keep it short.", True),
-    ],
-)
+def test_texts_without_content_say_nothing() -> None:
+    empty = ("ok", " \n\t", "## Guidance", "None.", "## Guidance\n\n- No further changes needed at this time.")
+    assert [text for text in (*empty, "Keep it short.") if not says_nothing(text)] == ["Keep it short."]
+
+
+@pytest.mark.parametrize(("guidance", "accepted"), [("None.", False), ("Keep it short.", True)])
 def test_guidance_without_content_is_not_accepted(guidance: str, accepted: bool, tmp_path: Path) -> None:
     optimizer = Guide(guidance)
     result = train_sim(tmp_path, *GUIDED, models={"optimizer": optimizer})

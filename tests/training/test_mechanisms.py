@@ -95,7 +95,7 @@ def check_reject_decay(out: Path) -> None:
 
 def check_patience(out: Path) -> None:
     """So many steps without improvement end the run."""
-    result = train_sim(out, "models.optimizer_model=" + DUDS, "train.patience=3")
+    result = train_sim(out, "models.optimizer_model=" + DUDS, "train.patience=3", "train.num_epochs=1")
     assert result.summary["steps"]["run"] == 3
     assert result.summary["stop_reason"] == "patience"
     assert result.summary["best"]["test"] is not None
@@ -287,7 +287,7 @@ def test_a_gate_that_cannot_measure_its_split_does_not_decide(tmp_path: Path) ->
 
     target.chat = fails_in_the_gate  # type: ignore[method-assign]
     with pytest.raises(Stopped, match="nothing was decided"):
-        train_sim(tmp_path, "hardware.max_retries=0", models={"target": target})
-    healed = train_sim(tmp_path)
-    undisturbed = train_sim(tmp_path / "other")
+        train_sim(tmp_path, "train.num_epochs=1", "hardware.max_retries=0", models={"target": target})
+    healed = train_sim(tmp_path, "train.num_epochs=1")
+    undisturbed = train_sim(tmp_path / "other", "train.num_epochs=1")
     assert healed.best_skill == undisturbed.best_skill

@@ -312,9 +312,13 @@ def test_every_score_before_a_step_is_the_known_mean_of_the_skill_that_it_contin
     assert [before for before, _ in told] == [f"{before:.2f}" for before in known[-len(told) :]]
 
 
-def test_a_rejected_step_does_not_move_the_line_of_the_validation_score(tmp_path: Path) -> None:
-    optimizer = "models.optimizer_model=sim:world?duds=0.8&seed=3"
-    result = train_sim(tmp_path, *DULL, optimizer)
+def test_a_step_that_is_not_accepted_is_recorded_as_paired_and_does_not_move_the_validation_score(
+    tmp_path: Path,
+) -> None:
+    result = train_sim(tmp_path, *DULL, "models.optimizer_model=sim:world?duds=0.8&seed=3")
+    skipped = [record["evidence"]["gate"] for record in result.history if record["verdict"] == "skipped"]
+    assert skipped
+    assert set(skipped) == {"paired"}
     points = dict(curves(result.history, result.summary, {}).scores)
     for record in result.history:
         if record["verdict"] != "accept":
@@ -324,16 +328,9 @@ def test_a_rejected_step_does_not_move_the_line_of_the_validation_score(tmp_path
     assert points[max(points)] == result.summary["best"]["val"]
 
 
-def test_a_skipped_step_of_a_paired_run_is_recorded_as_paired(tmp_path: Path) -> None:
-    result = train_sim(tmp_path, *DULL, "models.optimizer_model=sim:world?duds=0.8&seed=3")
-    skipped = [record["evidence"]["gate"] for record in result.history if record["verdict"] == "skipped"]
-    assert skipped
-    assert set(skipped) == {"paired"}
-
-
 def test_for_a_deterministic_target_paired_is_strict(tmp_path: Path) -> None:
-    strict = train_sim(tmp_path / "strict", "train.num_epochs=2", "evaluation.gate=strict")
-    paired = train_sim(tmp_path / "paired", "train.num_epochs=2")
+    strict = train_sim(tmp_path / "strict", "train.num_epochs=1", "evaluation.gate=strict")
+    paired = train_sim(tmp_path / "paired", "train.num_epochs=1")
     assert differing(essence(RunDirectory(strict.path)), essence(RunDirectory(paired.path))) == []
     assert paired.summary["best"]["val_remeasured"] is None
 

@@ -475,7 +475,7 @@ def test_lost_advice_leaves_things_as_they_were_and_is_counted(tmp_path: Path) -
 # The rulebook
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4, 5))])
 def test_the_rulebook_is_learned_in_two_steps_however_often_a_rule_is_proposed(seed: int, tmp_path: Path) -> None:
     path = SIM.with_name("rulebook.yaml")
     for model in ("sim:world", "sim:world?paraphrase=1"):

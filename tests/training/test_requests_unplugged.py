@@ -395,12 +395,13 @@ def tried_again(records: list[dict[str, Any]]) -> int:
     return again
 
 
-@pytest.mark.parametrize("part", BLINDFOLDS)
-def test_a_run_whose_letters_lack_one_part_learns_less(part: str, tmp_path: Path) -> None:
-    blind = history(tmp_path / "blind", "sim:world", BLINDFOLDS[part])
-    assert learned(blind) < learned(history(tmp_path / "seeing", "sim:world", seeing))
+def test_a_run_whose_letters_lack_one_part_learns_less(tmp_path: Path) -> None:
+    whole = learned(history(tmp_path / "seeing", "sim:world", seeing))
+    blind = {part: learned(history(tmp_path / part, "sim:world", hide)) for part, hide in BLINDFOLDS.items()}
+    assert {part: area for part, area in blind.items() if area >= whole} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blindfold", [without_block("history"), without_field("fate")], ids=["history", "fates"])
 def test_a_run_whose_letters_lack_the_history_repeats_what_was_rejected(
     blindfold: Callable[[str], str], tmp_path: Path

@@ -79,6 +79,7 @@ def test_a_run_outlives_its_server_is_found_again_and_ends_as_if_nothing_had_hap
     assert differing(essence(ui.run(run)), essence(RunDirectory(quiet.path))) == []
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_says_why(ui: Ui) -> None:
     yaml = "env: {name: qa, split_dir: data}\nmodels: {target_model: 'sim:world', optimizer_model: 'sim:world'}\n"
     launch = ui.post("/api/launch", {"yaml": yaml})
@@ -199,19 +200,17 @@ def test_a_killed_run_costs_on_the_page_what_it_costs_on_the_terminal(tmp_path: 
     assert sum(row.usd or 0 for row in costs(Run(run)).rows if row.role == "target") == terminal.usd
 
 
-def test_the_index_holds_thousands_of_runs_and_reads_only_what_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_index_holds_many_runs_and_reads_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = train_sim(tmp_path / "outputs", "train.num_epochs=1")
     names = ("summary.json", "config.json", "history.json", "run.lock")
-    for number in range(2000):
+    for number in range(300):
         folder = tmp_path / "outputs" / f"bench{number % 7}" / f"seed{number}-00000000"
         folder.mkdir(parents=True)
         for name in names:
             os.link(result.path / name, folder / name)
     index = RunIndex(make_settings(workspace=tmp_path))
     rows = index.rows()
-    assert len(rows) == 2001
+    assert len(rows) == 301
     assert {row["status"] for row in rows} == {"finished"}
     assert len(index.sparks([rows[0]["id"]])[rows[0]["id"]]) > 1
     read: list[Path] = []

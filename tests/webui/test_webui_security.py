@@ -11,6 +11,7 @@ import pytest
 
 from skillopt.config import Config
 from skillopt.errors import UserError
+from skillopt_webui import security
 from skillopt_webui.allowed import check_allowed, problems
 from skillopt_webui.security import host_allowed
 from skillopt_webui.settings import make_settings
@@ -201,7 +202,10 @@ def test_every_answer_keeps_the_page_to_itself(ui: Ui) -> None:
             assert "Access-Control-Allow-Origin" not in response.headers
 
 
-def test_without_the_token_nothing_but_the_page_itself_is_given(tmp_path: Path) -> None:
+def test_without_the_token_nothing_but_the_page_itself_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(security, "GUESS_PAUSE", 0.01)
     token = "a-long-and-secret-token"
     workspace = make_workspace(tmp_path / "work")
     with serving(workspace, "--host", "0.0.0.0", env={"SKILLOPT_UI_TOKEN": token}) as ui:
