@@ -5,6 +5,7 @@ packages were installed, wherever it runs. `--hypothesis-profile=explore` looks 
 """
 
 import asyncio
+import functools
 import importlib.machinery
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 from hypothesis import settings
 
 from skillopt.models import bound, call
@@ -59,9 +61,11 @@ def _set_backoff(patch: pytest.MonkeyPatch, backoff: Callable[[TransientError, i
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _short_waits() -> Iterator[None]:
+def _quick() -> Iterator[None]:
+    """Short waits, and one parser of commands for all tests of a process."""
     with pytest.MonkeyPatch.context() as patch:
         _set_backoff(patch, _short_backoff)
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
         yield
 
 

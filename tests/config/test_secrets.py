@@ -160,7 +160,9 @@ def here(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str]:
     return int(ended.value.code or 0), told.out + told.err
 
 
-@pytest.mark.parametrize("fatal", ["401", "400", "404", "redirect"])
+@pytest.mark.parametrize(
+    "fatal", ["401", *(pytest.param(c, marks=pytest.mark.slow) for c in ("400", "404")), "redirect"]
+)
 def test_a_refusal_that_quotes_the_key_is_told_without_it(
     tmp_path: Path, fatal: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

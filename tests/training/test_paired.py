@@ -370,6 +370,7 @@ def test_the_regression_guard_turns_down_a_gain_that_costs_a_task_type_too_much(
     assert verdict.reason == ("task type 'b' falls from 1.00 to 0.50" if decision == "reject" else "")
 
 
+@pytest.mark.slow
 def test_failures_of_the_endpoint_are_retried_then_stop_the_run_which_goes_on_without_loss(tmp_path: Path) -> None:
     from skillopt.models.base import ChatReply, ChatRequest, TransientError
 

@@ -158,6 +158,7 @@ def test_the_pages_plan_for_a_trigger_counts_the_description_alone(ui: Ui) -> No
     assert planned["tokens"]["target"][0] / planned["calls"]["target"][0] < 1000, "tokens of a call"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_started_in_a_terminal_is_live_too_and_looking_does_not_disturb_it(ui: Ui) -> None:
     import subprocess
     import sys

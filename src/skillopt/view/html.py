@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, UndefinedError
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, UndefinedError
 from markupsafe import Markup
 
 from skillopt.record.directory import RunDirectory
@@ -52,7 +54,9 @@ def write_report(run: RunDirectory) -> Facts:
     return facts
 
 
-def page(facts: Facts) -> str:
+@cache
+def _template() -> Template:
+    """Compiled once: that takes longer than to render it."""
     env = Environment(
         loader=PackageLoader("skillopt", "view"),
         autoescape=True,
@@ -65,10 +69,13 @@ def page(facts: Facts) -> str:
     )
     env.globals |= {function.__name__: function for function in _FUNCTIONS}
     env.globals |= {"figures": figures, "verdicts": VERDICTS, "version": __version__}
+    return env.get_template("report.html.j2")
+
+
+def page(facts: Facts) -> str:
     style = package_text("report.css") + package_text("plots.css")
-    template = env.get_template("report.html.j2")
     try:
-        return template.render(facts=facts, summary=facts.summary, config=facts.config, parts=_PARTS, style=style)
+        return _template().render(facts=facts, summary=facts.summary, config=facts.config, parts=_PARTS, style=style)
     except UndefinedError as error:  # as every other reader of a damaged file says it
         raise KeyError(str(error)) from error
 
