@@ -9,13 +9,10 @@ from pathlib import Path
 
 from skillopt.errors import UserError
 from skillopt.keys import no_secrets
+from skillopt.skill.folder import LARGEST_FILE, MOST_FILES
 
-Files = dict[str, bytes | None]
-"""By path; None for a file that is longer than a text is."""
-LONGEST = 1_000_000
-"""Bytes of one file that are read; of a longer one only its name counts."""
-MOST = 2000
-"""Files of one folder. More is no skill package."""
+Files = dict[str, tuple[bytes, bool]]
+"""By path: the content, and whether the file may be run."""
 _TIMEOUT = 60
 
 
@@ -49,45 +46,32 @@ class Repository:
             raise UserError(f"{path}: is outside of the repository {self.top}, which has no version of it")
         return place.relative_to(self.top.resolve()).as_posix()
 
-    def files(self, commit: str, path: str, longest: int = LONGEST) -> Files | None:
-        """A file as {"": its bytes}, or a folder's files by their paths within it; None where nothing is there.
+    def files(self, commit: str, path: str) -> Files | None:
+        """A file as {"": itself}, or a folder's files by their paths within it; None where nothing is there.
 
         Links and submodules are left out: they may lead anywhere.
         """
-        kind, content = self._object(f"{commit}:{path}", longest)
-        if kind == "blob":
-            return {"": content}
-        if kind != "tree":
-            return None
-        found: Files = {}
-        for name, (_, blob, size) in self._tree(commit, path).items():
-            if len(found) >= MOST:
-                raise UserError(f"{path}: has more than {MOST} files; a skill package is smaller")
-            found[name] = self._object(blob, longest)[1] if size <= longest else None
-        return found
-
-    def executable(self, commit: str, path: str) -> frozenset[str]:
-        """The files of a folder that may be run."""
-        return frozenset(name for name, (mode, _, _) in self._tree(commit, path).items() if mode == "100755")
-
-    def _tree(self, commit: str, path: str) -> dict[str, tuple[str, str, int]]:
-        """The plain files of a folder: mode, object and size."""
         listed = _git(self.top, "ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
-        found = {}
+        if listed.returncode:
+            size = _git(self.top, "cat-file", "-s", f"{commit}:{path}")
+            return None if size.returncode else {"": (self._content(f"{commit}:{path}", int(size.stdout)), False)}
+        found: Files = {}
         for row in filter(None, listed.stdout.split(b"\0")):
             about, _, name = row.partition(b"\t")
-            mode, _, blob, size = about.decode().split()
+            mode, _, blob, size_text = about.decode().split()
             if mode in {"100644", "100755"}:
-                found[os.fsdecode(name)] = (mode, blob, int(size))
+                found[os.fsdecode(name)] = (self._content(blob, int(size_text)), mode == "100755")
+            if len(found) > MOST_FILES:
+                raise UserError(f"{path}: has more than {MOST_FILES} files; a skill package is smaller")
         return found
 
-    def _object(self, name: str, longest: int) -> tuple[str, bytes | None]:
-        """An object's kind, and the bytes of a file that is not too long."""
-        kind = _git(self.top, "cat-file", "-t", name).stdout.decode().strip()
-        if kind != "blob":
-            return kind, None
-        size = int(_git(self.top, "cat-file", "-s", name).stdout)
-        return kind, _git(self.top, "cat-file", "blob", name).stdout if size <= longest else None
+    def has(self, commit: str, path: str) -> bool:
+        return not _git(self.top, "cat-file", "-e", f"{commit}:{path}").returncode
+
+    def _content(self, name: str, size: int) -> bytes:
+        if size > LARGEST_FILE:
+            raise UserError(f"{name}: is longer than {LARGEST_FILE:,} bytes; no file of a package may be")
+        return _git(self.top, "cat-file", "blob", name).stdout
 
 
 def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from skillopt.errors import UserError
-from skillopt.keys import refuse_secrets
+from skillopt.keys import refuse_secrets, secrets
 from skillopt.record.directory import best_in
-from skillopt.record.git import LONGEST, MOST, Repository
-from skillopt.record.package import whole_package
+from skillopt.record.git import Repository
 from skillopt.skill import FILE, Skill
-from skillopt.skill.folder import LARGEST_FILE, name_clash, path_problem
-from skillopt.skill.package import Package, read_package
+from skillopt.skill.folder import listed, name_clash, path_problem
+from skillopt.skill.package import Package, PackageError, read_package
+
+_LONGEST = 1_000_000
+"""Bytes of a main document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +31,14 @@ class Source:
     """Which version: `the working tree`, `origin/main (1a2b3c4)`, `no skill`."""
     main: str = ""
     """The main document among the files."""
-    files: Mapping[str, bytes | None] = field(default_factory=dict)
-    """By path within the package; a plain file has itself alone. None: too long to be read."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """By path within the package; a plain file has itself alone."""
+    executable: frozenset[str] = frozenset()
+    """Those of the files that may be run."""
     folder: str = ""
     """The package's folder, by its name; empty for a plain file."""
     near: Callable[[str], bool] = lambda _: False
     """Does a plain file have this neighbour?"""
-    whole: Callable[[], Skill] | None = None
-    """Reads the whole package, with its long files; None where there is nothing but the main document."""
 
     @property
     def is_package(self) -> bool:
@@ -48,9 +50,9 @@ class Source:
 
     @cached_property
     def text(self) -> str:
-        content = self.files.get(self.main, b"") if self.main else b""
-        if content is None:
-            raise UserError(f"{self.path}: is longer than {LONGEST:,} bytes; no skill is")
+        content = self.files[self.main] if self.main else b""
+        if len(content) > _LONGEST:
+            raise UserError(f"{self.path}: is longer than {_LONGEST:,} bytes; no skill is")
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError:
@@ -59,10 +61,17 @@ class Source:
     @cached_property
     def skill(self) -> Skill:
         """What is measured: the whole package, or the file."""
-        if self.main == FILE and self.document.front:
-            return self.whole() if self.whole else Skill(self.document.body, self.document.front)
-        refuse_secrets(self.text, self.path)
-        return Skill(self.text)
+        whole = self.main == FILE and bool(self.document.front)
+        files = self.files if whole else {self.main: self.text.encode()}
+        known, folder = secrets(), self.path.removesuffix(self.main)
+        for name, content in files.items():
+            refuse_secrets(content.decode("utf-8", "ignore"), f"{folder}{name}", known)
+        if not whole:
+            return Skill(self.text)
+        if clash := name_clash(files):
+            raise UserError(f"{self.path}: {clash}; rename one of the files")
+        others = {name: content for name, content in files.items() if name != FILE}
+        return Skill(self.document.body, self.document.front, others, self.executable & others.keys())
 
     @property
     def first_line(self) -> int:
@@ -94,26 +103,29 @@ def on_disk(path: Path, shown: str = "", where: str = "the working tree") -> Sou
         lacks = f"has no {FILE}" if path.is_dir() else "no such file"
         raise UserError(f"{path}: {lacks}; a skill is a Markdown file, a folder with a {FILE}, or a run's folder")
     name = shown or place.as_posix()
-    if place.name == FILE:
-        folder = place.resolve().parent
-        return Source(
-            path=name,
-            where=where,
-            main=FILE,
-            files=_read(folder),
-            folder=folder.name,
-            whole=lambda: whole_package(folder),
-        )
-    content = place.read_bytes() if place.stat().st_size <= LONGEST else None
+    if place.name != FILE:
 
-    def near(other: str) -> bool:
-        return (place.parent / other).exists()
+        def near(other: str) -> bool:
+            return (place.parent / other).exists()
 
-    return Source(path=name, where=where, main=place.name, files={place.name: content}, near=near)
+        return Source(path=name, where=where, main=place.name, files={place.name: place.read_bytes()}, near=near)
+    folder = place.resolve().parent
+    try:
+        rows = [(each, file.read_bytes(), info.st_mode & stat.S_IXUSR) for each, file, info in listed(folder)]
+    except PackageError as error:
+        raise UserError(str(error)) from None
+    return Source(
+        path=name,
+        where=where,
+        main=FILE,
+        files={each: content for each, content, _ in rows},
+        executable=frozenset(each for each, _, may_run in rows if may_run),
+        folder=folder.name,
+    )
 
 
 def in_commit(repository: Repository, commit: str, path: str, label: str) -> Source | None:
-    """The same at a commit; None where it is not there."""
+    """The same at a commit; None where it is not there. Links and what never belongs to a package are left out."""
     found = repository.files(commit, path)
     if found is None:
         return None
@@ -122,51 +134,19 @@ def in_commit(repository: Repository, commit: str, path: str, label: str) -> Sou
     if "" in found and name != FILE:
 
         def near(other: str) -> bool:
-            place = posixpath.normpath(posixpath.join(posixpath.dirname(path), other))
-            return repository.files(commit, place) is not None
+            return repository.has(commit, posixpath.normpath(posixpath.join(posixpath.dirname(path), other)))
 
-        return Source(path=path, where=where, main=name, files={name: found[""]}, near=near)
+        return Source(path=path, where=where, main=name, files={name: found[""][0]}, near=near)
     folder = posixpath.dirname(path) if "" in found else path
     if "" in found:
         found = (repository.files(commit, folder) or {}) if folder else {FILE: found[""]}
     if FILE not in found:
         return None
-    main = posixpath.join(folder, FILE)
-    own = posixpath.basename(folder) or repository.top.name
-
-    def whole() -> Skill:
-        return _committed(repository, commit, folder, f"{where}:{main}")
-
-    return Source(path=main, where=where, main=FILE, files=found, folder=own, whole=whole if folder else None)
-
-
-def _committed(repository: Repository, commit: str, folder: str, shown: str) -> Skill:
-    """The package as it is in a commit. Links and what never belongs to a package are left out."""
-    found = repository.files(commit, folder, longest=LARGEST_FILE) or {}
-    files: dict[str, bytes] = {}
-    for name, content in found.items():
-        if content is None:
-            raise UserError(f"{shown}: {name} is longer than {LARGEST_FILE:,} bytes; no file of a package may be")
-        if not path_problem(name):
-            refuse_secrets(content.decode("utf-8", "ignore"), f"{shown}: {name}")
-            files[name] = content
-    if clash := name_clash(files):
-        raise UserError(f"{shown}: {clash}; rename one of the files")
-    head = read_package(files.pop(FILE).decode("utf-8"))
-    return Skill(head.body, head.front, files, repository.executable(commit, folder) & files.keys())
-
-
-def _read(folder: Path) -> dict[str, bytes | None]:
-    """A folder's own files; what a link points to is its own only inside of it, and a `.env` is the user's."""
-    found: dict[str, bytes | None] = {}
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in {".git", "__pycache__"})
-        for name in sorted(names):
-            file = Path(place) / name
-            if name == ".env" or not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
-                continue
-            if len(found) >= MOST:
-                raise UserError(f"{folder}: has more than {MOST} files; put the skill into a separate folder")
-            short = file.stat().st_size <= LONGEST
-            found[file.relative_to(folder).as_posix()] = file.read_bytes() if short else None
-    return found
+    return Source(
+        path=posixpath.join(folder, FILE),
+        where=where,
+        main=FILE,
+        files={each: content for each, (content, _) in found.items() if not path_problem(each)},
+        executable=frozenset(each for each, (_, may_run) in found.items() if may_run),
+        folder=posixpath.basename(folder) or repository.top.name,
+    )
