@@ -28,7 +28,7 @@ from skillopt.models.handoff import Box, HandoffModel, Letter, box_of
 from skillopt.models.handoff import model as handoff_model
 from skillopt.models.handoff.box import BadReply
 from skillopt.models.handoff.page import page
-from skillopt.models.handoff.schema import problems
+from skillopt.models.handoff.schema import example, problems
 from skillopt.models.handoff.status import letter_status
 from skillopt.record.directory import RunDirectory
 from skillopt.record.events import Event
@@ -193,14 +193,16 @@ def test_a_target_is_no_reader() -> None:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
-def test_the_page_holds_the_question_and_the_schema(schema: Schema, tmp_path: Path) -> None:
+def test_the_page_holds_the_question_the_schema_and_an_example_that_fits(schema: Schema, tmp_path: Path) -> None:
     messages = ({"role": "system", "content": "Say it."}, {"role": "user", "content": "A fence:\n````\nend of data"})
     box = Box(tmp_path, "run")
     letter = box.post(ChatRequest(messages=messages, schema=schema), schema.name)
     text = letter.page.read_text()
     assert text == page(letter)
     assert "`````text\nA fence:\n````\nend of data\n`````" in text, "data cannot close its block"
-    assert json.loads(text.partition("```json\n")[2].partition("```")[0]) == schema.body
+    blocks = [json.loads(part.partition("```")[0]) for part in text.split("```json\n")[1:]]
+    assert blocks[0] == schema.body
+    assert problems(blocks[1], schema.body) == []
     assert f"skillopt answer {tmp_path} 1" in text
 
 
@@ -237,6 +239,11 @@ def test_lengths_bounds_and_kinds_are_checked() -> None:
     assert problems(right | {"list": [1, 2, 3]}, body) == [
         "list: [1, 2, 3] is too long (its length is 3, maxItems is 2)"
     ]
+
+
+def test_the_example_shows_an_addition_which_has_no_anchor() -> None:
+    edit = {"type": "object", "properties": {"op": {"enum": ["add", "modify"]}, "anchor": {"type": "string"}}}
+    assert example(edit) == {"op": "add", "anchor": ""}
 
 
 TEXTS = st.text('ab,:{}[]"\\\n ', max_size=6)

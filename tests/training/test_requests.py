@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from skillopt.models.base import Message
-from skillopt.models.handoff.schema import problems
+from skillopt.models.handoff.schema import example, problems
 from skillopt.record.state import Tried, TriedEdit
 from skillopt.skill import Edit, SizeLimits, Skill
 from skillopt.skill.document import count_tokens
@@ -415,6 +415,7 @@ def test_the_schema_of_a_package_names_its_files_and_that_of_a_document_none(
     schema = reflect_schema("reflect", ["t1"], 3, file_schema(PACKAGE, train))
     edit = schema.body["properties"]["edits"]["items"]["properties"]
     assert [name for name in [*fits, *fails] if not problems(name, edit["file"])] == fits
+    assert not problems(example(edit["file"]), edit["file"])
     plain = reflect_schema("reflect", ["t1"], 3, file_schema(SKILL, train))
     assert "file" not in json.dumps(plain.body)
 

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from skillopt.models.base import Message, content_text
+from skillopt.models.handoff.schema import example
 
 if TYPE_CHECKING:
     from skillopt.models.handoff.box import Letter
@@ -57,8 +58,13 @@ def _form(letter: Letter) -> str:
     most = f" Keep it within about {letter.max_tokens} tokens." if letter.max_tokens else ""
     if letter.schema is None:
         return f"Plain text: the reply itself and nothing around it.{most}"
-    body = fenced(_pretty(letter.schema["body"]), "json")
-    return f"One JSON object that fits this JSON schema, and nothing else.{most}\n\n{body}"
+    body = letter.schema["body"]
+    return (
+        f"One JSON object that fits this JSON schema, and nothing else.{most}\n\n"
+        f"{fenced(_pretty(body), 'json')}\n\n"
+        "An example that fits. Only its form is right; what it says is made up:\n\n"
+        f"{fenced(_pretty(example(body)), 'json')}"
+    )
 
 
 def _pretty(value: Any, indent: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The JSON schema of a letter: what it may ask for, and what is wrong with a reply, in words."""
+"""The JSON schema of a letter: what it may ask for, what is wrong with a reply, in words, and an example."""
 
 from __future__ import annotations
 
@@ -72,6 +72,26 @@ def _in_words(error: ValidationError) -> str:
     elif error.validator == "additionalProperties":
         text += f"; known are {', '.join(error.schema.get('properties', {}))}"
     return f"{place}: {text}" if place else text
+
+
+def example(schema: Any, name: str = "") -> Any:
+    """A small value that fits a schema of ours: its form is right, its content is made up."""
+    kind = schema.get("type", "object")
+    if schema.get("enum"):
+        return schema["enum"][0]
+    if kind == "object":
+        properties = schema.get("properties", {})
+        return {key: example(properties.get(key, {}), key) for key in schema.get("required", properties)}
+    if kind == "array":
+        items = schema.get("items", {})
+        return [] if items.get("enum") == [] or schema.get("maxItems") == 0 else [example(items, name)]
+    if kind != "string":
+        return {"number": 0.5, "integer": 1, "boolean": True}.get(str(kind))
+    if "pattern" in schema:  # alternatives, of which the first is literal
+        return re.split(r"(?<!\\)\|", schema["pattern"].removeprefix("^(").removesuffix(")$"))[0].replace("\\", "")
+    if name == "anchor":  # the example shows an addition, which has none
+        return ""
+    return f"your {name.replace('_', ' ')}".ljust(schema.get("minLength", 0), ".")
 
 
 def _shown(value: Any) -> str:
