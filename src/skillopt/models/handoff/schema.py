@@ -89,9 +89,8 @@ def example(schema: Any, name: str = "") -> Any:
         return {"number": 0.5, "integer": 1, "boolean": True}.get(str(kind))
     if "pattern" in schema:  # alternatives, of which the first is literal
         return re.split(r"(?<!\\)\|", schema["pattern"].removeprefix("^(").removesuffix(")$"))[0].replace("\\", "")
-    if name == "anchor":  # the example shows an addition, which has none
-        return ""
-    return f"your {name.replace('_', ' ')}".ljust(schema.get("minLength", 0), ".")
+    # the example shows an addition, which has no anchor
+    return "" if name == "anchor" else f"your {name.replace('_', ' ')}".ljust(schema.get("minLength", 0), ".")
 
 
 def _shown(value: Any) -> str:
