@@ -9,6 +9,7 @@ from pydantic import AliasChoices, Field
 from skillopt.record.base import ByRole, Document, Record
 from skillopt.record.costs import Paid
 from skillopt.record.edits import Decision
+from skillopt.record.trajectory import ItemScore
 from skillopt.skill import Edit
 
 GateDecision = Literal["accept", "reject", "indecisive", "skipped"]
@@ -142,15 +143,13 @@ class ScreeningRun(Record):
     score: float
 
 
-class _PartialCandidate(Record):
+class CreditTry(Evidence):
+    """A part of a rejected candidate at the gate."""
+
     edits: tuple[str, ...]
     """The edits that were tried."""
     left_out: tuple[str, ...]
     """The edits that broke items."""
-
-
-class CreditTry(Evidence, _PartialCandidate):
-    """A part of a rejected candidate at the gate."""
 
 
 class StepTelemetry(Record):
@@ -229,17 +228,6 @@ class StepRecord(Document):
     telemetry: StepTelemetry
     epoch_end: EpochEnd | None = None
     """Of an epoch's last step."""
-
-
-class ItemScore(Record):
-    hard: float
-    """1 if the task is solved, else 0."""
-    soft: float
-
-    def value(self, metric: str) -> float:
-        if metric == "mixed":
-            return (self.hard + self.soft) / 2
-        return self.hard if metric == "hard" else self.soft
 
 
 class BatchDigest(Document):

@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable
 
-from skillopt.record.results import ConstantScore, MajorityScore
+from skillopt.record.results import MajorityScore, ScoreWithInterval
 from skillopt.statistics import interval
 from skillopt.tasks.base import Env, Item, ScorerError, closed_set, is_noisy, score_output
 
@@ -24,10 +24,10 @@ async def majority(env: Env, split: str, metric: str) -> MajorityScore | None:
     return MajorityScore(answer=answer, score=sum(values) / len(values), interval=interval(values))
 
 
-async def do_nothing(env: Env, split: str, metric: str) -> ConstantScore | None:
+async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | None:
     """What a target earns that does nothing: an empty reply, or what the env says that leaves (`Env.baseline`)."""
     values = await _values(env, split, metric, env.baseline)
-    return ConstantScore(score=sum(values) / len(values), interval=interval(values)) if values else None
+    return ScoreWithInterval(score=sum(values) / len(values), interval=interval(values)) if values else None
 
 
 async def _values(env: Env, split: str, metric: str, output: Callable[[Item], str]) -> list[float]:
