@@ -27,9 +27,9 @@ from skillopt.sim.model import TOPICS, code_for, rules_in
 from skillopt.statistics import smallest_detectable
 from skillopt.tasks import open_env
 from skillopt.tasks.base import Env
-from skillopt.training.gates.early_stop import EarlyStop
 from skillopt.training.gates.paired import Screen
 from skillopt.training.gates.paired_test import PairedTest
+from skillopt.training.gates.strict import EarlyStop
 from skillopt.training.trainer import TrainingLoop
 
 ROOT = Path(__file__).parent.parent

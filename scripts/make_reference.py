@@ -24,16 +24,7 @@ from skillopt.config.sections import Section, attribute_docs
 from skillopt.record.comments import Comment
 from skillopt.record.edits import Decision, EditPool, FiledConflict, Patch, Selection
 from skillopt.record.events import KINDS, Event, Live
-from skillopt.record.results import (
-    Ablation,
-    CheckResult,
-    Comparison,
-    EvalSummary,
-    Replication,
-    Sweep,
-    Transfer,
-    WatchRow,
-)
+from skillopt.record.results import Ablation, CheckResult, Comparison, EvalSummary, Replication, Sweep, Transfer
 from skillopt.record.run import Labels
 from skillopt.record.state import State
 from skillopt.record.step import (
@@ -248,7 +239,6 @@ RUN_FILES: dict[str, tuple[type[BaseModel], ...]] = {
     "eval_summary.json": (EvalSummary,),
     "comparison.json": (Comparison,),
     "check.json": (CheckResult,),
-    "watch.jsonl": (WatchRow,),
     "sweep.json": (Sweep,),
     "replicate.json": (Replication,),
     "transfer.json": (Transfer,),

@@ -5,21 +5,26 @@ packages were installed, wherever it runs. `--hypothesis-profile=explore` looks 
 """
 
 import asyncio
+import functools
 import importlib.machinery
 import os
 import shutil
 import sys
 import time
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 from hypothesis import settings
 
+from skillopt.models import bound, call
+from skillopt.models.base import TransientError
 from support.virtual import Clock
 
-settings.register_profile("fixed", deadline=None, max_examples=60, derandomize=True, database=None)
+settings.register_profile("fixed", deadline=None, max_examples=30, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None, max_examples=2000, database=None)
 settings.load_profile("fixed")
 
@@ -42,6 +47,34 @@ class _LightFinder(importlib.machinery.PathFinder):
         return None if fullname.partition(".")[0] in HEAVY else super().find_spec(fullname, path, target)
 
 
+REAL_BACKOFF = call.backoff
+
+
+def _short_backoff(error: TransientError, attempt: int) -> float:
+    """A retry waits as long as an endpoint asks for, and else a fiftieth of what a real one is given."""
+    return REAL_BACKOFF(error, attempt) * (0.02 if error.retry_after is None else 1)
+
+
+def _set_backoff(patch: pytest.MonkeyPatch, backoff: Callable[[TransientError, int], float]) -> None:
+    for module in (call, bound):
+        patch.setattr(module, "backoff", backoff)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick() -> Iterator[None]:
+    """Short waits, and one parser of commands for all tests of a process."""
+    with pytest.MonkeyPatch.context() as patch:
+        _set_backoff(patch, _short_backoff)
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture
+def real_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of how long a retry waits."""
+    _set_backoff(monkeypatch, REAL_BACKOFF)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quick: has none of the markers above (make test)")
     if config.getoption("markexpr") == "quick":
@@ -56,7 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def virtual_time(monkeypatch: pytest.MonkeyPatch, real_waits: None) -> Clock:
     """`asyncio.run` and `time.monotonic` on a clock that jumps (support/virtual.py)."""
     clock = Clock()
     monkeypatch.setattr(time, "monotonic", clock.monotonic)

@@ -14,7 +14,7 @@ from skillopt.record.edits import Pooled, Ranked, Relevance
 from skillopt.record.step import Rule
 from skillopt.skill import Applied, Skill
 from skillopt.training.context import Context
-from skillopt.training.edits.candidates import Candidate, candidates
+from skillopt.training.edits.update import Candidate, candidates
 from skillopt.training.gates.base import Verdict
 from skillopt.training.parts import Parts, resolve
 

@@ -24,7 +24,7 @@ from skillopt.skill import Skill
 from skillopt.tasks.base import SPLITS, Trajectory
 from skillopt.training.context import Context
 from skillopt.training.initial import initial_of
-from skillopt.training.split import measure
+from skillopt.training.rollout import measure
 from skillopt.view.console import open_console, watching
 
 from .cells import VARIANTS, Cell

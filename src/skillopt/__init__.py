@@ -6,10 +6,7 @@ A name is imported when it is first used, so that `import skillopt` costs next t
 import importlib
 import typing
 
-from skillopt import renamed
 from skillopt.version import __version__
-
-renamed.install()
 
 if typing.TYPE_CHECKING:
     from skillopt import events

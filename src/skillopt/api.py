@@ -295,9 +295,9 @@ async def train_config(config: Config, **arguments: Any) -> Result:
 async def fit_and_report(training: TrainingLoop, trackers: Sequence[Tracker] = ()) -> Result:
     """Ctrl-C stops with everything paid for kept; again, it leaves at once. The report is written in either case."""
     from skillopt.view.html import write_report
-    from skillopt.view.trackers import tracking
+    from skillopt.view.trackers import Tracking
 
-    async with tracking(training.config, tuple(training.listeners), trackers) as tracker:
+    with contextlib.closing(Tracking(training.config, tuple(training.listeners), trackers)) as tracker:
         training.listeners.append(tracker)
         error: SkillOptError | None = None
         try:

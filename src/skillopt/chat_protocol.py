@@ -92,20 +92,3 @@ class CompletionBody(TypedDict, total=False):
     reasoning_effort: str
     tools: list[ToolDefinition]
     response_format: ResponseFormat
-
-
-class JsonSchema(TypedDict, total=False):
-    """What we read of a JSON schema."""
-
-    type: str | list[str]
-    enum: list[JsonValue]
-    properties: dict[str, JsonSchema]
-    required: list[str]
-    items: JsonSchema
-    minItems: int
-    maxItems: int
-    minimum: float
-    maximum: float
-    minLength: int
-    maxLength: int
-    pattern: str

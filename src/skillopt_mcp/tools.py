@@ -26,8 +26,8 @@ from skillopt.view.skill_diff import whole_text
 from skillopt_mcp.workspace import Workspace
 from skillopt_webui import launch, view
 from skillopt_webui.api_letters import LetterRow, letters_of, open_letters
-from skillopt_webui.ask import Questions
 from skillopt_webui.launch import Launches
+from skillopt_webui.questions import Questions
 from skillopt_webui.runs import RunIndex
 
 LONGEST_WATCH = 50.0

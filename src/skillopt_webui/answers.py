@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -20,9 +21,9 @@ from skillopt.record.base import Record
 from skillopt.record.files import plain
 from skillopt.record.run import Run
 from skillopt.skill import PatchLogError
-from skillopt_webui.ask import Questions
 from skillopt_webui.launch import Launches
 from skillopt_webui.places import NotThereError, find_run
+from skillopt_webui.questions import Questions
 from skillopt_webui.runs import RunIndex
 from skillopt_webui.security import Door
 from skillopt_webui.settings import PageSettings
@@ -51,8 +52,12 @@ STATE: web.AppKey[Server] = web.AppKey("state", Server)
 
 def run_of(request: web.Request) -> Run:
     """The run that an address names."""
-    parts = (request.match_info[name] for name in ("root", "benchmark", "run"))
-    return find_run(request.app[STATE].settings, "/".join(parts))
+    return find_run(request.app[STATE].settings, run_name(request.match_info))
+
+
+def run_name(args: Mapping[str, str]) -> str:
+    """`0/sim/seed42-1a2b3c4d`."""
+    return "/".join(args[name] for name in ("root", "benchmark", "run"))
 
 
 def answer(request: web.Request, value: BaseModel) -> web.Response:
@@ -92,6 +97,48 @@ class Body(BaseModel):
 
 
 B = TypeVar("B", bound=Body)
+
+
+@dataclass(frozen=True)
+class Call(Generic[B]):
+    """A request: what its address and its body say."""
+
+    server: Server
+    args: Mapping[str, str]
+    """The parts of the path, and what follows the question mark."""
+    wish: B
+
+    @property
+    def settings(self) -> PageSettings:
+        return self.server.settings
+
+    @property
+    def run(self) -> Run:
+        return find_run(self.settings, run_name(self.args))
+
+    def number(self, name: str, default: str = "") -> int:
+        return number(self.args.get(name, default))
+
+
+class Routes(web.RouteTableDef):
+    """Addresses, each with a function from a call to its answer; the function runs in a thread."""
+
+    def read(self, path: str) -> Callable[[Callable[[Call[Body]], BaseModel]], None]:
+        return self._serve("GET", path, Body)
+
+    def change(self, path: str, model: type[B]) -> Callable[[Callable[[Call[B]], BaseModel]], None]:
+        return self._serve("POST", path, model)
+
+    def _serve(self, method: str, path: str, model: type[B]) -> Callable[[Callable[[Call[B]], BaseModel]], None]:
+        def register(make: Callable[[Call[B]], BaseModel]) -> None:
+            async def handler(request: web.Request) -> web.Response:
+                wish = model() if method == "GET" else await body(request, model)
+                call = Call(request.app[STATE], {**request.query, **request.match_info}, wish)
+                return answer(request, await asyncio.to_thread(make, call))
+
+            self.route(method, path)(handler)
+
+        return register
 
 
 async def body(request: web.Request, model: type[B]) -> B:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 from aiohttp import web
@@ -15,12 +14,12 @@ from skillopt.record.run import Run
 from skillopt_webui import forms
 from skillopt_webui.alive import holder
 from skillopt_webui.allowed import check_allowed, problems, run_config
-from skillopt_webui.answers import RUN, STATE, Body, answer, body, run_of
-from skillopt_webui.launch import quoted
+from skillopt_webui.answers import RUN, STATE, Body, Call, Routes, answer, body, run_name
+from skillopt_webui.launch import LaunchStatus, quoted
 from skillopt_webui.places import find_config, find_run, listed_configs, shown
 from skillopt_webui.settings import PageSettings
 
-routes = web.RouteTableDef()
+routes = Routes()
 _NUMBERED = re.compile(r"(.*-[0-9a-f]{8})(?:-(\d+))?\Z")
 _AT_RESUME = ("budget.max_usd", "budget.max_calls", "budget.max_tokens", "budget.max_minutes", "hardware.workers")
 """Keys that may change between a stop and a resume, and that the page offers."""
@@ -68,19 +67,20 @@ class ResumeBody(Body):
     set: dict[str, str] = Field(default={})
 
 
-@routes.get("/api/configs")
-async def list_configs(request: web.Request) -> web.Response:
-    settings = request.app[STATE].settings
-    files = [shown(settings, path) for path in await asyncio.to_thread(lambda: list(listed_configs(settings)))]
-    folders = [str(path) for path in settings.configs]
-    templates, sections = list(forms.TEMPLATES), forms.schema()
-    return answer(request, Configs(files=files, folders=folders, templates=templates, sections=sections))
+@routes.read("/api/configs")
+def list_configs(call: Call[Body]) -> Configs:
+    return Configs(
+        files=[shown(call.settings, path) for path in listed_configs(call.settings)],
+        folders=[str(path) for path in call.settings.configs],
+        templates=list(forms.TEMPLATES),
+        sections=forms.schema(),
+    )
 
 
-@routes.post("/api/configs/load")
-async def load(request: web.Request) -> web.Response:
+@routes.change("/api/configs/load", LoadBody)
+def load(call: Call[LoadBody]) -> forms.CheckedConfig:
     """The text of a config file, a run or a template; and all that the form needs of it."""
-    settings, wish = request.app[STATE].settings, await body(request, LoadBody)
+    settings, wish = call.settings, call.wish
     if wish.run:
         path = find_run(settings, wish.run).files.config_yaml
     elif wish.path:
@@ -88,14 +88,13 @@ async def load(request: web.Request) -> web.Response:
         if path.suffix not in {".yaml", ".yml"}:
             raise UserError(f"{wish.path}: is not a YAML file")
     else:
-        return answer(request, _checked(settings, forms.TEMPLATES.get(wish.template, "")))
-    return answer(request, _checked(settings, await asyncio.to_thread(forms.load, path, settings)))
+        return _checked(settings, forms.TEMPLATES.get(wish.template, ""))
+    return _checked(settings, forms.load(path, settings))
 
 
-@routes.post("/api/configs/check")
-async def check(request: web.Request) -> web.Response:
-    wish = await body(request, CheckBody)
-    return answer(request, _checked(request.app[STATE].settings, wish.yaml, wish.set))
+@routes.change("/api/configs/check", CheckBody)
+def check(call: Call[CheckBody]) -> forms.CheckedConfig:
+    return _checked(call.settings, call.wish.yaml, call.wish.set)
 
 
 def _checked(settings: PageSettings, yaml: str, changes: dict[str, str | None] | None = None) -> forms.CheckedConfig:
@@ -113,10 +112,10 @@ async def ask(request: web.Request) -> web.Response:
     return answer(request, await state.questions.ask(request.match_info["question"], wish.yaml))
 
 
-@routes.post("/api/configs/save")
-async def save(request: web.Request) -> web.Response:
+@routes.change("/api/configs/save", SaveBody)
+def save(call: Call[SaveBody]) -> SavedConfig:
     """A new file in the first config folder; none is written over."""
-    settings, wish = request.app[STATE].settings, await body(request, SaveBody)
+    settings, wish = call.settings, call.wish
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}", wish.name):
         raise UserError("the name of a config is made of letters, digits, - and _")
     check_allowed(forms.parse(wish.yaml), settings)
@@ -124,37 +123,34 @@ async def save(request: web.Request) -> web.Response:
     if path.exists():
         raise UserError(f"{shown(settings, path)} exists already; choose another name")
     write_atomic(path, wish.yaml)
-    return answer(request, SavedConfig(path=shown(settings, path)))
+    return SavedConfig(path=shown(settings, path))
 
 
-@routes.post("/api/launch")
-async def launch(request: web.Request) -> web.Response:
-    state, wish = request.app[STATE], await body(request, LaunchBody)
-    config = forms.parse(wish.yaml)
-    check_allowed(config, state.settings)
+@routes.change("/api/launch", LaunchBody)
+def launch(call: Call[LaunchBody]) -> LaunchStatus:
+    wish, config = call.wish, forms.parse(call.wish.yaml)
+    check_allowed(config, call.settings)
     title = wish.title[:120] or config.env.benchmark or config.env.name
-    started = state.launches.start("train", title, wish.yaml, ["--fresh"] if wish.fresh else [])
-    return answer(request, started.status(state.settings))
+    started = call.server.launches.start("train", title, wish.yaml, ["--fresh"] if wish.fresh else [])
+    return started.status(call.settings)
 
 
-@routes.post(RUN + "/resume")
-async def resume(request: web.Request) -> web.Response:
+@routes.change(RUN + "/resume", ResumeBody)
+def resume(call: Call[ResumeBody]) -> LaunchStatus:
     """The run's config again, in its folder; limits and workers may be others."""
-    state, wish = request.app[STATE], await body(request, ResumeBody)
-    run = run_of(request)
-    name = "/".join(request.match_info[part] for part in ("root", "benchmark", "run"))
+    run = call.run
     if holder(run.root):
         raise UserError("someone is working on this run already")
     check_newest(run)
-    yaml = run_config(run, state.settings)
+    yaml = run_config(run, call.settings)
     overrides = [f"env.output_root={quoted(str(run.root.parent.parent))}"]
-    for key, text in wish.set.items():
+    for key, text in call.wish.set.items():
         if key not in _AT_RESUME:
             raise UserError(f"{key}: cannot be changed when a run continues")
         overrides.append(f"{key}={text.strip() or 'null'}")
     resuming = ["--resume"] if run.files.state.exists() else []  # one that ended in its first evaluation has no state
-    started = state.launches.start("train", f"resume {run.root.name}", yaml, [*resuming, *overrides], run=name)
-    return answer(request, started.status(state.settings))
+    title, name = f"resume {run.root.name}", run_name(call.args)
+    return call.server.launches.start("train", title, yaml, [*resuming, *overrides], run=name).status(call.settings)
 
 
 def check_newest(run: Run) -> None:

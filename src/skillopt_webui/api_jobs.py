@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from aiohttp import web
 from pydantic import Field
 
 from skillopt.errors import UserError
@@ -16,17 +14,16 @@ from skillopt.view.runs_table import side_of
 from skillopt.view.skill_diff import whole_text
 from skillopt_webui import forms, view
 from skillopt_webui.allowed import check_allowed, run_config, with_outputs
-from skillopt_webui.answers import STATE, Body, answer, body, number
+from skillopt_webui.answers import Body, Call, Routes, number
 from skillopt_webui.launch import LaunchStatus, quoted
 from skillopt_webui.places import find_config, find_file, find_run, shown
 from skillopt_webui.settings import PageSettings
 
-routes = web.RouteTableDef()
+routes = Routes()
 
 
 class LaunchPage(Record):
     launches: list[LaunchStatus]
-    total: int
 
 
 class SkillFiles(Record):
@@ -62,41 +59,31 @@ class CompareBody(DiffBody, MeasureBody):
     repeats: Annotated[int, Field(ge=1, le=30)] = 1
 
 
-@routes.get("/api/launches")
-async def launches(request: web.Request) -> web.Response:
-    """Measurements that are at work (they come first) or that failed, the newest first: `count` of them after the
-    first `skip`, of those with `q` in their title; and how many there are."""
-    state, query = request.app[STATE], request.query
-    skip, count = (number(query.get(name, default)) for name, default in (("skip", "0"), ("count", "20")))
-
-    def page() -> LaunchPage:
-        wanted = [each for each in state.launches.all() if each.unfinished() and each.called(query.get("q", ""))]
-        wanted.sort(key=lambda each: not each.running())
-        shown = [each.status(state.settings) for each in wanted[skip : skip + min(count, 1000)]]
-        return LaunchPage(launches=shown, total=len(wanted))
-
-    return answer(request, await asyncio.to_thread(page))
+@routes.read("/api/launches")
+def launches(call: Call[Body]) -> LaunchPage:
+    """Measurements that are at work (they come first) or that failed, the newest first. What ended well is among the
+    runs and results."""
+    every = [launch.status(call.settings) for launch in call.server.launches.all()]
+    shown = [status for status in every if status.kind != "train" and status.code != 0]
+    return LaunchPage(launches=sorted(shown, key=lambda status: status.state != "running"))
 
 
-@routes.get("/api/launches/{id}")
-async def one(request: web.Request) -> web.Response:
-    state = request.app[STATE]
-    return answer(request, state.launches.get(request.match_info["id"]).status(state.settings))
+@routes.read("/api/launches/{id}")
+def one(call: Call[Body]) -> LaunchStatus:
+    return call.server.launches.get(call.args["id"]).status(call.settings)
 
 
-@routes.post("/api/launches/{id}/stop")
-async def stop(request: web.Request) -> web.Response:
-    state = request.app[STATE]
-    launch = state.launches.get(request.match_info["id"])
-    state.launches.stop(launch)
-    return answer(request, launch.status(state.settings))
+@routes.change("/api/launches/{id}/stop", Body)
+def stop(call: Call[Body]) -> LaunchStatus:
+    launch = call.server.launches.get(call.args["id"])
+    call.server.launches.stop(launch)
+    return launch.status(call.settings)
 
 
-@routes.get("/api/skills")
-async def skills(request: web.Request) -> web.Response:
+@routes.read("/api/skills")
+def skills(call: Call[Body]) -> SkillFiles:
     """Skill files that lie under the data folders; those of runs are named by run and version."""
-    settings = request.app[STATE].settings
-    return answer(request, SkillFiles(files=await asyncio.to_thread(_skill_files, settings)))
+    return SkillFiles(files=_skill_files(call.settings))
 
 
 def _skill_files(settings: PageSettings) -> list[str]:
@@ -108,43 +95,36 @@ def _skill_files(settings: PageSettings) -> list[str]:
     return found
 
 
-@routes.post("/api/evaluate")
-async def evaluate(request: web.Request) -> web.Response:
+@routes.change("/api/evaluate", EvaluateBody)
+def evaluate(call: Call[EvaluateBody]) -> LaunchStatus:
     """A skill on a split."""
-    state, wish = request.app[STATE], await body(request, EvaluateBody)
-    skill, name = _skill(state.settings, wish.skill)
-    split = _split(wish)
-    yaml, overrides = _config(state.settings, wish)
-    arguments = ["--skill", skill, "--split", split, *overrides]
-    started = state.launches.start("eval", f"{name} on {split}", yaml, arguments)
-    return answer(request, started.status(state.settings))
+    skill, name = _skill(call.settings, call.wish.skill)
+    return _measure(call, "eval", name, ["--skill", skill])
 
 
-@routes.post("/api/compare")
-async def compare(request: web.Request) -> web.Response:
+@routes.change("/api/compare", CompareBody)
+def compare(call: Call[CompareBody]) -> LaunchStatus:
     """Two skills on the same items: a paired test, and the items that improved or regressed."""
-    state, wish = request.app[STATE], await body(request, CompareBody)
-    (a, a_name), (b, b_name) = _skill(state.settings, wish.a), _skill(state.settings, wish.b)
-    split = _split(wish)
-    yaml, overrides = _config(state.settings, wish)
-    arguments = [a, b, *overrides, "--split", split, "--repeats", str(wish.repeats)]
-    started = state.launches.start("compare", f"{a_name} against {b_name} on {split}", yaml, arguments)
-    return answer(request, started.status(state.settings))
+    (a, a_name), (b, b_name) = (_skill(call.settings, side) for side in (call.wish.a, call.wish.b))
+    return _measure(call, "compare", f"{a_name} against {b_name}", [a, b, "--repeats", str(call.wish.repeats)])
 
 
-@routes.post("/api/diff")
-async def diff(request: web.Request) -> web.Response:
+@routes.change("/api/diff", DiffBody)
+def diff(call: Call[DiffBody]) -> view.Diff:
     """Any two skills side by side."""
-    settings, wish = request.app[STATE].settings, await body(request, DiffBody)
-    (a, a_name), (b, b_name) = _skill(settings, wish.a), _skill(settings, wish.b)
-    blocks = await asyncio.to_thread(view.diff, *(whole_text(side_of(each).skill) for each in (a, b)))
-    return answer(request, view.Diff(a=a_name, b=b_name, blocks=blocks))
+    a, b = (_skill(call.settings, side)[0] for side in (call.wish.a, call.wish.b))
+    return view.diff(whole_text(side_of(a).skill), whole_text(side_of(b).skill))
 
 
-def _split(wish: MeasureBody) -> str:
-    if wish.split not in SPLITS:
+def _measure(
+    call: Call[EvaluateBody] | Call[CompareBody], kind: Literal["eval", "compare"], title: str, arguments: list[str]
+) -> LaunchStatus:
+    split = call.wish.split
+    if split not in SPLITS:
         raise UserError(f"split: must be one of {', '.join(SPLITS)}")
-    return wish.split
+    yaml, overrides = _config(call.settings, call.wish)
+    arguments = [*arguments, *overrides, "--split", split]
+    return call.server.launches.start(kind, f"{title} on {split}", yaml, arguments).status(call.settings)
 
 
 def _skill(settings: PageSettings, chosen: ChosenSkill | None) -> tuple[str, str]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import ClassVar
-
-from aiohttp import web
 
 from skillopt.models.handoff import Box, Letter
 from skillopt.models.handoff.box import box_of
@@ -13,16 +10,12 @@ from skillopt.models.handoff.page import page
 from skillopt.record.base import Record
 from skillopt.record.run import Run
 from skillopt.training.requests.answers import hand_in
-from skillopt_webui.answers import RUN, STATE, Body, answer, body, number, run_of
+from skillopt_webui.answers import RUN, Body, Call, Routes
 from skillopt_webui.places import NotThereError, inside, readable
 from skillopt_webui.settings import PageSettings
 
-routes = web.RouteTableDef()
+routes = Routes()
 LETTERS = RUN + "/letters"
-
-
-def _box(request: web.Request) -> Box:
-    return letters_of(run_of(request), request.app[STATE].settings)
 
 
 def letters_of(run: Run, settings: PageSettings) -> Box:
@@ -65,22 +58,20 @@ def _row(letter: Letter, text: str | None = None) -> LetterRow:
     return LetterRow(number=letter.number, stage=letter.stage, problem=letter.row()["problem"], text=text)
 
 
-@routes.get(LETTERS)
-async def letters(request: web.Request) -> web.Response:
-    return answer(request, await asyncio.to_thread(open_letters, _box(request)))
+@routes.read(LETTERS)
+def letters(call: Call[Body]) -> Letters:
+    return open_letters(letters_of(call.run, call.settings))
 
 
-@routes.get(LETTERS + r"/{number:\d+}")
-async def letter(request: web.Request) -> web.Response:
-    box, wanted = _box(request), number(request.match_info["number"])
-    found = await asyncio.to_thread(box.letter, wanted)
-    return answer(request, await asyncio.to_thread(lambda: _row(found, page(found))))
+@routes.read(LETTERS + r"/{number:\d+}")
+def letter(call: Call[Body]) -> LetterRow:
+    wanted = letters_of(call.run, call.settings).letter(call.number("number"))
+    return _row(wanted, page(wanted))
 
 
-@routes.post(LETTERS + r"/{number:\d+}")
-async def reply(request: web.Request) -> web.Response:
+@routes.change(LETTERS + r"/{number:\d+}", ReplyBody)
+def reply(call: Call[ReplyBody]) -> Letters:
     """Hand in a reply, checked as `skillopt answer` does."""
-    box, wanted = _box(request), number(request.match_info["number"])
-    text = (await body(request, ReplyBody)).reply.encode("utf-8", "replace")
-    await asyncio.to_thread(hand_in, box, wanted, text)
-    return answer(request, await asyncio.to_thread(open_letters, box))
+    box = letters_of(call.run, call.settings)
+    hand_in(box, call.number("number"), call.wish.reply.encode("utf-8", "replace"))
+    return open_letters(box)

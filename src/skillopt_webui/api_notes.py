@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
-from aiohttp import web
 from pydantic import Field
 
 from skillopt.keys import refuse_secrets
@@ -13,9 +11,9 @@ from skillopt.record.base import Record
 from skillopt.record.comments import Comment, add_comment
 from skillopt.record.files import write_json
 from skillopt.record.run import Labels, Run
-from skillopt_webui.answers import RUN, Body, answer, body, run_of
+from skillopt_webui.answers import RUN, Body, Call, Routes
 
-routes = web.RouteTableDef()
+routes = Routes()
 
 
 class LabelsBody(Body):
@@ -40,32 +38,31 @@ class Comments(Record):
     path: str
 
 
-@routes.get(RUN + "/labels")
-async def labels(request: web.Request) -> web.Response:
-    return answer(request, run_of(request).labels)
+@routes.read(RUN + "/labels")
+def labels(call: Call[Body]) -> Labels:
+    return call.run.labels
 
 
-@routes.post(RUN + "/labels")
-async def label(request: web.Request) -> web.Response:
-    run, wish = run_of(request), await body(request, LabelsBody)
+@routes.change(RUN + "/labels", LabelsBody)
+def label(call: Call[LabelsBody]) -> Labels:
+    wish = call.wish
     tags = sorted({tag.strip() for tag in wish.tags if tag.strip()})
     made = Labels(name=wish.name.strip(), note=wish.note.strip(), tags=tuple(tags))
     refuse_secrets(" ".join([made.name, made.note, *tags]), "the labels")
-    await asyncio.to_thread(write_json, run.files.labels, made)
-    return answer(request, made)
+    write_json(call.run.files.labels, made)
+    return made
 
 
-@routes.get(RUN + "/comments")
-async def comments(request: web.Request) -> web.Response:
-    return answer(request, await asyncio.to_thread(_comments, run_of(request)))
+@routes.read(RUN + "/comments")
+def comments(call: Call[Body]) -> Comments:
+    return _comments(call.run)
 
 
-@routes.post(RUN + "/comments")
-async def comment(request: web.Request) -> web.Response:
-    run, wish = run_of(request), await body(request, CommentBody)
-    refuse_secrets(wish.text, "the comment")
-    await asyncio.to_thread(add_comment, run.files, **dict(wish))
-    return answer(request, await asyncio.to_thread(_comments, run))
+@routes.change(RUN + "/comments", CommentBody)
+def comment(call: Call[CommentBody]) -> Comments:
+    refuse_secrets(call.wish.text, "the comment")
+    add_comment(call.run.files, **dict(call.wish))
+    return _comments(call.run)
 
 
 def _comments(run: Run) -> Comments:

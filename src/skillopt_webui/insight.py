@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import JsonValue
-
 from skillopt.record.base import Record
 from skillopt.record.run import Run
 from skillopt.record.summary import PlanFigures
-from skillopt.skill import FILE, Edit
+from skillopt.skill import FILE, Entry
 from skillopt.view.billed import current_summary
 from skillopt.view.blame import blame_run
 from skillopt.view.failures import failure_groups, lead
@@ -21,42 +19,24 @@ _cache = Cache(16)
 """Provenance of a long skill takes a while to replay."""
 
 
-class BlamedEdit(Record):
-    """The edit that wrote a line."""
-
-    step: int
-    epoch: int
-    version: int
-    kind: str
-    edit: Edit
-    evidence: dict[str, JsonValue]
-
-
 class BlamedSkill(Record):
     """A version line by line, each with the number of the edit that wrote it; 0 for the initial skill."""
 
     version: int
     text: str
     lines: list[tuple[str, int]]
-    entries: dict[int, BlamedEdit]
+    entries: dict[int, Entry]
+    """By number."""
 
 
 def blamed(run: Run, version: int) -> BlamedSkill:
     text = view.skill_text(run, version)
     snapshot = run.files.snapshot(version)
-    entries: dict[int, BlamedEdit] = {}
+    entries: dict[int, Entry] = {}
     rows: list[tuple[str, int]] = []
     for line in _cache.get(f"blame {version}", snapshot, lambda: blame_run(run.files, version)) or []:
-        if line.entry and line.entry.seq not in entries:
-            entry = line.entry
-            entries[entry.seq] = BlamedEdit(
-                step=entry.step,
-                epoch=entry.epoch,
-                version=entry.version,
-                kind=entry.kind,
-                edit=entry.edit,
-                evidence=entry.evidence,
-            )
+        if line.entry:
+            entries[line.entry.seq] = line.entry
         if line.file != FILE and line.number == 1:
             rows.append((file_line(line.file), 0))
         rows.append((line.text, line.entry.seq if line.entry else 0))

@@ -13,6 +13,7 @@ from pydantic import Field
 from skillopt.record.base import Record
 from skillopt.record.results import CheckResult, Comparison, EvalSummary
 from skillopt.record.run import Measurement, Run
+from skillopt.record.step import ItemEvidence
 from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.tasks.base import SPLITS
 from skillopt.view.failures import named_causes
@@ -169,10 +170,15 @@ def step_tables(run: Run, number: int) -> StepTables:
     record = run.gate(number)
     evidence = record.evidence if record else ()
     evidence = tuple(sorted(evidence, key=lambda row: (-abs(row.after - row.before), row.item_id)))
-    gate = [_row(row.item_id, "val", [row.before, row.after], newest.get(row.item_id)) for row in evidence]
+    gate = [_gate_row(row, newest.get(row.item_id)) for row in evidence]
     return StepTables(
         batch=ItemTable(columns=["score"], rows=batch), gate=ItemTable(columns=["before", "after"], rows=gate)
     )
+
+
+def _gate_row(row: ItemEvidence, rollout: Trajectory | None) -> ItemRow:
+    shown = _row(row.item_id, "val", [row.before, row.after], rollout)
+    return shown.model_copy(update={"id": rollout.id if rollout else None})
 
 
 # The trajectory behind a score

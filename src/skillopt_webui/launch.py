@@ -20,28 +20,20 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel
 
 from skillopt.errors import UserError
-from skillopt.record.base import Record
 from skillopt.record.directory import ANNOUNCED_IN, make_folder
 from skillopt.record.files import write_atomic, write_json
-from skillopt.record.results import Comparison, EvalSummary
 from skillopt.record.run import read_record
 from skillopt_webui.alive import holder
-from skillopt_webui.files import Cache
-from skillopt_webui.places import RESULTS, NotThereError, inside, measured_id, run_id
+from skillopt_webui.places import NotThereError, measured_id, run_id
 from skillopt_webui.settings import PageSettings
 
 Kind = Literal["train", "eval", "compare"]
-_MEASURES: dict[Kind, tuple[str, type[EvalSummary] | type[Comparison]]] = {
-    "eval": ("evaluations", EvalSummary),
-    "compare": ("comparisons", Comparison),
-}
 _VARIABLES = {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "TERM": "dumb"}
 _ID = re.compile(r"[0-9]{10,}-[0-9a-f]{8}\Z")
 _LOG_END = 4000
 """Characters of a log that are shown."""
-_KEPT = 500
+_KEPT = 100
 """Records of ended commands that are kept."""
-_records = Cache(2 * _KEPT)
 
 
 class LaunchRecord(BaseModel):
@@ -52,8 +44,7 @@ class LaunchRecord(BaseModel):
     started: float = 0.0
     pid: int
     run: str | None = None
-    """The run that it continues."""
-    command: list[str] = []
+    """The run that it works on."""
 
 
 class WorkRecord(BaseModel):
@@ -70,19 +61,14 @@ class ExitRecord(BaseModel):
     code: int
 
 
-class LaunchStatus(Record):
+class LaunchStatus(LaunchRecord):
     """What the page shows of a command: its state, its run or its result, and the end of its log."""
 
     id: str
-    kind: Kind
-    title: str
-    started: float
     state: Literal["running", "ended", "killed"]
     code: int | None
     begun: bool
     already: bool
-    run: str | None
-    result: EvalSummary | Comparison | None
     written: str | None
     """The id of the result."""
     log: str
@@ -97,10 +83,6 @@ class Launch:
     exit.json."""
 
     folder: Path
-
-    @property
-    def id(self) -> str:
-        return self.folder.name
 
     def log(self) -> str:
         path = self.folder / "log.txt"
@@ -127,44 +109,28 @@ class Launch:
     def record(self) -> LaunchRecord:
         return read_record(LaunchRecord, self.folder / "launch.json")
 
-    def unfinished(self) -> bool:
-        """A measurement that is at work or that failed. What ended well is among the runs and results."""
-        record, ending = self._cached(LaunchRecord, "launch.json"), self._cached(ExitRecord, "exit.json")
-        return (record is None or record.kind != "train") and (ending is None or ending.code != 0)
-
-    def called(self, text: str) -> bool:
-        record = self._cached(LaunchRecord, "launch.json")
-        return text.casefold() in (record.title if record else "").casefold()
-
-    def _cached(self, model: type[Model], name: str) -> Model | None:
-        return _records.get(name, self.folder / name, lambda: read_record(model, self.folder / name))
-
     def status(self, settings: PageSettings) -> LaunchStatus:
-        running, record, work = self.running(), self.record(), self._cached(WorkRecord, "work.json")
-        ending = self._cached(ExitRecord, "exit.json")
-        run, result, written = record.run, None, None
+        running, record, work = self.running(), self.record(), self._optional(WorkRecord, "work.json")
+        ending, written = self._optional(ExitRecord, "exit.json"), None
+        run = record.run
         if work and record.kind == "train":
             run = run_id(settings, Path(work.folder))
         elif work and ending and ending.code == 0:
-            kind, model = _MEASURES[record.kind]
-            path = Path(work.folder) / RESULTS[kind]
-            written = measured_id(settings, path)
-            if inside(path, settings.outputs) and path.is_file():
-                result = read_record(model, path)
+            written = measured_id(settings, Path(work.folder))
         return LaunchStatus(
-            id=self.id,
-            kind=record.kind,
-            title=record.title,
-            started=record.started,
+            **{**dict(record), "run": run},
+            id=self.folder.name,
             state="running" if running else "ended" if ending else "killed",
             code=ending.code if ending else None,
             begun=bool(work),
             already=bool(work and work.finished),
-            run=run,
-            result=result,
             written=written,
             log=self.log(),
         )
+
+    def _optional(self, model: type[Model], name: str) -> Model | None:
+        path = self.folder / name
+        return read_record(model, path) if path.exists() else None
 
 
 class Launches:
@@ -193,7 +159,7 @@ class Launches:
                 start_new_session=True,
                 env={**os.environ, **_VARIABLES, ANNOUNCED_IN: str(folder / "work.json")},
             )
-        record = LaunchRecord(kind=kind, title=title, started=time.time(), pid=child.pid, run=run, command=command[1:])
+        record = LaunchRecord(kind=kind, title=title, started=time.time(), pid=child.pid, run=run)
         write_json(folder / "launch.json", record)
         self._children[folder.name] = child
         self._forget_old()

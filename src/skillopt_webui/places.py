@@ -61,21 +61,19 @@ def find_run(settings: PageSettings, run_id: str) -> Run:
 
 def run_id(settings: PageSettings, folder: Path) -> str | None:
     """The name of a run's folder; None where it lies elsewhere."""
+    return _id(settings, folder, 2)
+
+
+def measured_id(settings: PageSettings, folder: Path) -> str | None:
+    """The name of a measurement's folder; None where it lies elsewhere."""
+    return _id(settings, folder, 3)
+
+
+def _id(settings: PageSettings, folder: Path, depth: int) -> str | None:
     folder = folder.resolve()
     for number, root in enumerate(settings.outputs):
-        if folder.is_relative_to(root) and len(folder.relative_to(root).parts) == 2:
+        if folder.is_relative_to(root) and len(folder.relative_to(root).parts) == depth:
             return f"{number}/{folder.relative_to(root)}"
-    return None
-
-
-def measured_id(settings: PageSettings, path: Path) -> str | None:
-    """The name of a result file's folder; None where it lies elsewhere."""
-    path = path.resolve()
-    for count, root in enumerate(settings.outputs):
-        if path.is_relative_to(root):
-            parts = path.relative_to(root).parts
-            if len(parts) == 4 and RESULTS.get(parts[0]) == parts[3]:
-                return "/".join((str(count), *parts[:3]))
     return None
 
 

@@ -13,8 +13,8 @@ from skillopt.record.base import Record
 from skillopt.version import __version__
 from skillopt_webui import api_configs, api_jobs, api_letters, api_measured, api_notes, api_runs
 from skillopt_webui.answers import STATE, Body, Server, answer, body, explain
-from skillopt_webui.ask import Questions
 from skillopt_webui.launch import Launches
+from skillopt_webui.questions import Questions
 from skillopt_webui.runs import Experiment, RunIndex
 from skillopt_webui.security import Door, guard
 from skillopt_webui.settings import PageSettings

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from difflib import SequenceMatcher
-from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
-from skillopt.config import Price
-from skillopt.models.base import Usage
 from skillopt.models.handoff import box_of
-from skillopt.models.prices import cost_of, price_of
 from skillopt.provider_table import provider_of
-from skillopt.record.base import ROLES, Record
+from skillopt.record.base import Record
 from skillopt.record.comments import feedback_of
 from skillopt.record.edits import EditPool, Patch, Ranked
 from skillopt.record.events import EventRow, Live
 from skillopt.record.run import Run, Settings
 from skillopt.record.status import remedy, status_of
-from skillopt.record.step import BatchDigest, EditCounts, EpochComparison, EpochEnd, GateRecord, StepRecord
+from skillopt.record.step import BatchDigest, EpochComparison, GateRecord, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.skill import Skip
@@ -29,45 +23,12 @@ from skillopt.view.skill_diff import whole_text
 from skillopt.view.traces import find_trace
 from skillopt_webui.alive import holder
 from skillopt_webui.files import Cache, read_summary, readable
-from skillopt_webui.items import StepTables, rollouts_of, step_tables
+from skillopt_webui.items import StepTables, step_tables
 from skillopt_webui.places import NotThereError
 
 _cache = Cache(64)
 _LEFT_OUT = {"summary", "record", "path", "outcome"}
 """Of an event: what the page reads from files anyway."""
-
-
-class StepRow(Record):
-    """A line of the table of steps."""
-
-    step: int
-    epoch: int
-    train: float | None
-    before: float | None
-    after: float | None
-    at_most: float
-    verdict: str
-    score: float | None
-    rate: float
-    edits: EditCounts
-    version: int
-    tokens: int
-    candidate_tokens: int
-    errors: int
-    usd: float | None
-    calls: int
-    rollouts: int
-    seconds: dict[str, float]
-    epoch_end: EpochEnd | None
-
-
-class Estimate(Record):
-    """What the remaining steps will take if they take as much as those before."""
-
-    steps: int
-    usd: float | None
-    seconds: float
-    calls: int
 
 
 class Overview(Record):
@@ -84,9 +45,8 @@ class Overview(Record):
     started: EventRow | None
     summary: Summary | None
     config: Settings | None
-    steps: list[StepRow]
+    steps: list[StepRecord]
     curves: Curves
-    estimate: Estimate | None
     versions: list[int]
     conflicts: int
     letters: int | None
@@ -112,9 +72,8 @@ def overview(run: Run) -> Overview:
         started=started,
         summary=summary,
         config=readable(lambda: run.settings),
-        steps=[step_row(record) for record in history],
+        steps=history,
         curves=readable(lambda: curves(history, summary, guided_tokens(files, history))) or Curves(),
-        estimate=_estimate(history, started) if pid else None,
         versions=run.versions,
         conflicts=_open_conflicts(run) if status != "finished" else 0,
         letters=_letters(run),
@@ -131,20 +90,6 @@ def _open_conflicts(run: Run) -> int:
     state = readable(lambda: run.state)
     decided = {*decisions(run.files), *(state.reviewed if state else ())}
     return sum(conflict.id not in decided for conflict in run.conflicts)
-
-
-def _estimate(history: list[StepRecord], started: EventRow | None) -> Estimate | None:
-    planned = (started or {}).get("steps")
-    steps = planned - len(history) if isinstance(planned, int) else 0
-    if not history or steps <= 0:
-        return None
-    last, share = step_row(history[-1]), steps / len(history)
-    return Estimate(
-        steps=steps,
-        usd=None if last.usd is None else last.usd * share,
-        seconds=sum(sum(record.telemetry.seconds.values()) for record in history) * share,
-        calls=round(last.calls * share),
-    )
 
 
 def _letters(run: Run) -> int | None:
@@ -167,46 +112,8 @@ def _started(run: Run) -> EventRow | None:
     return {key: value for key, value in event.items() if key != "path"} if event else None
 
 
-class EventPage(Record):
-    """Some events, the newest first, and how many there are in all."""
-
-    events: list[EventRow]
-    total: int
-
-
-def events(run: Run, skip: int, count: int, text: str) -> EventPage:
-    rows, total = run.event_page(skip, count, text)
-    return EventPage(events=[slim(row) for row in rows], total=total)
-
-
 def slim(event: EventRow) -> EventRow:
     return {key: value for key, value in event.items() if key not in _LEFT_OUT}
-
-
-def step_row(record: StepRecord) -> StepRow:
-    evidence, paid = record.evidence, record.telemetry.paid_so_far
-    costs = [paid.of(role).usd for role in ROLES]
-    return StepRow(
-        step=record.step,
-        epoch=record.epoch,
-        train=record.train_score,
-        before=evidence.before,
-        after=evidence.after,
-        at_most=evidence.at_most,
-        verdict=record.verdict,
-        score=record.val,
-        rate=record.learning_rate.used,
-        edits=record.edits,
-        version=record.version,
-        tokens=record.skill_tokens,
-        candidate_tokens=record.candidate_tokens,
-        errors=record.rollout_errors,
-        usd=None if None in costs else sum(usd or 0.0 for usd in costs),
-        calls=paid.target.calls + paid.optimizer.calls,
-        rollouts=paid.target.rollouts,
-        seconds=record.telemetry.seconds,
-        epoch_end=record.epoch_end,
-    )
 
 
 class RankedEdit(Ranked):
@@ -263,68 +170,21 @@ def epoch(run: Run, number: int) -> EpochPage:
 # Trajectories
 
 
-class PricedCall(BaseModel):
-    """Tokens, seconds and dollars of a call of the target."""
+class ShownRollout(Record):
+    """A rollout with the version of its skill; or why there is none."""
 
-    model_config = ConfigDict(extra="allow")
-
-    prompt: int
-    completion: int
-    cached: int
-    usd: float | None = None
-
-
-class ShownTrajectory(Trajectory):
-    version: int | None
-    calls: list[PricedCall]
+    rollout: Trajectory | RolloutError | None = None
+    version: int | None = None
+    """None for a candidate that did not become a version."""
+    absent: str = ""
+    """Of evaluations a run keeps the scores alone, so that this is not a failure."""
 
 
-class ShownError(RolloutError):
-    version: int | None
-    calls: list[PricedCall]
-
-
-Shown = ShownTrajectory | ShownError
-
-
-def shown(rollout: Trajectory | RolloutError, version: int | None, model: str, prices: dict[str, Price]) -> Shown:
-    """A rollout with the price of each of its calls."""
-    if isinstance(rollout, RolloutError):
-        return ShownError(**dict(rollout), version=version, calls=[])
-    price = price_of(model, prices)
-    calls = [PricedCall.model_validate(row) for row in rollout.telemetry.get("calls", [])]
-    for call in calls:
-        call.usd = cost_of(Usage(prompt=call.prompt, completion=call.completion, cached=call.cached), price)
-    return ShownTrajectory(**dict(rollout), version=version, calls=calls)
-
-
-def shown_in(run: Run, rollout: Trajectory | RolloutError, version: int | None) -> Shown:
-    return shown(rollout, version, run.config.models.target_model, run.config.budget.prices)
-
-
-def trajectory(run: Run, name: str) -> Shown:
+def trajectory(run: Run, name: str) -> ShownRollout:
     """One trajectory by its id."""
     if rollout := find_trace(run, name):
-        return shown_in(run, rollout, version_of(run, rollout))
+        return ShownRollout(rollout=rollout, version=run.versions_by_hash.get(rollout.skill_hash))
     raise NotThereError(f"no trajectory '{name}' was kept")
-
-
-def trajectory_of(run: Run, kind: str, number: int, item: str) -> Shown:
-    """An item's trajectory in a step's batch (`train`), its gate (`gate`) or a slow update (`slow`)."""
-    paths: dict[str, Path] = {
-        "train": run.files.step(number) / "trajectories.jsonl",
-        "gate": run.files.step(number) / "gate_trajectories.jsonl",
-        "slow": run.files.slow_update(number) / "trajectories.jsonl",
-    }
-    if kind not in paths:
-        raise NotThereError(f"no trajectories of kind '{kind}'")
-    if rollouts := rollouts_of(run, paths[kind], item):
-        return shown_in(run, rollouts[-1], version_of(run, rollouts[-1]))
-    raise NotThereError(f"no trajectory of '{item}' was kept there")
-
-
-def version_of(run: Run, rollout: Trajectory | RolloutError) -> int | None:
-    return run.versions_by_hash.get(rollout.skill_hash)
 
 
 # Skills
@@ -347,18 +207,14 @@ class DiffBlock(Record):
 
 
 class Diff(Record):
-    optional = frozenset({"a", "b"})
-
-    a: str | None = None
-    """The names of the two skills."""
-    b: str | None = None
     blocks: list[DiffBlock]
 
 
-def diff(a: str, b: str) -> list[DiffBlock]:
+def diff(a: str, b: str) -> Diff:
     """Two texts side by side."""
     left, right = a.split("\n"), b.split("\n")
-    return [
+    blocks = [
         DiffBlock(op=op, a=left[i1:i2], b=right[j1:j2], a_line=i1 + 1, b_line=j1 + 1)
         for op, i1, i2, j1, j2 in SequenceMatcher(None, left, right).get_opcodes()
     ]
+    return Diff(blocks=blocks)

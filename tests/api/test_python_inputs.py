@@ -173,8 +173,8 @@ given = dict(tasks=tasks, target_model="sim:world", optimizer_model="sim:world",
     "call",
     [
         'skillopt.train(skill="skills/best skill.md", **given)',
-        'skillopt.evaluate(None, "skills/nowhere.md", **given)',
-        'skillopt.compare(None, "nowhere", skillopt.Skill(""), **given)',
+        pytest.param('skillopt.evaluate(None, "skills/nowhere.md", **given)', marks=pytest.mark.slow),
+        pytest.param('skillopt.compare(None, "nowhere", skillopt.Skill(""), **given)', marks=pytest.mark.slow),
     ],
 )
 def test_a_mistake_is_one_short_traceback_that_says_both_ways(tmp_path: Path, call: str) -> None:

@@ -59,3 +59,10 @@ def test_the_shell_completes_commands_and_options() -> None:
 
 def test_the_project_file_has_one_name() -> None:
     assert PROJECT_FILE == FILE
+
+
+@pytest.mark.parametrize("module", ["skillopt_webui", "skillopt_webui.app"])
+def test_the_page_starts_by_its_packages_name(module: str) -> None:
+    process = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False)
+    assert process.returncode == 0
+    assert "--port" in process.stdout

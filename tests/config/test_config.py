@@ -481,7 +481,7 @@ def test_dotenv_fills_what_the_environment_lacks(tmp_path: Path, monkeypatch: py
 def test_the_env_example_shows_every_key_that_is_asked_for() -> None:
     asked = {PROVIDERS[name].key_name for name in ("openai", "azure", "vllm", "anthropic", "google", "mistral", "groq")}
     asked |= {name for preset in presets().values() for name in preset.pass_env if name.endswith("_API_KEY")}
-    shown = set(re.findall(r"^(?:# )?(\w+)=", (REPO / ".env.example").read_text(), re.MULTILINE))
+    shown = set(re.findall(r"^(?:# )?(?:export )?(\w+)=", (REPO / ".env.example").read_text(), re.MULTILINE))
     assert {"OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "VLLM_API_KEY", "CODEX_API_KEY"} <= asked
     assert asked <= shown
 

@@ -160,7 +160,9 @@ def here(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str]:
     return int(ended.value.code or 0), told.out + told.err
 
 
-@pytest.mark.parametrize("fatal", ["401", "400", "404", "redirect"])
+@pytest.mark.parametrize(
+    "fatal", ["401", *(pytest.param(c, marks=pytest.mark.slow) for c in ("400", "404")), "redirect"]
+)
 def test_a_refusal_that_quotes_the_key_is_told_without_it(
     tmp_path: Path, fatal: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -386,7 +388,7 @@ def test_every_child_process_is_told_what_it_gets_of_the_environment() -> None:
             assert given, f"{where}:{call.lineno}: a child inherits everything"
             if "os.environ" in given[0]:
                 whole.append(where)
-    assert whole == ["skillopt/tasks/executor/processes.py", "skillopt_webui/ask.py", "skillopt_webui/launch.py"]
+    assert whole == ["skillopt/tasks/executor/processes.py", "skillopt_webui/launch.py", "skillopt_webui/questions.py"]
 
 
 # Who may read

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import hostile
 from campaign import holds_for
 from skillopt.models.base import ChatReply, ChatRequest, ModelError, TransientError
-from skillopt.models.http import ParameterRefused, classify, rate_limits, retry_after
-from skillopt.models.limiter import Limiter
+from skillopt.models.http import ParameterRefused, classify, retry_after
 from skillopt.models.openai_chat import OpenAIChat
 from skillopt.models.providers import ProviderChat
 from skillopt.record.files import plain
@@ -158,14 +157,6 @@ def test_any_answer_is_a_reply_that_can_be_stored_or_an_error_of_ours(
 def test_any_headers_give_waits_that_end(given: dict[str, str]) -> None:
     wait = retry_after(given)
     assert wait is None or 0 <= wait < math.inf
-    limits = rate_limits(given)
-    limiter = Limiter(4)
-    if limits:
-        limiter.learn(limits)
-        limiter.used(1)
-    for bucket in limiter._buckets.values():
-        bucket.take(10)
-    assert 0 <= limiter._wait() < math.inf
 
 
 @holds_for(statuses.filter(lambda status: status != 200), headers, said)

@@ -123,17 +123,8 @@ ROUTES = [
     *(
         f"/api/runs/{{n}}/{{b}}/{{r}}{tail}"
         for tail in (
-            *("", "/stream", "/steps/{n}", "/epochs/{n}", "/skills/{n}", "/diff", "/costs", "/failures"),
-            *(
-                "/trajectory",
-                "/conflicts",
-                "/config",
-                "/export/best",
-                "/export/report",
-                "/export/v{n}",
-                "/compare",
-                "/{x}",
-            ),
+            *("", "/stream", "/steps/{n}", "/epochs/{n}", "/skills/{n}", "/costs", "/failures"),
+            *("/trajectory", "/conflicts", "/config", "/export/best", "/export/v{n}", "/{x}"),
         )
     ),
 ]

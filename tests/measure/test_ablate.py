@@ -101,6 +101,7 @@ def test_a_budget_ends_it_with_what_is_known_and_more_money_goes_on(trained: Run
     assert len(spy.requests) < whole["paid"]["calls"]
 
 
+@pytest.mark.slow
 def test_noise_does_not_make_rules_useful_or_harmful(tmp_path: Path) -> None:
     (tmp_path / "seed.md").write_text(planted())
     result = train_sim(

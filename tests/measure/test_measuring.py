@@ -19,7 +19,7 @@ from skillopt.models.base import ChatReply, ChatRequest, FatalError
 from skillopt.record.directory import RunDirectory
 from skillopt.sim.env import SimEnv
 from skillopt.skill import Skill
-from skillopt.training.split import measure
+from skillopt.training.rollout import measure
 from skillopt.training.trainer import TrainingLoop
 from support import SIM, Spy, train_sim
 from support.judge import Optimizer, Target, judge_config

@@ -47,10 +47,6 @@ def test_a_sweep_tries_the_grid_and_only_the_winner_reads_the_test_split(
     read = [path.parent for path in (out / "sim").glob("*/test_reads.jsonl")]
     assert [str(path) for path in read] == [best["run"]]
     assert "Best by validation, of 4 trials" in told
-    (folder,) = (out / "sweeps" / "sim").iterdir()
-    drawn = (folder / "sweep.svg").read_text()
-    assert (drawn.count('<path class="h4"'), drawn.count('<path class="length"')) == (1, 3)
-    assert (folder / "sweep.md").read_text().count("\n| ") == 5, "a line below the head, and four trials"
 
 
 def test_what_one_trial_paid_for_the_next_ones_do_not(whole: tuple[Path, dict[str, Any], str], tmp_path: Path) -> None:
@@ -65,6 +61,7 @@ def test_what_one_trial_paid_for_the_next_ones_do_not(whole: tuple[Path, dict[st
     assert last["target_calls"] < alone.summary["calls"]["target"]
 
 
+@pytest.mark.slow
 def test_a_sweep_stops_at_the_budget_of_all_trials_and_goes_on_where_it_was(
     whole: tuple[Path, dict[str, Any], str], tmp_path: Path
 ) -> None:
@@ -101,18 +98,13 @@ def test_commas_inside_of_a_value_do_not_part_it(raw: str, values: list[str]) ->
     assert split_values(raw) == values
 
 
-def test_random_draws_are_distinct_within_the_ranges_and_the_same_for_a_seed() -> None:
-    axes, fixed = parse_axes(["a.b=1..9", "a.c=0.5..1.5", "a.d=x,y", "a.e=7"])
-    trials = make_trials(axes, 12, 42)
+def test_axes_are_keys_with_several_values() -> None:
+    axes, fixed = parse_axes(["a.d=x,y", "a.b=1,2", "a.e=7"])
     assert fixed == ["a.e=7"]
-    assert trials == make_trials(axes, 12, 42) != make_trials(axes, 12, 43)
-    assert len({tuple(trial) for trial in trials}) == 12
-    values = [dict(text.split("=") for text in trial) for trial in trials]
-    assert all(1 <= int(v["a.b"]) <= 9 and 0.5 <= float(v["a.c"]) <= 1.5 and v["a.d"] in "xy" for v in values)
-    assert len(make_trials(parse_axes(["a.d=x,y"])[0], 12, 42)) == 2
-    for wrong in (["a.b=1..9"], ["a.b=1,1"], ["a.b=1,2", "a.b=3,4"], ["a.b=1"]):
+    assert make_trials(axes) == [["a.d=x", "a.b=1"], ["a.d=x", "a.b=2"], ["a.d=y", "a.b=1"], ["a.d=y", "a.b=2"]]
+    for wrong in (["a.b=1,1"], ["a.b=1,2", "a.b=3,4"], ["a.b=1"]):
         with pytest.raises(UserError):
-            make_trials(parse_axes(wrong)[0], None, 42)
+            parse_axes(wrong)
 
 
 def test_the_choice_looks_at_validation_and_then_at_the_price() -> None:

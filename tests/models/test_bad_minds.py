@@ -64,7 +64,9 @@ class Adversary:
         return
 
 
-@pytest.mark.parametrize("attack", list(ATTACKS))
+@pytest.mark.parametrize(
+    "attack", [pytest.param(name, marks=[pytest.mark.slow] * (name in {"thousands", "a megabyte"})) for name in ATTACKS]
+)
 def test_an_adversarial_optimizer_breaks_nothing(attack: str, tmp_path: Path) -> None:
     result = train_sim(tmp_path, *SHORT, models={"optimizer": Adversary(ATTACKS[attack])})
     run = RunDirectory(result.path)

@@ -274,7 +274,9 @@ def test_a_429_is_tried_again_after_the_time_it_asks_for(path: Path, waits: list
     run(lambda payload, n: bad(429, headers={"Retry-After": "0.4"}) if n == 1 else good(), path, work)
 
 
-def test_without_a_wish_of_the_endpoint_a_retry_waits_a_little(path: Path, waits: list[float]) -> None:
+def test_without_a_wish_of_the_endpoint_a_retry_waits_a_little(
+    path: Path, real_waits: None, waits: list[float]
+) -> None:
     async def work(server: Server, desk: Desk) -> None:
         assert (await call(desk.caller())).text == "ok"
         assert 0.3 < waits[0] < 0.7

@@ -23,7 +23,7 @@ from skillopt.processes.agent_output import plain_text
 from skillopt.processes.coding_agents import presets
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
-from skillopt.training.requests.schemas import text_schema
+from skillopt.training.requests.replies import text_schema
 from skillopt_agents.output import parse_claude, parse_codex, parse_copilot, parse_gemini, parse_opencode
 from support import TESTS, differing, essence, train_sim
 
@@ -80,6 +80,7 @@ def test_a_command_works_in_an_empty_folder_and_gets_only_the_variables_that_are
     assert "OPENAI_API_KEY" not in seen["env"]
 
 
+@pytest.mark.slow
 def test_a_login_is_asked_for_in_clear_words_even_by_a_command_that_then_hangs() -> None:
     with pytest.raises(FatalError, match=r"it needs a login: sign in with .*python"):
         ask(command("login", timeout=3))
@@ -94,6 +95,7 @@ def test_a_command_that_hangs_is_ended_and_one_that_prints_without_end_is_refuse
         ask(command("empty"))
 
 
+@pytest.mark.slow
 def test_a_limit_is_waited_for(tmp_path: Path) -> None:
     with pytest.raises(TransientError) as limited:
         ask(command("limit", tmp_path / "first"))

@@ -36,7 +36,7 @@ from skillopt.record.files import read_json
 from skillopt.sim.model import SimOptions
 from skillopt.skill import Skill
 from skillopt.tasks.judge import SCHEMA as JUDGE
-from skillopt.training.requests.schemas import merge_schema, reflect_schema, text_schema
+from skillopt.training.requests.replies import merge_schema, reflect_schema, text_schema
 from support import REPO, differing, essence, only_run, sim_server, train_sim
 from support.reader import Reader, reply_to
 
@@ -90,9 +90,9 @@ def only_box(out: Path, process: subprocess.Popen[bytes]) -> Box:
 
 
 def test_letters_answered_in_parallel_wrongly_first_and_in_another_order_give_the_bytes_of_http(tmp_path: Path) -> None:
-    calm = over_http(tmp_path / "http")
+    calm = over_http(tmp_path / "http", *SHORT)
     with Reader(tmp_path / "letters", WORLD, seed=1, wrong_first=True) as reader:
-        done = RunDirectory(train_sim(tmp_path / "letters", HANDOFF).path)
+        done = RunDirectory(train_sim(tmp_path / "letters", HANDOFF, *SHORT).path)
     assert differing(essence(calm), essence(done)) == []
     assert reader.refused >= 3
     assert len(reader.answered) == len(set(reader.answered)), "a request was asked for twice"
@@ -200,9 +200,9 @@ def test_the_page_holds_the_question_the_schema_and_an_example_that_fits(schema:
     text = letter.page.read_text()
     assert text == page(letter)
     assert "`````text\nA fence:\n````\nend of data\n`````" in text, "data cannot close its block"
-    blocks = [part.partition("```")[0] for part in text.split("```json\n")[1:]]
-    assert json.loads(blocks[0]) == schema.body
-    assert problems(json.loads(blocks[1]), schema.body) == []
+    blocks = [json.loads(part.partition("```")[0]) for part in text.split("```json\n")[1:]]
+    assert blocks[0] == schema.body
+    assert problems(blocks[1], schema.body) == []
     assert f"skillopt answer {tmp_path} 1" in text
 
 
@@ -231,7 +231,6 @@ def test_lengths_bounds_and_kinds_are_checked() -> None:
         },
         "required": ["text", "list", "share", "flag"],
     }
-    assert problems(example(body), body) == []
     right = {"text": "abc", "list": [1, None], "share": 1, "flag": True}
     assert problems(right, body) == []
     wrong = {"text": "a", "list": [], "share": 2, "flag": 1}
@@ -242,41 +241,12 @@ def test_lengths_bounds_and_kinds_are_checked() -> None:
     ]
 
 
-TEXTS = st.text('ab,:{}[]"\\\n ', max_size=6)
-LEAVES = st.one_of(
-    st.builds(
-        lambda least, more: {"type": "string", "minLength": least, "maxLength": least + more}, *[st.integers(0, 9)] * 2
-    ),
-    st.builds(lambda values: {"type": "string", "enum": values}, st.lists(TEXTS, min_size=1, max_size=3)),
-    st.builds(lambda low, more: {"type": "integer", "minimum": low, "maximum": low + more}, *[st.integers(0, 9)] * 2),
-    st.sampled_from([{"type": "number"}, {"type": "boolean"}, {"type": "null"}, {"type": ["null", "string"]}, {}]),
-)
-ANY_SCHEMA = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.builds(lambda items, least: {"type": "array", "items": items, "minItems": least}, inner, st.integers(0, 2)),
-        st.builds(
-            lambda known: {
-                "type": "object",
-                "properties": known,
-                "required": list(known),
-                "additionalProperties": False,
-            },
-            st.dictionaries(st.sampled_from("abc"), inner),
-        ),
-    ),
-    max_leaves=8,
-)
-
-
-@given(ANY_SCHEMA)
-def test_the_example_made_from_a_schema_fits_it(schema: dict[str, Any]) -> None:
-    assert problems(example(schema), schema) == []
-
-
 def test_the_example_shows_an_addition_which_has_no_anchor() -> None:
     edit = {"type": "object", "properties": {"op": {"enum": ["add", "modify"]}, "anchor": {"type": "string"}}}
     assert example(edit) == {"op": "add", "anchor": ""}
+
+
+TEXTS = st.text('ab,:{}[]"\\\n ', max_size=6)
 
 
 @given(st.binary(max_size=60) | TEXTS.map(str.encode) | st.just(b"[" * 100_000))
@@ -445,10 +415,11 @@ def test_the_commands_list_wait_check_and_hand_in(
 def with_anchor(letter: Letter, anchor: str) -> bytes:
     """A reply that fits the schema and modifies this text."""
     assert letter.schema
-    value = example(letter.schema["body"])
-    (edit,) = value["edits"]
-    edit |= {"op": "modify", "anchor": anchor, "text": "Answer with codes.", "section": ""}
-    return json.dumps(value).encode()
+    schema: Any = letter.schema["body"]
+    cited = schema["properties"]["patterns"]["items"]["properties"]["trajectory_ids"]["items"]["enum"][:1]
+    edit = {"op": "modify", "anchor": anchor, "text": "Answer with codes.", "section": ""}
+    edit |= {"pattern": "p", "rationale": "r", "trajectory_ids": cited}
+    return json.dumps({"job": "j", "patterns": [], "edits": [edit]}).encode()
 
 
 @pytest.mark.usefixtures("virtual_time")
@@ -475,6 +446,7 @@ def test_answer_refuses_an_anchor_that_is_not_in_the_skill_and_the_letter_stays_
     assert (code, "Taken" in out) == (0, True), err
 
 
+@pytest.mark.slow
 def test_waiting_right_after_a_start_is_for_the_new_run_and_not_for_the_one_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +464,7 @@ def test_waiting_right_after_a_start_is_for_the_new_run_and_not_for_the_one_befo
     assert (found["status"], len(found["letters"])) == ("running", 1)
 
 
+@pytest.mark.slow
 def test_waiting_is_for_a_run_that_is_not_there_yet_or_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

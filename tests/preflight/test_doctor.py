@@ -15,8 +15,8 @@ from skillopt.models.base import ChatReply
 from skillopt.preflight import doctor
 from skillopt.preflight.doctor import Check, _warnings, examine
 from skillopt.tasks import open_env
-from skillopt.tasks.base import Env, Score, as_env, unknown_members
-from support import SIM, over_http, sim_server, skillopt, train_sim
+from skillopt.tasks.base import Env, Score, unknown_members
+from support import SIM, SMALL, over_http, sim_server, skillopt, train_sim
 from support.wire import completion, served
 
 
@@ -89,24 +89,8 @@ class Misspelt(BadScorer):
     def _private(self) -> None: ...
 
 
-class Unrelated:
-    """Does not inherit Env."""
-
-    nosy = True
-
-    def __init__(self) -> None:
-        self.fingerprints, self.options = "a", {}
-
-    items = run = score = None
-
-
 @pytest.mark.parametrize(
-    ("env", "unknown"),
-    [
-        (Misspelt(""), {"baselines": "baseline", "helper": ""}),
-        (as_env(Unrelated()), {"fingerprints": "fingerprint", "nosy": "noisy"}),
-        (open_env(Config.load(SIM)), {}),
-    ],
+    ("env", "unknown"), [(Misspelt(""), {"baselines": "baseline", "helper": ""}), (open_env(Config.load(SIM)), {})]
 )
 def test_members_of_an_env_that_nothing_reads_are_named(env: Env, unknown: dict[str, str]) -> None:
     assert unknown_members(env) == unknown
@@ -196,8 +180,8 @@ def test_a_strict_gate_over_a_target_that_varies_is_warned_of() -> None:
 
 def test_the_output_folder_is_versioned_and_no_run_overwrites_another(tmp_path: Path) -> None:
     out = f"env.output_root={tmp_path}"
-    before = checks(out, "train.num_epochs=1")["output folder"].says
-    run = train_sim(tmp_path, "train.num_epochs=1").path
+    before = checks(out, *SMALL)["output folder"].says
+    run = train_sim(tmp_path, *SMALL).path
     assert f"versioned: sim/{run.name} will be new" in before
-    assert f"sim/{run.name} is there and will be continued" in checks(out, "train.num_epochs=1")["output folder"].says
+    assert f"sim/{run.name} is there and will be continued" in checks(out, *SMALL)["output folder"].says
     assert run.name not in checks(out, "train.num_epochs=2")["output folder"].says

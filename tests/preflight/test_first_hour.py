@@ -126,6 +126,7 @@ def test_a_scorer_that_fails_on_real_replies_stops_after_two_of_them_and_they_ar
     assert "are used again" in done.stdout
 
 
+@pytest.mark.slow
 def test_replies_are_reused_when_only_the_scorer_changed(tmp_path: Path) -> None:
     """A whole run, and the same with a scorer that says the same in other words: nothing is paid for again."""
     assert skillopt(*own_scorer(tmp_path, "answer")).returncode == 0

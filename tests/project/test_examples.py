@@ -131,6 +131,7 @@ FRAMEWORKS = {
 }
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_an_agent_on_a_framework_learns_and_its_tokens_are_in_the_bill(
     name: str, endpoint: tuple[StandIn, list[str]], tmp_path: Path
@@ -163,6 +164,7 @@ def test_a_scorer_of_ones_own_teaches_through_its_feedback(endpoint: tuple[Stand
     assert "must not end with a full stop" in done.stdout
 
 
+@pytest.mark.extras
 def test_the_notebook_runs_from_top_to_bottom_in_a_real_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="pip install 'skillopt[dev-all]'")
     nbformat = pytest.importorskip("nbformat")

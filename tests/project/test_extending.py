@@ -15,6 +15,7 @@ import pytest
 from skillopt.record.run import Run
 from support import REPO, SMALL, sim_server
 
+pytestmark = pytest.mark.docs
 PAGE = (REPO / "docs" / "extending.md").read_text(encoding="utf-8")
 ROW = re.compile(
     r"^\| \[(?P<name>[\w ]+)\]\(#(?P<anchor>[\w-]+)\) \| (?P<count>\d)(?P<folder> folder)? \| ", re.MULTILINE

@@ -80,6 +80,7 @@ def made(cell: Cell, test: dict[str, dict[str, float]], **given: object) -> Cell
     return CellResult(cell=cell, test=test, **{**own, **given})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_handoff_cell_repeats_from_its_recording_without_models_and_gives_the_same_bytes(tmp_path: Path) -> None:
     job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path, box=tmp_path / "box")
     with Reader(tmp_path / "box") as reader:
@@ -98,6 +99,7 @@ def test_a_handoff_cell_repeats_from_its_recording_without_models_and_gives_the_
     assert again.skill == result.skill
 
 
+@pytest.mark.slow
 def test_a_recording_has_the_reply_that_the_run_read_not_one_that_was_written_later(tmp_path: Path) -> None:
     job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path, box=tmp_path / "box")
     with Reader(tmp_path / "box"):
@@ -111,6 +113,7 @@ def test_a_recording_has_the_reply_that_the_run_read_not_one_that_was_written_la
     assert replayed(replace(job, recording=recording), near=tmp_path).skill == result.skill
 
 
+@pytest.mark.slow
 def test_cells_share_the_targets_replies_and_each_counts_its_own_rollouts(tmp_path: Path) -> None:
     first, second = (run_cell(Job(cell=replace(SIM, seed=seed), out=tmp_path)) for seed in (1, 2))
     alone = run_cell(Job(cell=replace(SIM, seed=2), out=tmp_path / "alone"))
@@ -122,6 +125,7 @@ def test_cells_share_the_targets_replies_and_each_counts_its_own_rollouts(tmp_pa
     assert asked <= done - 24, "the initial skill's validation and test tasks were asked once"
 
 
+@pytest.mark.slow
 def test_what_a_recording_has_is_not_asked_of_the_target_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On another machine the target would answer differently, and a cell with a mechanism off with it."""
     job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path)
@@ -139,6 +143,7 @@ def test_what_a_recording_has_is_not_asked_of_the_target_again(tmp_path: Path, m
     assert not again.error
 
 
+@pytest.mark.slow
 def test_a_request_without_a_recorded_reply_says_which_version_recorded_the_cell(tmp_path: Path) -> None:
     job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path)
     with Reader(job.folder / "letters"):
@@ -152,6 +157,7 @@ def test_a_request_without_a_recorded_reply_says_which_version_recorded_the_cell
     assert f"since version {json.loads(head)['version']}" in again.error
 
 
+@pytest.mark.slow
 def test_a_finished_cell_is_not_run_again_and_a_failed_one_is(tmp_path: Path) -> None:
     job = Job(cell=replace(SIM, method="random"), out=tmp_path)
     failed = run_cell(job)
@@ -179,6 +185,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return job
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["no-gate", "no-notes", "no-history"])
 def test_without_a_mechanism_a_reader_is_only_asked_what_the_whole_training_did_not_ask(
     recorded: Job, method: str, tmp_path: Path
@@ -195,6 +202,7 @@ def test_without_a_mechanism_a_reader_is_only_asked_what_the_whole_training_did_
     assert replayed(replace(job, recording=recording), near=tmp_path / "elsewhere").differences(result) == []
 
 
+@pytest.mark.slow
 def test_without_a_gate_nothing_says_a_validation_score_that_was_not_measured(tmp_path: Path) -> None:
     """The initial skill scores 0.00, which is measured; no later version is."""
     overrides = [f"env.output_root={tmp_path}", "train.num_epochs=2", "train.init_skill=", "evaluation.baselines=false"]
@@ -222,6 +230,7 @@ def test_without_a_gate_nothing_says_a_validation_score_that_was_not_measured(tm
     assert len(points) == 1, "only the initial skill was measured"
 
 
+@pytest.mark.slow
 def test_a_recorded_run_repeats_after_its_letters_have_changed_and_says_how_many(
     recorded: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +245,7 @@ def test_a_recorded_run_repeats_after_its_letters_have_changed_and_says_how_many
     assert 0 < other.changed <= first.requests
 
 
+@pytest.mark.slow
 def test_random_search_repeats_where_only_recordings_are(recorded: Job, tmp_path: Path) -> None:
     job = replace(recorded, cell=replace(recorded.cell, method="random"))
     result = run_cell(job)
@@ -393,6 +403,7 @@ def test_published_sets_are_drawn_from_the_users_folder_and_never_twice(tmp_path
     assert load(cell, tmp_path / "out" / cell.name).env.split_dir == str(folder)  # once drawn, it is there
 
 
+@pytest.mark.slow
 def test_nothing_of_a_published_set_is_kept_but_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(cell=replace(SIM, optimizer="handoff"), out=tmp_path)
     with Reader(job.folder / "letters"):
@@ -422,6 +433,7 @@ def test_every_committed_cell_can_be_read_and_names_a_known_set_and_method() -> 
         assert Cell.of(path.stem).method in METHODS
 
 
+@pytest.mark.slow
 def test_an_ablated_training_is_scored_by_its_rules_alone() -> None:
     import ablations
 

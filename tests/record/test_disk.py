@@ -71,7 +71,7 @@ def test_a_slow_disk_changes_nothing(tmp_path: Path, calm: RunDirectory, monkeyp
 
     def slowly(handle: int) -> None:
         waits.append(handle)
-        time.sleep(0.02)
+        time.sleep(0.002)
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", slowly)
@@ -117,6 +117,7 @@ def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_that_vanishes_is_told_and_half_a_run_is_not_left_in_its_place(tmp_path: Path) -> None:
     with sim_server(SimOptions(latency=0.02)) as (server, url):
         process = subprocess.Popen(
@@ -131,6 +132,7 @@ def test_a_folder_that_vanishes_is_told_and_half_a_run_is_not_left_in_its_place(
     assert not list((tmp_path / "sim").glob("*/runtime_state.json"))
 
 
+@pytest.mark.slow
 def test_a_second_trainer_is_refused_at_once_and_told_who_the_first_is(tmp_path: Path) -> None:
     def command(url: str) -> list[str]:
         return [*CONFIG, *over_http(url), f"env.output_root={tmp_path}"]

@@ -181,9 +181,8 @@ def test_drafts_that_a_killed_process_left_are_removed_when_the_run_is_taken_up(
     [
         ("config.yaml", "/api/runs/RUN/config", None),
         ("config.yaml", "/api/configs/load", {"run": "RUN"}),
-        ("skills/skill_v0000.md", "/api/runs/RUN/diff?a=0&b=1", None),
         ("skills/skill_v0000.md", "/api/diff", {"a": {"run": "RUN", "version": 0}, "b": {"run": "RUN", "version": 1}}),
-        ("best_skill.md", "/api/runs/RUN/compare", None),
+        ("best_skill.md", "/api/runs/RUN/export/best", None),
         ("report.html", "/api/runs/RUN/report", None),
         ("events.jsonl", "/api/runs/RUN/events", None),
         ("labels.json", "/api/runs", None),
@@ -205,7 +204,7 @@ def test_the_page_reads_through_no_linked_folder(page: Ui, on_page: RunDirectory
     on_page.skills.rename(tmp_path / "outside")
     on_page.skills.symlink_to(tmp_path / "outside")
     (tmp_path / "outside" / "skill_v0000.md").write_text(SECRET)
-    assert SECRET not in ask(page, f"/api/runs/0/sim/{on_page.root.name}/diff?a=0&b=1")[1]
+    assert SECRET not in ask(page, f"/api/runs/0/sim/{on_page.root.name}/skills/0")[1]
 
 
 @pytest.mark.extras
@@ -259,15 +258,17 @@ def test_files_that_a_user_names_may_be_links(tmp_path: Path) -> None:
 # Pipes and devices are not waited for.
 
 
-@pytest.mark.parametrize("name", ["config.json", "summary.json", "run.lock", "events.jsonl"])
-def test_a_pipe_in_a_run_does_not_hang_the_list_of_runs(trained: Path, tmp_path: Path, name: str) -> None:
-    shutil.copytree(trained, tmp_path / "out" / "sim" / "run")
-    if name == "events.jsonl":  # read if a run has no summary
-        (tmp_path / "out" / "sim" / "run" / "summary.json").unlink()
-    put_pipe(tmp_path / "out" / "sim" / "run" / name)
+def test_a_pipe_in_a_run_does_not_hang_the_list_of_runs(trained: Path, tmp_path: Path) -> None:
+    names = ("config.json", "summary.json", "run.lock", "events.jsonl")
+    for name in names:
+        run = tmp_path / "out" / "sim" / f"run-{name}"
+        shutil.copytree(trained, run)
+        if name == "events.jsonl":  # read if a run has no summary
+            (run / "summary.json").unlink()
+        put_pipe(run / name)
     done = command("runs", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
-    assert "unreadable" in done.stdout
+    assert done.stdout.count("unreadable") == len(names)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +294,7 @@ def test_a_pipe_in_a_run_does_not_hang_the_page(page: Ui, on_page: RunDirectory,
 WAITING = """
 import asyncio, json, os, resource, sys
 from pathlib import Path
-from skillopt.training.requests.schemas import text_schema
+from skillopt.training.requests.replies import text_schema
 from skillopt.models.base import ChatRequest
 from skillopt.models.handoff import Box, HandoffModel, model
 resource.setrlimit(resource.RLIMIT_AS, (1500 << 20, 1500 << 20))

@@ -16,6 +16,7 @@ import pytest
 
 from support import REPO, SIM, skillopt, until
 
+pytestmark = pytest.mark.slow
 MOST = 2.5
 """Times as many calls for twice the input."""
 PATIENCE = 40

@@ -21,7 +21,7 @@ from skillopt.record.files import plain
 from skillopt.record.run import Run
 from skillopt.skill.folder import NotAFileError
 from skillopt.training.edits.review import write_decisions
-from support import REPO, SIM, skillopt
+from support import REPO, SIM, SMALL, skillopt
 
 FILES = {
     "summary.json": lambda run: run.summary,
@@ -39,7 +39,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    done = skillopt("train", "--config", SIM, f"env.output_root={folder}", "train.num_epochs=1")
+    done = skillopt("train", "--config", SIM, f"env.output_root={folder}", *SMALL)
     assert done.returncode == 0, done.stderr
     return next(path.parent for path in folder.glob("*/*/config.json"))
 
@@ -56,7 +56,7 @@ def packaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (package / "references").mkdir(parents=True)
     (package / "SKILL.md").write_text("---\nname: house-codes\ndescription: Codes of the house.\n---\nAnswer.\n")
     (package / "references" / "rules.md").write_text("# Rules\n")
-    options = [f"env.output_root={folder}", "train.num_epochs=1", f"train.init_skill={package}"]
+    options = [f"env.output_root={folder}", *SMALL, f"train.init_skill={package}"]
     done = skillopt("train", "--config", SIM, *options)
     assert done.returncode == 0, done.stderr
     return next(path.parent for path in folder.glob("*/*/config.json"))

@@ -122,9 +122,6 @@ def hostile_outcome() -> CheckOutcome:
         "same_text": False,
         "scores": {"base": side, "skill": side},
         "takes": {"base": takes, "skill": takes},
-        "by_type": {
-            name: {"items": 1, "base": 1, "skill": 0, "takes": {"base": takes, "skill": takes}} for name in (bad, "b")
-        },
         "changed": [{**changed, "base": row, "skill": row}],
         "difference": -1.0,
         "difference_interval": (-1.0, -0.5),

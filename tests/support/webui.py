@@ -1,24 +1,29 @@
-"""What the web page's tests share: a real server process over a workspace of its own, and a plain client."""
+"""What the web page's tests share: a real server over a workspace of its own, and a plain client."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
-import subprocess
-import sys
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from aiohttp import web
+
+from skillopt.dotenv import load_dotenv
 from skillopt.record.directory import RunDirectory
-from support import REPO, until
+from skillopt_webui.app import token_from_environment
+from skillopt_webui.server import make_app
+from skillopt_webui.settings import PageSettings, make_settings
+from support import REPO, loop_in_a_thread, until
 
 SLOW = {"models.target_model": "sim:world?latency=1.2", "models.optimizer_model": "sim:world?duds=0.2&opposites=1"}
 """A simulated run that takes long enough to be watched, with conflicts."""
@@ -34,40 +39,31 @@ def make_workspace(folder: Path) -> Path:
 
 @dataclass
 class Ui:
-    """A server process, and requests to it."""
+    """A server in a thread of this process, as `skillopt ui` starts it, and requests to it."""
 
     workspace: Path
     arguments: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     port: int = 0
-    _process: subprocess.Popen[str] | None = None
+    _open: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
 
     def start(self) -> Ui:
-        command = [sys.executable, "-m", "skillopt_webui.app", "--port", str(self.port), *self.arguments]
-        self._process = subprocess.Popen(
-            command, cwd=self.workspace, stdout=subprocess.PIPE, text=True, env={**os.environ, **self.env}
-        )
-        assert self._process.stdout
-        first = self._process.stdout.readline()
-        found = re.search(r":(\d+)/", first)
-        assert found, first
-        self.port = int(found[1])
+        self._open.enter_context(patch.dict(os.environ, self.env))
+        self._open.enter_context(contextlib.chdir(self.workspace))
+        load_dotenv(Path(".env"))
+        given: dict[str, Any] = dict(zip(self.arguments[::2], self.arguments[1::2], strict=True))
+        configs = [Path(given["--configs"])] if "--configs" in given else None
+        host, token = given.get("--host", "127.0.0.1"), token_from_environment()
+        settings = make_settings(workspace=Path.cwd(), configs=configs, host=host, port=self.port, token=token)
+        self.port = self._open.enter_context(_served(settings))
         return self
 
     def stop(self) -> None:
-        assert self._process
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait()
-
-    def memory(self) -> float:
-        """Megabytes of resident memory."""
-        assert self._process
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+        self._open.close()
 
     def ask(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """Status and answer; without headers, those that the page sends."""
@@ -108,6 +104,22 @@ def _parsed(body: bytes) -> Any:
         return json.loads(body)
     except ValueError:
         return body
+
+
+@contextlib.contextmanager
+def _served(settings: PageSettings) -> Iterator[int]:
+    """Serves until the end of the block; gives the port."""
+    with loop_in_a_thread() as wait_for, contextlib.closing(socket.socket()) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host, settings.port))
+        port: int = listening.getsockname()[1]
+        runner = web.AppRunner(make_app(replace(settings, port=port)), shutdown_timeout=1)
+        wait_for(runner.setup())
+        wait_for(web.SockSite(runner, listening).start())
+        try:
+            yield port
+        finally:
+            wait_for(runner.cleanup())
 
 
 @contextlib.contextmanager

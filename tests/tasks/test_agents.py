@@ -20,7 +20,7 @@ from skillopt.models import open_model
 from skillopt.models.base import ChatModel, ChatReply, ChatRequest, FatalError, RefusedError, TransientError
 from skillopt.models.bound import BoundChat, UnseenModel
 from skillopt.preflight.doctor import examine
-from skillopt.processes.agent_output import call_message, loaded, tool_calls
+from skillopt.processes.agent_output import tool_calls
 from skillopt.processes.coding_agents import presets
 from skillopt.record.journal import Journal
 from skillopt.skill import Skill
@@ -194,6 +194,7 @@ def test_a_rollout_in_the_journal_is_not_done_again_and_another_skill_or_sample_
     assert (folder / "count").read_text() == "xxxx"
 
 
+@pytest.mark.slow
 def test_an_agent_that_takes_too_long_has_not_solved_its_task_or_has_no_score(folder: Path) -> None:
     body = "async def agent(item, skill, model):\n    await asyncio.sleep(1000)\n"
     (episode,), _ = run(own_agent(folder, body, timeout=0.3), model=Target())
@@ -359,6 +360,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(folder:
     assert alive(f"{MARKER}1") == []
 
 
+@pytest.mark.slow
 def test_what_a_command_leaves_running_is_ended_and_does_not_hold_up_the_answer(folder: Path) -> None:
     agent = script(folder / "stray.sh", f"sleep {MARKER}2 &\necho right\n")
     (episode,), _ = run(config_of(folder, command=str(agent), agent_options={"timeout": 100}))
@@ -687,15 +689,7 @@ def test_a_transcript_becomes_turns_tool_calls_and_results(name: str) -> None:
     assert json.loads(second) == {"command": "ls"}
     assert "task-skill" in first
     assert [m["content"] for m in heard.messages if m["role"] == "tool"] == ["Rules.", "a.txt"]
-    assert loaded(heard.messages, "task-skill")
-    assert not loaded(heard.messages, "task")
     if name in {"opencode", "gemini-cli"}:
         assert (heard.prompt_tokens, heard.completion_tokens) == (2400, 68)
     if name == "opencode":
         assert heard.usd == pytest.approx(0.03)
-
-
-def test_reading_a_skills_own_file_is_loading_it() -> None:
-    command = {"command": "cat ~/.codex/skills/task-skill/SKILL.md"}
-    assert loaded([call_message("c", "shell", command)], "task-skill")
-    assert not loaded([call_message("c", "shell", {"command": "echo task-skill"})], "task-skill")

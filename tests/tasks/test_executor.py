@@ -393,6 +393,7 @@ def test_an_env_that_no_process_can_open_is_refused_before_anything_runs(tmp_pat
         skillopt.evaluate(None, Skill(""), tasks=rows, scorer=lambda item, output: 1.0, **given)
 
 
+@pytest.mark.slow
 def test_functions_of_a_module_go_to_the_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "parts_of_mine.py").write_text(
         "import os\n\ndef agent(item, skill, model):\n    return str(os.getpid())\n\n"

@@ -126,7 +126,9 @@ def test_a_run_that_cannot_score_stops_after_its_first_batch_and_shows_a_reply(t
     assert len(set(asked)) == len(asked), "what was paid for is not paid for again"
 
 
-@pytest.mark.parametrize(("feedback", "code"), [("", 2), ("the reply must end with DONE", 0)])
+@pytest.mark.parametrize(
+    ("feedback", "code"), [("", 2), pytest.param("the reply must end with DONE", 0, marks=pytest.mark.slow)]
+)
 def test_a_scorer_that_gives_nothing_stops_the_run_unless_it_says_why(tmp_path: Path, feedback: str, code: int) -> None:
     rule = "output == item.answers"  # a list and a text are never equal
     (tmp_path / "scorer.py").write_text(f"def score(item, output):\n    return float({rule}), {feedback!r}\n")

@@ -16,7 +16,7 @@ from skillopt.record.files import read_json, read_jsonl
 from skillopt.sim.env import SimEnv
 from skillopt.skill import Skill
 from skillopt.tasks import open_env
-from skillopt.tasks.base import Episode, Item, Score, as_env
+from skillopt.tasks.base import Env, Episode, Item, Score
 from skillopt.tasks.judge import judged
 from skillopt.training.trainer import TrainingLoop
 from support.judge import Optimizer, Target, judge_config
@@ -59,7 +59,7 @@ def test_a_judge_that_gives_no_verdict_is_no_wrong_answer(config: Config) -> Non
         asyncio.run(evaluate(config, Skill(""), split="test", models=models))
 
 
-class Letters:
+class Letters(Env):
     """An env of the user's own whose outputs only a model can score."""
 
     name = "letters"
@@ -72,7 +72,7 @@ class Letters:
         messages = [{"role": "system", "content": skill.text}, {"role": "user", "content": item.question}]
         return Episode(messages=messages, output=(await chat(messages)).text)
 
-    async def judge(self, item: Item, output: str, ask: Any) -> Score:
+    async def judge(self, item: Item, output: str, ask: Any) -> Score:  # type: ignore[override]
         return await judged(item, output, ask, rubric="It must be friendly.", pass_at=4)
 
 
@@ -83,24 +83,24 @@ def test_an_env_with_a_judge_of_its_own_has_the_optimizer_to_the_end(
 ) -> None:
     env, optimizer = Letters(), Optimizer()
     if noisy:
-        env.noisy = True  # type: ignore[attr-defined]
+        env.noisy = True
     tree = {"optimizer": {"use_meta_skill": False}, "gradient": {"analysts": analysts}}
     config = Config.parse({**tree, "train": {"num_epochs": 1}, "env": {"output_root": str(tmp_path)}})
-    loop = TrainingLoop(config, env=env, models={"target": Target(), "optimizer": optimizer})  # type: ignore[arg-type]
+    loop = TrainingLoop(config, env=env, models={"target": Target(), "optimizer": optimizer})
     try:
         result = asyncio.run(loop.fit())
     except Exception as error:
         pytest.fail(f"after {len(optimizer.judged)} judgements the training ended with {error!r}")
     assert result.summary["status"] == "finished"
     assert optimizer.judged
-    assert plan_run(config, as_env(env), Skill("")).calls("optimizer")[0] > 0
+    assert plan_run(config, env, Skill("")).calls("optimizer")[0] > 0
 
 
 def test_an_env_with_a_judge_of_its_own_does_not_take_the_strict_gate(tmp_path: Path) -> None:
     config = Config.parse({"env": {"output_root": str(tmp_path)}, "evaluation": {"gate": "strict"}})
     models: dict[str, Any] = {"target": Target(), "optimizer": Optimizer()}
     with pytest.raises(Exception) as caught:  # noqa: PT011
-        asyncio.run(TrainingLoop(config, env=Letters(), models=models).fit())  # type: ignore[arg-type]
+        asyncio.run(TrainingLoop(config, env=Letters(), models=models).fit())
     assert "its scores are noisy" in str(caught.value)
 
 

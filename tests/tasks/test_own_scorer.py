@@ -141,25 +141,39 @@ def test_a_number_a_pair_a_dict_a_score_and_an_async_function_are_all_scores(fol
     ("output", "told"),
     [
         ("hang", "no answer within 1 s"),
-        ("sleep", "no answer within 1 s"),
-        ("fork", "no answer within 1 s"),
-        ("exit", "ended with exit code 3"),
-        ("quit", "SystemExit: done"),
-        ("kill", "SIGKILL"),
-        ("memory", "MemoryError"),
-        ("raise", "KeyError: 'no such key' (scorer.py, line 22)"),
-        ("nothing", "returned None; a score is a number from 0 to 1"),
-        ("much", "returned 3; a score is a number from 0 to 1"),
-        ("nan", "returned nan"),
+        pytest.param("sleep", "no answer within 1 s", marks=pytest.mark.slow),
+        pytest.param("fork", "no answer within 1 s", marks=pytest.mark.slow),
     ],
 )
-def test_a_scorer_that_fails_is_named_and_the_next_item_is_scored(folder: Path, output: str, told: str) -> None:
+def test_a_scorer_that_hangs_is_named_and_the_next_item_is_scored(folder: Path, output: str, told: str) -> None:
     before = children()
-    failed, fine = scores(opened(folder, timeout=1.0, memory_mb=1024, workers=1), output, "right")
+    failed, fine = scores(opened(folder, timeout=1.0, workers=1), output, "right")
     assert isinstance(failed, str)
     assert "scorer.py:score" in failed
     assert told in failed
     assert fine == Score(hard=1, soft=1)
+    assert children() <= before
+
+
+def test_a_scorer_that_fails_is_named_and_the_next_item_is_scored(folder: Path) -> None:
+    told = {
+        "exit": "ended with exit code 3",
+        "quit": "SystemExit: done",
+        "kill": "SIGKILL",
+        "memory": "MemoryError",
+        "raise": "KeyError: 'no such key' (scorer.py, line 22)",
+        "nothing": "returned None; a score is a number from 0 to 1",
+        "much": "returned 3; a score is a number from 0 to 1",
+        "nan": "returned nan",
+    }
+    before = children()
+    outputs = [output for failing in told for output in (failing, "right")]
+    found = scores(opened(folder, timeout=60.0, memory_mb=1024, workers=1), *outputs)
+    assert found[1::2] == [Score(hard=1, soft=1)] * len(told)
+    for failed, words in zip(found[::2], told.values(), strict=True):
+        assert isinstance(failed, str)
+        assert "scorer.py:score" in failed
+        assert words in failed
     assert children() <= before
 
 

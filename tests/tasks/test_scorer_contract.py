@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from skillopt import Item, Score
 from skillopt.config import Config
 from skillopt.errors import SkillOptError, UserError
 from skillopt.tasks import open_env
-from skillopt.tasks.base import Env, as_env, check_splits, score_output
+from skillopt.tasks.base import Env, check_splits, score_output
 from skillopt.tasks.checks import read_result
 from skillopt.tasks.memory import own_env
 
@@ -45,6 +45,12 @@ def returning(value: str) -> str:
     return f"{needs}def score(item, output):\n    return {value}\n"
 
 
+BY_OUTPUT = (
+    "import numpy\n" * HAS_NUMPY + "from skillopt import Score\ndef score(item, output):\n    return eval(output)\n"
+)
+"""A scorer whose score is what the output says: one process for every value."""
+
+
 def config_of(folder: Path, **env: Any) -> Config:
     (folder / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     return Config.parse({"env": {"data": str(folder / "tasks.jsonl"), "output_root": str(folder / "out"), **env}})
@@ -69,13 +75,13 @@ def passed_in(folder: Path, code: str, **options: Any) -> Env:
     return env
 
 
-class CustomEnv:
+class CustomEnv(Env):
     """What is not scored here is of no interest: no rollout is made."""
 
     name = "custom"
 
     def __init__(self, score: Callable[..., Any]) -> None:
-        self.score = score
+        self.score = score  # type: ignore[method-assign]
 
     def items(self, split: str) -> list[Item]:
         return [Item(id=f"{split}-{n}", question=f"{split} {n}?") for n in range(3)]
@@ -85,15 +91,19 @@ class CustomEnv:
 
 
 class JudgedEnv(CustomEnv):
-    async def judge(self, item: Item, output: str, ask: Any) -> Any:
+    async def judge(self, item: Item, output: str, ask: Any) -> Any:  # type: ignore[override]
         return self.score(item, output)
 
 
 def outcome(user_env: Any, output: str = "x", judge: Any = None) -> Outcome:
     """The score, or the error in words."""
-    env = as_env(user_env)
+    return outcomes(user_env, [output], judge)[output]
 
-    async def work() -> Outcome:
+
+def outcomes(user_env: Any, outputs: Sequence[str], judge: Any = None) -> dict[str, Outcome]:
+    env: Env = user_env
+
+    async def work(output: str) -> Outcome:
         try:
             return await score_output(env, env.items("train")[0], output, judge)
         except SkillOptError as error:
@@ -101,32 +111,35 @@ def outcome(user_env: Any, output: str = "x", judge: Any = None) -> Outcome:
         except Exception as error:  # a symptom: a user would see a traceback
             return f"not an error of SkillOpt: {error!r}"
 
+    async def all_of_them() -> dict[str, Outcome]:
+        return {output: await work(output) for output in outputs}
+
     try:
-        return asyncio.run(work())
+        return asyncio.run(all_of_them())
     finally:
         env.close()
 
 
-def on_every_path(folder: Path, code: str) -> dict[str, Outcome]:
+def on_every_path(folder: Path, values: Sequence[str]) -> dict[str, dict[str, Outcome]]:
+    """The outcome of each value, by path."""
+    values = [value for value in values if HAS_NUMPY or "numpy" not in value]
     return {
-        "file": outcome(from_file(folder, code)),
-        "passed in": outcome(passed_in(folder, code)),
-        "env": outcome(CustomEnv(function_of(code))),
-        "judge": outcome(JudgedEnv(function_of(code)), judge=lambda *_: None),
+        "file": outcomes(from_file(folder, BY_OUTPUT), values),
+        "passed in": outcomes(passed_in(folder, BY_OUTPUT), values),
+        "env": outcomes(CustomEnv(function_of(BY_OUTPUT)), values),
+        "judge": outcomes(JudgedEnv(function_of(BY_OUTPUT)), values, judge=lambda *_: None),
     }
 
 
-@pytest.mark.parametrize("returned", [value for value in RIGHT if HAS_NUMPY or "numpy" not in value])
-def test_what_a_scorer_returns_means_the_same_on_every_path(tmp_path: Path, returned: str) -> None:
-    found = on_every_path(tmp_path, returning(returned))
-    assert found == dict.fromkeys(found, RIGHT[returned])
+def test_what_a_scorer_returns_means_the_same_on_every_path(tmp_path: Path) -> None:
+    for path, found in on_every_path(tmp_path, list(RIGHT)).items():
+        assert found == {value: RIGHT[value] for value in found}, path
 
 
-@pytest.mark.parametrize("returned", [value for value in WRONG if HAS_NUMPY or "numpy" not in value])
-def test_what_is_no_score_is_refused_in_the_same_words_on_every_path(tmp_path: Path, returned: str) -> None:
-    found = on_every_path(tmp_path, returning(returned))
-    unclear = {path: said for path, said in found.items() if "a score is a number from 0 to 1" not in str(said)}
-    assert unclear == {}
+def test_what_is_no_score_is_refused_in_the_same_words_on_every_path(tmp_path: Path) -> None:
+    for path, found in on_every_path(tmp_path, WRONG).items():
+        unclear = {value for value, said in found.items() if "a score is a number from 0 to 1" not in str(said)}
+        assert unclear == set(), path
 
 
 def test_the_score_from_which_a_task_is_solved_is_an_option_on_every_path(tmp_path: Path) -> None:

@@ -355,6 +355,7 @@ def test_a_command_in_a_reply_is_found_however_long_the_reply_is(reply: str, com
         assert written_command(reply) == command
 
 
+@pytest.mark.slow
 def test_the_shell_agent_ends_at_its_turns_and_its_commands_at_their_time(tmp_path: Path) -> None:
     options = {"turns": 3, "limits": {"seconds": 1}}
     model = Scripted("sleep 600", *["true"] * 50)

@@ -1,6 +1,6 @@
 """Edits that say the same become one; edits that do not are never taken for the same, however alike they look.
 
-Locally only near-copies merge; by meaning, the optimizer does (training/edits/merge.py). What it returns is checked.
+Locally only near-copies merge; by meaning, the optimizer does (edits/aggregate.py). What it returns is checked.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from skillopt.record.edits import EditPool, Patch
 from skillopt.sim.model import SimulatedModel
 from skillopt.sim.optimizer import rules_in
 from skillopt.skill import Edit, Skill
-from skillopt.training.edits.aggregate import contradiction, same_edit
-from skillopt.training.edits.merge import aggregate
+from skillopt.training.edits.aggregate import aggregate, contradiction, same_edit
 from skillopt.training.requests.context import EditLimits, OptimizerContext, TaskInfo
 from support import Scripted, Spy, aggregate_locally, context
 

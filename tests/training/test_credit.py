@@ -15,12 +15,12 @@ from skillopt.measure.session import measuring_session
 from skillopt.record.state import State
 from skillopt.sim.model import TOPICS, code_for
 from skillopt.skill import Edit, Skill
-from skillopt.training.commit import apply_verdict
 from skillopt.training.edits.update import update
 from skillopt.training.gates import Gate, Verdict, paired_gate
 from skillopt.training.gates import credit as module
 from skillopt.training.gates.credit import Credited, credit
-from skillopt.training.split import measure
+from skillopt.training.rollout import measure
+from skillopt.training.step_files import apply_verdict
 from support import SIM, Spy
 
 KNOWN, RULES = 7, 8

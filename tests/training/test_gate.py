@@ -16,7 +16,7 @@ from skillopt.errors import Stopped
 from skillopt.models.base import FatalError
 from skillopt.skill import Applied, Skill
 from skillopt.training.gates import Rule, Verdict, strict_gate
-from skillopt.training.split import measure
+from skillopt.training.rollout import measure
 from support.table import CANDIDATE, PARTS, Outcome, TableTarget, context
 
 

@@ -13,7 +13,8 @@ from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
 from skillopt.skill import Edit, Skill, apply_edits
 from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER
-from support import Spy, skillopt, train_sim
+from skillopt.training.requests.replies import says_nothing
+from support import Spy, skillopt, train_short
 from support.packages import FRONT, write_package
 
 GUIDED = ("train.num_epochs=2", "optimizer.learning_rate=2")
@@ -34,7 +35,7 @@ def kinds(run: RunDirectory) -> list[str]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, Spy, Skill]:
     """The run, what its target was asked, and the skill that a caller is given."""
     spy = Spy()
-    result = train_sim(tmp_path_factory.mktemp("guided"), *GUIDED, models={"target": spy})
+    result = train_short(tmp_path_factory.mktemp("guided"), *GUIDED, models={"target": spy})
     run = RunDirectory(result.path)
     assert kinds(run)[-1] == "guidance"
     return run, spy, result.best_skill
@@ -92,7 +93,7 @@ def test_a_skill_with_markers_can_begin_a_run_and_its_guidance_is_protected(tmp_
     seed = tmp_path / "seed.md"
     seed.write_text(f"# Codes\n\n- Be brief.\n\n{OPEN_MARKER}\n- Mind the order.\n{CLOSE_MARKER}\n")
     spy = Spy()
-    result = train_sim(tmp_path / "out", f"train.init_skill={seed}", "train.num_epochs=1", models={"target": spy})
+    result = train_short(tmp_path / "out", f"train.init_skill={seed}", "train.num_epochs=1", models={"target": spy})
     run = RunDirectory(result.path)
     assert prompts(spy)[0] == "# Codes\n\n- Be brief.\n\n- Mind the order.\n"
     assert not [prompt for prompt in prompts(spy) if MARK in prompt]
@@ -106,7 +107,7 @@ def test_a_package_and_a_second_training_get_the_text_without_markers(
     body = f"# Codes\n\n{OPEN_MARKER}\n- Mind the order.\n{CLOSE_MARKER}\n"
     package = write_package(tmp_path / "house-codes")
     (package / "SKILL.md").write_text(FRONT + body)
-    result = train_sim(tmp_path / "out", f"train.init_skill={package}", "train.num_epochs=1")
+    result = train_short(tmp_path / "out", f"train.init_skill={package}", "train.num_epochs=1")
     run = RunDirectory(result.path)
     text = (run.best_package / "SKILL.md").read_text()
     assert MARK not in text
@@ -114,7 +115,7 @@ def test_a_package_and_a_second_training_get_the_text_without_markers(
     assert skillopt("verify", str(run.root)).returncode == 0
     spy = Spy()
     start = f"train.init_skill={trained[0].best_skill}"
-    again = train_sim(tmp_path / "again", start, "train.num_epochs=1", models={"target": spy})
+    again = train_short(tmp_path / "again", start, "train.num_epochs=1", models={"target": spy})
     assert prompts(spy)[0] == trained[2].text
     assert RunDirectory(again.path).read_skill(0).text == trained[2].text
 
@@ -135,20 +136,15 @@ class Guide(Spy):
         return reply
 
 
-@pytest.mark.parametrize(
-    ("guidance", "accepted"),
-    [
-        ("ok", False),
-        (" \n\t", False),
-        ("## Guidance", False),
-        ("None.", False),
-        ("## Guidance\n\n- No further changes needed at this time.", False),
-        ("Keep it short.", True),
-    ],
-)
+def test_texts_without_content_say_nothing() -> None:
+    empty = ("ok", " \n\t", "## Guidance", "None.", "## Guidance\n\n- No further changes needed at this time.")
+    assert [text for text in (*empty, "Keep it short.") if not says_nothing(text)] == ["Keep it short."]
+
+
+@pytest.mark.parametrize(("guidance", "accepted"), [("None.", False), ("Keep it short.", True)])
 def test_guidance_without_content_is_not_accepted(guidance: str, accepted: bool, tmp_path: Path) -> None:
     optimizer = Guide(guidance)
-    result = train_sim(tmp_path, *GUIDED, models={"optimizer": optimizer})
+    result = train_short(tmp_path, *GUIDED, models={"optimizer": optimizer})
     assert optimizer.asked_for
     assert ("guidance" in kinds(RunDirectory(result.path))) is accepted
     assert result.best_skill.text.endswith(f"\n{guidance.strip()}\n") is accepted

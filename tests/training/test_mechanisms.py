@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from skillopt.models.base import ChatReply, ChatRequest
-from skillopt.models.structured import CheckedReply
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
+from skillopt.record.step import MetaSkillOutcome
 from skillopt.sim.optimizer import rules_in
-from skillopt.training import commit, epoch_end, reflect, trainer
-from skillopt.training.edits import merge, select
-from support import Spy, train_sim
+from skillopt.training import epoch_end, reflect, step_files, trainer
+from skillopt.training.edits import aggregate, select
+from support import Spy, train_short
 
 Check = Callable[[Path], None]
 DUDS = "sim:world?duds=1"
@@ -29,7 +29,7 @@ SLOW = ("train.num_epochs=2", "optimizer.learning_rate=2", "models.optimizer_mod
 
 def check_slow_update(out: Path) -> None:
     """Guidance of the slow update is in the skill, and in the log like any edit."""
-    run = RunDirectory(train_sim(out, *SLOW).path)
+    run = RunDirectory(train_short(out, *SLOW).path)
     comparison = read_json(run.slow_update(2) / "comparison.json")
     assert comparison["counts"]["improved"] > 0
     assert {row["class_"] for row in comparison["rows"]} <= {
@@ -46,7 +46,7 @@ def check_slow_update(out: Path) -> None:
 def check_meta_skill(out: Path) -> None:
     """Notes of the first epoch reach the second epoch's reflection, and never the skill."""
     spy = Spy(DUDS)
-    result = train_sim(out, "train.num_epochs=2", models={"optimizer": spy})
+    result = train_short(out, "train.num_epochs=2", models={"optimizer": spy})
     reflections = spy.asked("reflect")
     assert "<notes>" not in reflections[0]
     assert "general advice was of no use" in reflections[-1].partition("<notes>")[2].partition("</notes>")[0]
@@ -57,7 +57,7 @@ def check_meta_skill(out: Path) -> None:
 def check_history(out: Path) -> None:
     """What a gate rejected is shown to later reflection, with its fate."""
     spy = Spy(DUDS)
-    result = train_sim(out, "train.num_epochs=1", models={"optimizer": spy})
+    result = train_short(out, "train.num_epochs=1", models={"optimizer": spy})
     first = read_json(RunDirectory(result.path).history)[0]
     assert first["verdict"] == "reject"
     reflections = spy.asked("reflect")
@@ -74,7 +74,7 @@ def check_rejected_buffer(out: Path) -> None:
     """The exemplar analyst does not propose an edit again that a gate rejected."""
     every_step_the_same = ("env.options={rules: 8, train: 12, val: 12, test: 4}", "train.batch_size=12")
     options = ("train.num_epochs=2", "gradient.analysts=[exemplar]")
-    run = RunDirectory(train_sim(out, *every_step_the_same, *options).path)
+    run = RunDirectory(train_short(out, *every_step_the_same, *options).path)
     rejected: set[str] = set()
     for record in read_json(run.history):
         (patch,) = read_json(run.step(record["step"]) / "patches.json")
@@ -85,7 +85,7 @@ def check_rejected_buffer(out: Path) -> None:
 
 def check_reject_decay(out: Path) -> None:
     """A rejected step restores the skill and lowers the rate of the next."""
-    result = train_sim(out, "train.num_epochs=1", "optimizer.learning_rate=8", "models.optimizer_model=" + DUDS)
+    result = train_short(out, "train.num_epochs=1", "optimizer.learning_rate=8", "models.optimizer_model=" + DUDS)
     first, second = read_json(RunDirectory(result.path).history)[:2]
     assert first["verdict"] == "reject"
     assert first["version"] == 0
@@ -95,7 +95,7 @@ def check_reject_decay(out: Path) -> None:
 
 def check_patience(out: Path) -> None:
     """So many steps without improvement end the run."""
-    result = train_sim(out, "models.optimizer_model=" + DUDS, "train.patience=3")
+    result = train_short(out, "models.optimizer_model=" + DUDS, "train.patience=3", "train.num_epochs=1")
     assert result.summary["steps"]["run"] == 3
     assert result.summary["stop_reason"] == "patience"
     assert result.summary["best"]["test"] is not None
@@ -105,7 +105,7 @@ def check_clipping(out: Path) -> None:
     """No more edits than the learning rate are selected, and the document stays below its cap."""
     limits = ("optimizer.learning_rate=3", "optimizer.min_learning_rate=1", "optimizer.max_skill_tokens=100")
     heedless = ("models.optimizer_model=sim:world?paraphrase=1", "gradient.minibatch_size=4")
-    result = train_sim(out, "train.num_epochs=1", *limits, *heedless)
+    result = train_short(out, "train.num_epochs=1", *limits, *heedless)
     history = read_json(RunDirectory(result.path).history)
     assert max(record["edits"]["proposed"] for record in history) > 6
     assert all(record["edits"]["selected"] <= round(record["learning_rate"]["used"]) for record in history)
@@ -115,7 +115,7 @@ def check_clipping(out: Path) -> None:
 
 def check_gate(out: Path) -> None:
     """A candidate that does not improve is not accepted."""
-    result = train_sim(out, "train.num_epochs=1", "models.optimizer_model=" + DUDS)
+    result = train_short(out, "train.num_epochs=1", "models.optimizer_model=" + DUDS)
     assert result.summary["steps"]["accepted"] == 0
     assert result.summary["best"]["version"] == 0
 
@@ -124,7 +124,7 @@ def check_deep_reflection(out: Path) -> None:
     """A cause that many failures share and no edit answers is looked into across all of them, once."""
     spy = Spy()
     planted = "env.options={rules: 20, train: 48, val: 40, test: 20, systemic: 0.4}"
-    train_sim(out, "train.num_epochs=1", planted, models={"optimizer": spy})
+    train_short(out, "train.num_epochs=1", planted, models={"optimizer": spy})
     asked = spy.asked("deep_reflect")
     assert len(asked) == 1
     assert 'Cause to look into: "sealed tickets are left open"' in asked[0]
@@ -134,7 +134,7 @@ def check_deep_reflection(out: Path) -> None:
 def check_merge(out: Path) -> None:
     """Each idea in three wordings, from each of several letters, takes one place."""
     few = ("optimizer.learning_rate=8", "gradient.minibatch_size=3", "gradient.edits_per_minibatch=64")
-    result = train_sim(out, "train.num_epochs=1", *few, "models.optimizer_model=sim:world?paraphrase=1")
+    result = train_short(out, "train.num_epochs=1", *few, "models.optimizer_model=sim:world?paraphrase=1")
     run = RunDirectory(result.path)
     pool = read_json(run.step(1) / "aggregate.json")
     wordings = [rules_in(row["edit"]["text"]).popitem() for row in pool["edits"]]
@@ -145,7 +145,7 @@ def check_merge(out: Path) -> None:
 
 def check_select(out: Path) -> None:
     """Without a merger, too, no two wordings of one idea are selected while another idea waits."""
-    result = train_sim(
+    result = train_short(
         out, "train.num_epochs=1", "optimizer.learning_rate=8", "gradient.merge=local", "gradient.minibatch_size=3",
         "gradient.edits_per_minibatch=64", "models.optimizer_model=sim:world?paraphrase=1",
     )  # fmt: skip
@@ -174,8 +174,8 @@ def unplug_slow_update(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_meta_skill(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(*args: Any) -> CheckedReply[str]:
-        return CheckedReply(lost="unplugged")
+    async def nothing(*args: Any) -> MetaSkillOutcome:
+        return MetaSkillOutcome(lost="unplugged", unusable=())
 
     patch.setattr(epoch_end, "meta_skill", nothing)
 
@@ -185,7 +185,7 @@ def unplug_history(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_rejected_buffer(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commit, "record_rejections", lambda *args: None)
+    patch.setattr(step_files, "record_rejections", lambda *args: None)
 
 
 def unplug_reject_decay(patch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def unplug_deep_reflection(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_merge(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(merge, "_replaced", lambda pooled, rows, skill, ctx: (list(pooled), []))
+    patch.setattr(aggregate, "_replaced", lambda pooled, rows, skill, ctx: (list(pooled), []))
 
 
 def unplug_select(patch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_its_check_goes_red_when_it_is_unplugged(
 
 def test_optimizer_requests_carry_a_schema_named_after_their_stage(tmp_path: Path) -> None:
     spy = Spy("sim:world?duds=0.35")
-    train_sim(tmp_path, "train.num_epochs=2", "optimizer.learning_rate=2", models={"optimizer": spy})
+    train_short(tmp_path, "train.num_epochs=2", "optimizer.learning_rate=2", models={"optimizer": spy})
     stages = {request.schema.name for request in spy.requests if request.schema}
     assert {"reflect", "slow_update", "meta_skill"} <= stages
     for request in spy.requests:
@@ -262,14 +262,14 @@ class Refusing(Spy):
 
 
 def test_an_item_that_the_endpoint_refuses_is_set_aside_for_every_skill(tmp_path: Path) -> None:
-    result = train_sim(tmp_path, models={"target": Refusing(refused="Val ticket 3.")})
+    result = train_short(tmp_path, models={"target": Refusing(refused="Val ticket 3.")})
     assert list(result.summary["set_aside"]) == ["val-003"]
     assert result.summary["best"]["val"] == 1.0
 
 
 def test_a_training_rollout_that_fails_has_no_score_and_enters_no_mean(tmp_path: Path) -> None:
     target = Refusing(broken="Train ticket 3.")
-    result = train_sim(tmp_path, "hardware.max_retries=0", "train.num_epochs=1", models={"target": target})
+    result = train_short(tmp_path, "hardware.max_retries=0", "train.num_epochs=1", models={"target": target})
     records = read_json(RunDirectory(result.path).history)
     assert [record["rollout_errors"] for record in records].count(1) == 1
     assert result.summary["best"]["val"] > result.summary["initial"]["val"]
@@ -287,7 +287,7 @@ def test_a_gate_that_cannot_measure_its_split_does_not_decide(tmp_path: Path) ->
 
     target.chat = fails_in_the_gate  # type: ignore[method-assign]
     with pytest.raises(Stopped, match="nothing was decided"):
-        train_sim(tmp_path, "hardware.max_retries=0", models={"target": target})
-    healed = train_sim(tmp_path)
-    undisturbed = train_sim(tmp_path / "other")
+        train_short(tmp_path, "train.num_epochs=1", "hardware.max_retries=0", models={"target": target})
+    healed = train_short(tmp_path, "train.num_epochs=1")
+    undisturbed = train_short(tmp_path / "other", "train.num_epochs=1")
     assert healed.best_skill == undisturbed.best_skill

@@ -159,6 +159,7 @@ def test_diff_shows_each_file_that_changed_of_runs_versions_and_folders(
     assert diff_report(str(package), f"{run.root}@0")[-1] == "The skills are equal."
 
 
+@pytest.mark.slow
 def test_ablation_leaves_out_parts_of_every_file(imported: tuple[Path, RunDirectory, Path]) -> None:
     _, run, _ = imported
     done = command("ablate", str(run.root))

@@ -29,10 +29,9 @@ from skillopt.statistics import (
     smallest_detectable,
     wilson,
 )
-from skillopt.training.gates.early_stop import EarlyStop
 from skillopt.training.gates.paired import Screen
 from skillopt.training.gates.paired_test import Ask, PairedTest
-from skillopt.training.gates.strict import strict_gate
+from skillopt.training.gates.strict import EarlyStop, strict_gate
 from skillopt.view.console import Lines
 from skillopt.view.curves import curves
 from support import Spy, differing, essence, only_run, train_sim
@@ -313,9 +312,13 @@ def test_every_score_before_a_step_is_the_known_mean_of_the_skill_that_it_contin
     assert [before for before, _ in told] == [f"{before:.2f}" for before in known[-len(told) :]]
 
 
-def test_a_rejected_step_does_not_move_the_line_of_the_validation_score(tmp_path: Path) -> None:
-    optimizer = "models.optimizer_model=sim:world?duds=0.8&seed=3"
-    result = train_sim(tmp_path, *DULL, optimizer)
+def test_a_step_that_is_not_accepted_is_recorded_as_paired_and_does_not_move_the_validation_score(
+    tmp_path: Path,
+) -> None:
+    result = train_sim(tmp_path, *DULL, "models.optimizer_model=sim:world?duds=0.8&seed=3")
+    skipped = [record["evidence"]["gate"] for record in result.history if record["verdict"] == "skipped"]
+    assert skipped
+    assert set(skipped) == {"paired"}
     points = dict(curves(result.history, result.summary, {}).scores)
     for record in result.history:
         if record["verdict"] != "accept":
@@ -325,16 +328,9 @@ def test_a_rejected_step_does_not_move_the_line_of_the_validation_score(tmp_path
     assert points[max(points)] == result.summary["best"]["val"]
 
 
-def test_a_skipped_step_of_a_paired_run_is_recorded_as_paired(tmp_path: Path) -> None:
-    result = train_sim(tmp_path, *DULL, "models.optimizer_model=sim:world?duds=0.8&seed=3")
-    skipped = [record["evidence"]["gate"] for record in result.history if record["verdict"] == "skipped"]
-    assert skipped
-    assert set(skipped) == {"paired"}
-
-
 def test_for_a_deterministic_target_paired_is_strict(tmp_path: Path) -> None:
-    strict = train_sim(tmp_path / "strict", "train.num_epochs=2", "evaluation.gate=strict")
-    paired = train_sim(tmp_path / "paired", "train.num_epochs=2")
+    strict = train_sim(tmp_path / "strict", "train.num_epochs=1", "evaluation.gate=strict")
+    paired = train_sim(tmp_path / "paired", "train.num_epochs=1")
     assert differing(essence(RunDirectory(strict.path)), essence(RunDirectory(paired.path))) == []
     assert paired.summary["best"]["val_remeasured"] is None
 
@@ -342,9 +338,9 @@ def test_for_a_deterministic_target_paired_is_strict(tmp_path: Path) -> None:
 def test_edits_of_an_indecisive_step_are_not_held_against_them(tmp_path: Path) -> None:
     from skillopt.record.state import State
     from skillopt.skill import Applied, Edit, Skill
-    from skillopt.training.commit import apply_verdict
     from skillopt.training.gates.base import Verdict
     from skillopt.training.gates.credit import Credited
+    from skillopt.training.step_files import apply_verdict
 
     edit = Edit(id="e", op="add", text="- Be exact.", trajectory_ids=("t",))
     verdict = Verdict(
@@ -374,6 +370,7 @@ def test_the_regression_guard_turns_down_a_gain_that_costs_a_task_type_too_much(
     assert verdict.reason == ("task type 'b' falls from 1.00 to 0.50" if decision == "reject" else "")
 
 
+@pytest.mark.slow
 def test_failures_of_the_endpoint_are_retried_then_stop_the_run_which_goes_on_without_loss(tmp_path: Path) -> None:
     from skillopt.models.base import ChatReply, ChatRequest, TransientError
 

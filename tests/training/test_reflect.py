@@ -25,13 +25,13 @@ from skillopt.training import optimizer_context, prompts, reflect
 from skillopt.training.analysts.base import Minibatch
 from skillopt.training.analysts.leaks import find_leaks
 from skillopt.training.analysts.llm import LLMAnalyst
-from skillopt.training.edits.candidates import candidates
 from skillopt.training.edits.causes import causes, feedback_cause
 from skillopt.training.edits.select import select
+from skillopt.training.edits.update import candidates
 from skillopt.training.reflect import deep_minibatches, repeated
 from skillopt.training.requests.context import EditLimits, OptimizerContext
 from skillopt.training.trainer import TrainingLoop
-from support import SIM, Scripted, Spy, context, only_run, train_sim, trajectory
+from support import SIM, Scripted, Spy, context, only_run, train_short, trajectory
 
 
 def edit(text: str, **fields: Any) -> Edit:
@@ -45,7 +45,7 @@ PLANTED = "env.options={rules: 20, train: 48, val: 40, test: 20, systemic: 0.4}"
 
 def test_a_systemic_failure_in_two_of_five_tasks_is_found_by_deep_reflection_alone(tmp_path: Path) -> None:
     spy = Spy()
-    result = train_sim(tmp_path, PLANTED, "train.num_epochs=2", models={"optimizer": spy})
+    result = train_short(tmp_path, PLANTED, "train.num_epochs=2", models={"optimizer": spy})
     run = RunDirectory(result.path)
     (entry,) = [entry for entry in run.patch_log.entries() if entry.edit.text == SEALED_RULE]
     assert entry.edit.source == "llm/deep"
@@ -141,20 +141,20 @@ def test_a_folder_of_prompts_replaces_the_packages_and_makes_another_run(tmp_pat
     spy = Spy()
     own = f"gradient.prompts_dir={folder}"
     short = ("train.num_epochs=1", "env.options={rules: 6, train: 12, val: 12, test: 6}")
-    first = train_sim(tmp_path / "out", *short, own, models={"optimizer": spy})
+    first = train_short(tmp_path / "out", *short, own, models={"optimizer": spy})
     systems = {r.messages[0]["content"] for r in spy.requests if r.schema and r.schema.name == "reflect"}
     assert systems == {"My own way to reflect."}
     (folder / "reflect.md").write_text("Another way.")
-    assert train_sim(tmp_path / "out", *short, own).path != first.path
-    assert train_sim(tmp_path / "out", *short).path != first.path
+    assert train_short(tmp_path / "out", *short, own).path != first.path
+    assert train_short(tmp_path / "out", *short).path != first.path
 
 
 def test_an_unfinished_run_does_not_go_on_under_other_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Stopped):
-        train_sim(tmp_path, "budget.max_calls=60")
+        train_short(tmp_path, "budget.max_calls=60")
     monkeypatch.setattr(prompts, "fingerprint", lambda folder="": "another")
     with pytest.raises(UserError, match=r"other prompts.*--fresh"):
-        train_sim(tmp_path)
+        train_short(tmp_path)
     assert read_json(only_run(tmp_path).state)["step"] == 0
 
 
@@ -219,7 +219,7 @@ class Copying(Spy):
 
 
 def test_leaks_are_counted_in_the_record_and_named_in_selected_json(tmp_path: Path) -> None:
-    result = train_sim(tmp_path, "train.num_epochs=1", models={"optimizer": Copying()})
+    result = train_short(tmp_path, "train.num_epochs=1", models={"optimizer": Copying()})
     run = RunDirectory(result.path)
     record = read_json(run.history)[0]
     ranked = read_json(run.step(1) / "selected.json")["ranked"]
@@ -233,7 +233,7 @@ class CopyingOthers(Copying):
 
 
 def test_a_copy_of_a_task_outside_the_batch_is_a_leak_too(tmp_path: Path) -> None:
-    run = RunDirectory(train_sim(tmp_path, "train.num_epochs=1", models={"optimizer": CopyingOthers()}).path)
+    run = RunDirectory(train_short(tmp_path, "train.num_epochs=1", models={"optimizer": CopyingOthers()}).path)
     leaks = [row["leak"] for row in read_json(run.step(1) / "selected.json")["ranked"]]
     assert any("give the codes for" in leak for leak in leaks)
 
@@ -451,9 +451,9 @@ CONSULTED = ("gradient.minibatch_size=4", "train.num_epochs=1")
 
 def test_the_model_merges_and_the_run_is_repeatable(tmp_path: Path) -> None:
     spy = Spy("sim:world?duds=0.35")
-    result = train_sim(tmp_path, *CONSULTED, models={"optimizer": spy})
+    result = train_short(tmp_path, *CONSULTED, models={"optimizer": spy})
     assert spy.asked("merge")
-    again = train_sim(tmp_path / "again", *CONSULTED, models={"optimizer": Spy("sim:world?duds=0.35")})
+    again = train_short(tmp_path / "again", *CONSULTED, models={"optimizer": Spy("sim:world?duds=0.35")})
     assert again.best_skill == result.best_skill
 
 
@@ -464,9 +464,9 @@ def test_lost_advice_leaves_things_as_they_were_and_is_counted(tmp_path: Path) -
                 return ChatReply(text="no idea")
             return await super().chat(request)
 
-    advised = train_sim(tmp_path / "mute", *CONSULTED, models={"optimizer": Mute()})
+    advised = train_short(tmp_path / "mute", *CONSULTED, models={"optimizer": Mute()})
     local = ("train.num_epochs=1", "gradient.minibatch_size=4", "gradient.merge=local")
-    alone = train_sim(tmp_path / "alone", *local, models={"optimizer": Spy()})
+    alone = train_short(tmp_path / "alone", *local, models={"optimizer": Spy()})
     assert advised.best_skill == alone.best_skill
     lost = read_json(RunDirectory(advised.path).history)[0]["edits"]["lost_replies"]
     assert lost == ["it is not valid JSON: “no idea”"]
@@ -475,7 +475,7 @@ def test_lost_advice_leaves_things_as_they_were_and_is_counted(tmp_path: Path) -
 # The rulebook
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4, 5))])
 def test_the_rulebook_is_learned_in_two_steps_however_often_a_rule_is_proposed(seed: int, tmp_path: Path) -> None:
     path = SIM.with_name("rulebook.yaml")
     for model in ("sim:world", "sim:world?paraphrase=1"):

@@ -11,8 +11,8 @@ import pytest
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json, read_jsonl
-from skillopt.training.probe_rejected import MOST_PROBED
-from support import Spy, train_sim
+from skillopt.training.optimizer_context import MOST_PROBED
+from support import Spy, train_short
 
 RULE = "- Greet people warmly."
 BAD_FIRST = ("train.num_epochs=1", "gradient.minibatch_size=0")
@@ -32,7 +32,7 @@ class Useless(Spy):
 
 def test_the_letter_after_a_rejected_step_has_outputs_of_the_batch_under_it(tmp_path: Path) -> None:
     optimizer = Useless()
-    result = train_sim(tmp_path, *BAD_FIRST, models={"optimizer": optimizer})
+    result = train_short(tmp_path, *BAD_FIRST, models={"optimizer": optimizer})
     run = RunDirectory(result.path)
     assert read_json(run.history)[0]["verdict"] == "reject"
     (line,) = [row for row in optimizer.asked("reflect")[1].splitlines() if row.startswith('{"step": 1')]
@@ -51,5 +51,5 @@ def test_the_letter_after_a_rejected_step_has_outputs_of_the_batch_under_it(tmp_
 
 @pytest.mark.parametrize("override", ["gradient.analysts=[exemplar]", "train.batch_size=48"])
 def test_nobody_looks_again_where_nobody_reads_about_it(override: str, tmp_path: Path) -> None:
-    result = train_sim(tmp_path, *BAD_FIRST, override, models={"optimizer": Useless()})
+    result = train_short(tmp_path, *BAD_FIRST, override, models={"optimizer": Useless()})
     assert "second_look" not in read_json(RunDirectory(result.path).summary)["calls_by_stage"]["target"]

@@ -32,7 +32,7 @@ from skillopt.training.requests.compose import (
 )
 from skillopt.training.requests.context import EditLimits, OptimizerContext, Pair, TaskInfo
 from skillopt.training.requests.files import file_schema
-from skillopt.training.requests.schemas import merge_schema, reflect_schema, text_schema
+from skillopt.training.requests.replies import merge_schema, reflect_schema, text_schema
 from support import TESTS, trajectory
 
 GOLDEN = TESTS / "data" / "letters"

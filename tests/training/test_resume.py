@@ -19,7 +19,7 @@ from skillopt.record.events import Event
 from skillopt.record.files import read_json
 from skillopt.record.state import State
 from skillopt.sim.model import SimOptions
-from support import REPO, differing, essence, only_run, over_http, sim_server, skillopt_process, train_sim, until
+from support import REPO, SMALL, differing, essence, only_run, over_http, sim_server, skillopt, train_sim, until
 
 SHORT = ("train.num_epochs=2", "env.options={rules: 8, train: 12, val: 10, test: 10}", "train.batch_size=6")
 WIDTH = 4 + 4  # workers and analysts
@@ -50,7 +50,7 @@ def kill_after(process: subprocess.Popen[bytes], out: Path, events: int) -> bool
 
 
 @pytest.mark.parametrize(
-    ("times", "a_time", "size"), [(2, 2500, SHORT), pytest.param(20, 1500, (), marks=pytest.mark.chaos)]
+    ("times", "a_time", "size"), [(1, 2500, SHORT), pytest.param(20, 1500, (), marks=pytest.mark.chaos)]
 )
 def test_kills_change_nothing_and_repeat_only_what_was_in_flight(
     tmp_path: Path, times: int, a_time: int, size: tuple[str, ...]
@@ -90,33 +90,33 @@ def test_a_signal_stops_in_good_order_and_says_how_to_go_on(tmp_path: Path, numb
 
 
 def test_a_budget_stops_the_run_and_a_larger_one_ends_it_as_without_limit(tmp_path: Path) -> None:
-    free = train_sim(tmp_path / "free")
+    free = train_sim(tmp_path / "free", *SHORT)
     with pytest.raises(Stopped, match="max_calls"):
-        train_sim(tmp_path / "tight", "budget.max_calls=300")
+        train_sim(tmp_path / "tight", *SHORT, "budget.max_calls=60")
     run = only_run(tmp_path / "tight")
-    assert sum(read_json(run.summary)["calls"][role] for role in ("target", "optimizer")) <= 300
-    resumed = train_sim(tmp_path / "tight", "budget.max_calls=2000")
+    assert sum(read_json(run.summary)["calls"][role] for role in ("target", "optimizer")) <= 60
+    resumed = train_sim(tmp_path / "tight", *SHORT, "budget.max_calls=2000")
     assert resumed.path == run.root
     assert differing(essence(RunDirectory(free.path)), essence(run)) == []
 
 
 def test_a_changed_config_is_another_run(tmp_path: Path) -> None:
-    first = train_sim(tmp_path, "train.num_epochs=1")
-    second = train_sim(tmp_path, "train.num_epochs=1", "optimizer.learning_rate=3")
+    first = train_sim(tmp_path, *SMALL)
+    second = train_sim(tmp_path, *SMALL, "optimizer.learning_rate=3")
     assert first.path != second.path
 
 
 def test_workers_and_budget_do_not_make_another_run(tmp_path: Path) -> None:
-    first = train_sim(tmp_path, "train.num_epochs=1")
-    second = train_sim(tmp_path, "train.num_epochs=1", "hardware.workers=2", "budget.max_calls=5000")
+    first = train_sim(tmp_path, *SMALL)
+    second = train_sim(tmp_path, *SMALL, "hardware.workers=2", "budget.max_calls=5000")
     assert first.path == second.path
 
 
 def test_fresh_begins_another_run_and_the_next_command_goes_on_with_that(tmp_path: Path) -> None:
-    first = train_sim(tmp_path, "train.num_epochs=1")
-    fresh = train_sim(tmp_path, "train.num_epochs=1", mode="fresh")
+    first = train_sim(tmp_path, *SMALL)
+    fresh = train_sim(tmp_path, *SMALL, mode="fresh")
     assert first.path != fresh.path
-    assert train_sim(tmp_path, "train.num_epochs=1").path == fresh.path
+    assert train_sim(tmp_path, *SMALL).path == fresh.path
 
 
 def test_resume_without_a_run_is_refused(tmp_path: Path) -> None:
@@ -130,34 +130,34 @@ def test_a_run_does_not_continue_by_another_method_or_under_other_prompts(
     tmp_path: Path, pin: str, mode: Literal["auto", "resume"]
 ) -> None:
     with pytest.raises(Stopped):
-        train_sim(tmp_path, "budget.max_calls=300")
+        train_sim(tmp_path, *SHORT, "budget.max_calls=60")
     run = only_run(tmp_path)
     state = State.read(run.state)
     state.pins |= {pin: "another", "skillopt": "0.1.9"}
     state.write(run.state)
     before = {path: path.read_bytes() for path in run.root.rglob("*.json*")}
     with pytest.raises(UserError, match=r"SkillOpt 0\.1\.9.*another method.*pip install skillopt==0\.1\.9.*--fresh"):
-        train_sim(tmp_path, mode=mode)
+        train_sim(tmp_path, *SHORT, mode=mode)
     assert {path: path.read_bytes() for path in before} == before
     seen: list[Event] = []
-    fresh = train_sim(tmp_path, mode="fresh", listeners=[seen.append])
-    assert [event.data["replies"] for event in seen if event.kind == "replies_reused"] == [300]
+    fresh = train_sim(tmp_path, *SHORT, mode="fresh", listeners=[seen.append])
+    assert [event.data["replies"] for event in seen if event.kind == "replies_reused"] == [60]
     assert fresh.path != run.root
 
 
 def test_a_second_trainer_on_the_same_run_is_refused_and_named(tmp_path: Path) -> None:
-    run = RunDirectory(train_sim(tmp_path, "train.num_epochs=1").path)
+    run = RunDirectory(train_sim(tmp_path, *SMALL).path)
     with run.held(), pytest.raises(UserError, match=f"process {os.getpid()}"):
-        train_sim(tmp_path, "train.num_epochs=1")
-    train_sim(tmp_path, "train.num_epochs=1")
+        train_sim(tmp_path, *SMALL)
+    train_sim(tmp_path, *SMALL)
 
 
 def test_no_key_appears_in_any_file_or_message_of_a_run(tmp_path: Path) -> None:
     key = "sk-very-secret-marker-123"
-    config = ["--config", "configs/sim/default.yaml", f"env.output_root={tmp_path}", "train.num_epochs=1"]
+    config = ["--config", "configs/sim/default.yaml", f"env.output_root={tmp_path}", *SMALL]
     with sim_server(SimOptions(), api_key=key) as (_, url):
-        done = skillopt_process("train", *config, *over_http(url), env={"VLLM_API_KEY": key})
-        refused = skillopt_process("train", *config, *over_http(url), "train.seed=2", env={"VLLM_API_KEY": key + "x"})
+        done = skillopt("train", *config, *over_http(url), env={"VLLM_API_KEY": key})
+        refused = skillopt("train", *config, *over_http(url), "train.seed=2", env={"VLLM_API_KEY": key + "x"})
     assert done.returncode == 0, done.stderr
     assert refused.returncode == 2
     everything = done.stdout + done.stderr + refused.stdout + refused.stderr

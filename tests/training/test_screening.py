@@ -16,7 +16,7 @@ from skillopt.skill import Applied, Edit, Skill
 from skillopt.training import trainer
 from skillopt.training.analysts.exemplar import ExemplarAnalyst
 from skillopt.training.context import Context
-from skillopt.training.edits.candidates import Candidate, candidates
+from skillopt.training.edits.update import Candidate, candidates
 from skillopt.training.gates.screening import screen, screening_order
 from support import Spy, context, train_sim
 

@@ -193,6 +193,7 @@ def program(folder: Path, name: str, text: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_function_is_the_same_agent_in_another_program_and_a_command_finds_it_by_its_file(tmp_path: Path) -> None:
     first = program(tmp_path, "first", AGENT.format(rows=ROWS))
     assert first.returncode == 0, first.stderr
@@ -224,6 +225,7 @@ print(skillopt.train(tasks=tasks, scorer=begins, batch_size=12, num_epochs=1, pr
 RULE = "def begins(task, output):\n    return output.startswith(task['answer'][:2])\n"
 
 
+@pytest.mark.slow
 def test_no_command_scores_a_run_by_another_rule_than_the_function_that_was_passed_in(tmp_path: Path) -> None:
     (tmp_path / "rule.py").write_text(RULE)
     first = program(tmp_path, "first", SCORED)
@@ -249,6 +251,7 @@ skillopt.train(tasks=rows, callbacks=[{stop}], **how)
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_program_with_a_line_and_what_was_paid_for_is_kept(tmp_path: Path) -> None:
     stop = 'lambda e: os.kill(os.getpid(), signal.SIGINT) if e.kind == "rollout_started" else None'
     done = program(tmp_path, "stopped", STOPPED.format(stop=stop))

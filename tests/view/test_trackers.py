@@ -7,7 +7,6 @@ import contextlib
 import json
 import shutil
 import struct
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from skillopt.record.directory import RunDirectory
 from skillopt.record.events import Event, Listener
 from skillopt.record.files import read_json
 from skillopt.training.trainer import Result
-from skillopt.view.trackers import About, check_trackers, tracking
+from skillopt.view.trackers import About, check_trackers
 from support import SIM, differing, essence, only_run, skillopt_process, train_sim
 
 CANARY = "canary-7f3a91-of-the-environment"
@@ -45,8 +44,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
         pytest.importorskip(module)
     out = tmp_path_factory.mktemp("trackers")
     failures: list[Event] = []
-    with pytest.MonkeyPatch.context() as patch:  # their imports take long where the machine is busy
-        patch.setattr("skillopt.view.trackers.sending.TIMEOUT", 300.0)
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", CANARY)
         result = tracked(out, "tensorboard", "mlflow", "wandb", "otel", listeners=[failed_into(failures)])
     assert not failures
@@ -168,9 +166,7 @@ def test_hostile_text_and_names_reach_every_tracker_and_hurt_none(told: RunDirec
     own = [f"train.init_skill={skill}", "env.benchmark=../../e\u202e<b>il", "train.num_epochs=1"]
     use = "trackers.use=[tensorboard, mlflow, wandb, otel]"
     config = Config.load(SIM, [f"env.output_root={tmp_path / 'out'}", *SMALL, *own, use])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skillopt.view.trackers.sending.TIMEOUT", 300.0)
-        result = asyncio.run(train_config(config, listeners=[failed_into(failures)]))
+    result = asyncio.run(train_config(config, listeners=[failed_into(failures)]))
     assert [event.data for event in failures] == []
     assert result.path.is_relative_to(tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "skill.md"]
@@ -211,21 +207,17 @@ def test_mlflows_files_in_a_run_do_not_lead_its_artifacts_elsewhere(told: RunDir
 class Recorder:
     """A tracker that remembers; `at` names the call in which it fails."""
 
-    def __init__(self, at: str = "", how: str = "raise") -> None:
-        self.at, self.how = at, how
+    def __init__(self, at: str = "") -> None:
+        self.at = at
         self.calls: list[tuple[str, Any]] = []
-        self.release = threading.Event()
 
     def _call(self, name: str, value: Any = None) -> None:
         self.calls.append((name, value))
         if name == self.at:
-            if self.how == "hang":
-                self.release.wait(60)
             raise RuntimeError("the tracker's server is on fire")
 
-    def begin(self, about: About) -> str:
-        self._call("begin", about.earlier_id)
-        return "my-id"
+    def begin(self, about: About) -> None:
+        self._call("begin", about.id)
 
     def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
         self._call("step", step)
@@ -246,8 +238,8 @@ class Recorder:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     own = Recorder()
-    monkeypatch.setattr("skillopt.view.trackers.sending.open_tracker", lambda name: own)
-    monkeypatch.setattr("skillopt.view.trackers.sending._importable", lambda module: True)
+    monkeypatch.setattr("skillopt.view.trackers.open_tracker", lambda name: own)
+    monkeypatch.setattr("skillopt.view.trackers._importable", lambda module: True)
     return own
 
 
@@ -258,21 +250,8 @@ def test_a_tracker_that_fails_never_hurts_the_run(tmp_path: Path, recorder: Reco
     result = tracked(tmp_path, "mlflow", listeners=[failed_into(failures)])
     assert result.summary["status"] == "finished"
     assert RunDirectory(result.path).report.exists()
-    if at != "close":
-        assert [event.data["name"] for event in failures] == ["mlflow"]
-        assert "on fire" in failures[0].data["error"]
-
-
-def test_a_tracker_that_hangs_is_left_behind(
-    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skillopt.view.trackers.sending.TIMEOUT", 0.2)
-    recorder.at, recorder.how = "step", "hang"
-    failures: list[Event] = []
-    result = tracked(tmp_path, "wandb", listeners=[failed_into(failures)])
-    recorder.release.set()
-    assert result.summary["status"] == "finished"
-    assert "did not answer" in failures[0].data["error"]
+    assert [event.data["name"] for event in failures] == ["mlflow"]
+    assert "on fire" in failures[0].data["error"]
 
 
 def test_a_resumed_run_goes_on_in_the_same_place_and_repeats_nothing(tmp_path: Path, recorder: Recorder) -> None:
@@ -284,7 +263,8 @@ def test_a_resumed_run_goes_on_in_the_same_place_and_repeats_nothing(tmp_path: P
     tracked(out, "mlflow")
     assert recorder.seen("step") == [1, 2, 3, 4]
     assert len(first) < 4
-    assert recorder.seen("begin") == ["", "my-id"]
+    assert len(recorder.seen("begin")) == 2
+    assert len(set(recorder.seen("begin"))) == 1
     versions = recorder.seen("skill")
     assert versions == sorted(set(versions))
 
@@ -298,16 +278,6 @@ def test_a_tracker_that_joins_late_is_told_what_follows(tmp_path: Path, recorder
     assert done
     tracked(out, "otel")
     assert recorder.seen("step") == [1, 2, 3, 4][done:]
-
-
-def test_without_trackers_no_thread_is_started(tmp_path: Path) -> None:
-    before = threading.active_count()
-
-    async def count() -> int:
-        async with tracking(Config(), ()):
-            return threading.active_count()
-
-    assert asyncio.run(count()) == before
 
 
 def test_a_tracker_that_is_not_installed_is_refused_before_anything_is_paid(

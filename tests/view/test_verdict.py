@@ -154,13 +154,6 @@ def test_replies_that_could_not_be_used_are_counted_and_one_is_shown(tmp_path: P
     assert "points to the task" not in report
 
 
-def test_the_terminal_says_that_replies_could_not_be_used(tmp_path: Path) -> None:
-    unusable = "models.optimizer_model=sim:world?malformed=1"
-    done = command("train", tmp_path, *SMALL, unusable)
-    assert result_block(done.stdout).startswith("No better: the skill is unchanged")
-    assert "could not be used (one of them: " in result_block(done.stdout)
-
-
 def test_a_target_that_is_already_right_needs_harder_tasks(tmp_path: Path) -> None:
     trained = train_sim(tmp_path / "first", *SMALL, "train.num_epochs=3")
     assert trained.summary["best"]["val"] == 1

@@ -49,14 +49,7 @@ def test_the_overview_has_the_figures_of_the_summary_and_the_history(run: RunDir
     assert plain(shown["summary"]) == summary
     assert shown["verdict"] == summary["verdict"]
     assert shown["status"] == summary["status"]
-    for row, record in zip(shown["steps"], history, strict=True):
-        assert (row["train"], row["tokens"], row["version"]) == (
-            record["train_score"],
-            record["skill_tokens"],
-            record["version"],
-        )
-        assert row["rate"] == record["learning_rate"]["used"]
-        assert row["rollouts"] == record["telemetry"]["paid_so_far"]["target"]["rollouts"]
+    assert plain(shown["steps"]) == history
     marks = [mark for mark in shown["curves"].marks if mark.kind != "guidance"]
     assert [(m.kind, m.x) for m in marks] == [(r["verdict"], r["step"]) for r in history if r["verdict"] != "skipped"]
     for mark in marks:

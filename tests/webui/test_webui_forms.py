@@ -63,12 +63,12 @@ def test_form_and_yaml_stay_in_step() -> None:
 
 
 def test_the_first_template_runs_without_a_key_or_data(tmp_path: Path) -> None:
-    from skillopt_webui.worker import plan
+    from skillopt_webui.questions import plan
 
     simulated, questions = (forms.check(text) for text in forms.TEMPLATES.values())
     assert simulated["valid"]
     assert questions["valid"]
-    assert plan(forms.parse(simulated["yaml"])).steps == 16
+    assert plan(forms.parse(simulated["yaml"])).root["steps"] == 16
 
 
 def test_a_text_that_looks_like_a_number_stays_text_in_a_text_field() -> None:

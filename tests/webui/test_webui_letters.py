@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from skillopt.api import new_training
+from skillopt.config import Config
 from skillopt.errors import Stopped
 from skillopt.models.handoff import box_of
+from skillopt.record.events import Event, LettersOpened
 from skillopt.record.files import read_json, write_json
 from skillopt.sim.model import SimOptions
-from support import train_sim, until
+from support import SIM, train_sim, until
 from support.reader import reply_to
 from support.webui import Ui, make_workspace, serving
 
@@ -30,8 +34,15 @@ def ui(tmp_path: Path) -> Iterator[Ui]:
 
 def stopped(ui: Ui, *overrides: str) -> tuple[str, Path]:
     """A run that waits for letters, without a process: its id and folder."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, LettersOpened):
+            asyncio.get_running_loop().call_soon(training.interrupt)
+
+    config = Config.load(SIM, [f"env.output_root={ui.workspace / 'outputs'}", HANDOFF, *SHORT, *overrides])
+    training = new_training(config, listeners=[stop])
     with pytest.raises(Stopped):
-        train_sim(ui.workspace / "outputs", HANDOFF, *SHORT, "budget.max_minutes=0.02", *overrides)
+        asyncio.run(training.fit())
     (folder,) = (ui.workspace / "outputs" / "sim").iterdir()
     return f"0/sim/{folder.name}", folder
 

@@ -79,6 +79,7 @@ def test_a_run_outlives_its_server_is_found_again_and_ends_as_if_nothing_had_hap
     assert differing(essence(ui.run(run)), essence(RunDirectory(quiet.path))) == []
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_says_why(ui: Ui) -> None:
     yaml = "env: {name: qa, split_dir: data}\nmodels: {target_model: 'sim:world', optimizer_model: 'sim:world'}\n"
     launch = ui.post("/api/launch", {"yaml": yaml})
@@ -102,7 +103,8 @@ def test_a_launched_run_and_a_measurement_are_found_however_long_their_logs_are_
     until(lambda: ui.get(f"/api/launches/{measured}")["code"] == 0)
     until(lambda: not ui.get(f"/api/runs/{run}")["pid"])
     before = ui.get(f"/api/launches/{measured}")
-    assert (before["result"]["split"], before["written"].split("/")[1]) == ("val", "evaluations")
+    assert before["written"].split("/")[1] == "evaluations"
+    assert ui.get(f"/api/measured/{before['written']}")["result"]["split"] == "val"
     folder = ui.workspace / "outputs" / ".webui" / "launches"
     (trained,) = [path.name for path in folder.iterdir() if path.name != measured]
     long = "[Step 7/400] Rollout: 4 items, 8 workers...\n" * 2000
@@ -112,8 +114,7 @@ def test_a_launched_run_and_a_measurement_are_found_however_long_their_logs_are_
             with (folder / name / "log.txt").open("a") as log:
                 log.write(words)
         assert ui.get(f"/api/launches/{trained}")["run"] == run
-        after = ui.get(f"/api/launches/{measured}")
-        assert (after["result"], after["written"]) == (before["result"], before["written"])
+        assert ui.get(f"/api/launches/{measured}")["written"] == before["written"]
 
 
 def test_a_damaged_file_of_a_run_or_a_measurement_is_told_in_words(ui: Ui) -> None:
@@ -157,6 +158,7 @@ def test_the_pages_plan_for_a_trigger_counts_the_description_alone(ui: Ui) -> No
     assert planned["tokens"]["target"][0] / planned["calls"]["target"][0] < 1000, "tokens of a call"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_started_in_a_terminal_is_live_too_and_looking_does_not_disturb_it(ui: Ui) -> None:
     import subprocess
     import sys
@@ -199,19 +201,17 @@ def test_a_killed_run_costs_on_the_page_what_it_costs_on_the_terminal(tmp_path: 
     assert sum(row.usd or 0 for row in costs(Run(run)).rows if row.role == "target") == terminal.usd
 
 
-def test_the_index_holds_thousands_of_runs_and_reads_only_what_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_index_holds_many_runs_and_reads_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = train_sim(tmp_path / "outputs", "train.num_epochs=1")
     names = ("summary.json", "config.json", "history.json", "run.lock")
-    for number in range(2000):
+    for number in range(300):
         folder = tmp_path / "outputs" / f"bench{number % 7}" / f"seed{number}-00000000"
         folder.mkdir(parents=True)
         for name in names:
             os.link(result.path / name, folder / name)
     index = RunIndex(make_settings(workspace=tmp_path))
     rows = index.rows()
-    assert len(rows) == 2001
+    assert len(rows) == 301
     assert {row["status"] for row in rows} == {"finished"}
     assert len(index.sparks([rows[0]["id"]])[rows[0]["id"]]) > 1
     read: list[Path] = []

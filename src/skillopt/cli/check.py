@@ -34,10 +34,10 @@ if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays 
     from skillopt.cli.skills import Found
     from skillopt.config import Config
     from skillopt.config.project import Settings
-    from skillopt.measure.batch import CheckJob, CheckOutcome
+    from skillopt.measure.batch import CheckOutcome, Measure
+    from skillopt.preflight.lint import Finding
     from skillopt.record.results import CheckResult
     from skillopt.tasks.base import Item
-    from skillopt.view.check_files import Annotation
 
 Words = Annotated[
     list[str] | None,
@@ -65,7 +65,7 @@ def check(
     split: Annotated[str | None, typer.Option("--split", help="train, val or test; val unless set.")] = None,
     target_model: TargetOption = "",
     all_targets: Annotated[str, typer.Option("--all-targets", help="Several targets, such as a:x,b:y; a table.")] = "",
-    watch: Annotated[bool, typer.Option("--watch", help="For cron: fresh samples every time, one line each.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", hidden=True)] = False,
     project: ProjectOption = Path(PROJECT_FILE),
     out: Annotated[Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml and check.json.")] = None,
     github: GithubOption = False,
@@ -81,16 +81,18 @@ def check(
     from skillopt.config.project import parse_settings
     from skillopt.measure.batch import exit_code, run_jobs
 
+    if watch:
+        raise UserError('check --watch: is gone; for fresh samples, add "env.output_root=outputs/$(date +%F)"')
     options = {"config": str(config or ""), "margin": margin, "budget": budget, "max_items": max_items, "split": split}
     given = parse_settings(options, "--")
     named, overrides = divide(words)
     targets = [name.strip() for name in all_targets.split(",") if name.strip()] or [target_model]
     with _never_worse():
         found = find_skills(named, project, base, head)
-        jobs = [_job(one, given, project, target, overrides, bool(named), watch) for one in found for target in targets]
+        jobs = [_job(one, given, project, target, overrides, bool(named)) for one in found for target in targets]
         with _commands_off(github):
             outcomes = run_jobs(jobs, all_of_them=bool(named), skip_without_key=skip_without_key)
-            _show(outcomes, watch=watch, several=len(targets) > 1)
+            _show(outcomes, several=len(targets) > 1)
             _complain(outcomes)
         _write(outcomes, out, github)
     raise typer.Exit(exit_code(outcomes))
@@ -109,12 +111,12 @@ def _never_worse() -> Iterator[None]:
 
 
 def _job(
-    found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, watch: bool
-) -> CheckJob:
+    found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool
+) -> tuple[CheckOutcome, Measure]:
     """Configs are read before anything is paid; those of skills that are not run are not needed."""
     import asyncio
 
-    from skillopt.measure.batch import CheckJob
+    from skillopt.measure.batch import CheckOutcome
     from skillopt.measure.check import check as run_check
     from skillopt.measure.check_result import MARGIN, Question, SkillVersion
     from skillopt.preflight.lint import NOTHING, lint
@@ -134,22 +136,19 @@ def _job(
             margin=MARGIN if settings.margin is None else settings.margin,
             split=settings.split or "val",
             max_items=settings.max_items,
-            watch=watch,
         )
-        if watch:
-            return asyncio.run(run_check(loaded, question))
         print(printable(f"Check: {found.name} on {loaded.models.target_model}"))
         with watching(open_console()) as listener:
             return asyncio.run(run_check(loaded, question, listeners=[listener]))
 
-    return CheckJob(
+    job = CheckOutcome(
         name=found.name,
         target=loaded.models.target_model if loaded else target,
         skill=found.skill,
         base=found.base,
         linted=NOTHING if found.removed else lint(found.skill),
-        measure=measure,
     )
+    return job, measure
 
 
 def _config(
@@ -165,27 +164,20 @@ def _config(
     return loaded
 
 
-def _show(outcomes: Sequence[CheckOutcome], *, watch: bool, several: bool) -> None:
+def _show(outcomes: Sequence[CheckOutcome], *, several: bool) -> None:
     from skillopt.view import check_lines
 
     for outcome in outcomes:
-        if watch:
-            print(printable(check_lines.watch_line(outcome)))
-            continue
         print()
         for line in check_lines.outcome_lines(outcome):
             print(printable(line))
         if outcome.result and not outcome.result.same_text:
-            for line in [
-                *check_lines.outcome_table(outcome.result),
-                *check_lines.type_lines(outcome.result),
-                *check_lines.changed_lines(outcome.result),
-            ]:
+            for line in [*check_lines.outcome_table(outcome.result), *check_lines.changed_lines(outcome.result)]:
                 print(printable(line))
             print(f"Written: {outcome.result.path}")
         if counts := outcome.linted.counts:
             print(f"Lint: {counts}; skillopt lint shows them.")
-    if several and not watch:
+    if several:
         print()
         print("\n".join(check_lines.target_lines(outcomes)))
 
@@ -216,7 +208,7 @@ def _write(outcomes: Sequence[CheckOutcome], out: Path | None, github: bool) -> 
         _to_github(notes, page)
 
 
-def _to_github(notes: Sequence[Annotation], page: str) -> None:
+def _to_github(notes: Sequence[Finding], page: str) -> None:
     from skillopt.view.check_files import github as commands
 
     for line in commands(notes):
@@ -261,7 +253,6 @@ def lint(
     from skillopt.cli.skills import divide, find_skills
     from skillopt.preflight.lint import lint as run_lint
     from skillopt.tasks import using_env
-    from skillopt.view.check_files import of_findings
     from skillopt.view.check_lines import finding_line, token_line
 
     if out is not None:
@@ -286,6 +277,6 @@ def lint(
         if not linted and not as_json:
             print(f"No skill of {project} differs from {base}.")
     if github:
-        _to_github(of_findings(findings), "")
+        _to_github(findings, "")
     levels = {"error", "warning"} if strict else {"error"}
     raise typer.Exit(int(any(finding.level in levels for finding in findings)))

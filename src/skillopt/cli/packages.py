@@ -148,18 +148,19 @@ def sweep(
     axes: Annotated[
         list[str], typer.Argument(metavar="section.key=V1,V2...", help="Values to try; one value is an override.")
     ],
-    draws: Annotated[
-        int | None, typer.Option("--random", min=1, help="Number of random draws instead of the grid; allows key=1..8.")
-    ] = None,
+    draws: Annotated[int | None, typer.Option("--random", hidden=True)] = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
     """Train under several values of some keys and choose by validation. The same command again continues."""
     from skillopt.api import train_config
+    from skillopt.errors import UserError
     from skillopt.measure.sweep import sweep as run_sweep
     from skillopt.record.events import Listener
-    from skillopt.record.files import write_atomic
-    from skillopt.view.measured_tables import sweep_lines, sweep_markdown, sweep_plot, sweep_table
+    from skillopt.view.measured_tables import sweep_lines, sweep_table
+
+    if draws is not None:
+        raise UserError("sweep --random: draws are no longer made; list the values, such as key=2,4,8")
 
     def load(given: Sequence[str]) -> Config:
         return load_config(config, given, target_model, optimizer_model)
@@ -168,11 +169,7 @@ def sweep(
         async def train(own: Config, journal: Path, read_test: bool) -> Result:
             return await train_config(own, listeners=[heard], shared_journal=journal, read_test=read_test)
 
-        return run_sweep(load, axes, train, draws=draws)
+        return run_sweep(load, axes, train)
 
     result = measured(load(()), work)
-    path = Path(str(result.path))
-    write_atomic(path.with_suffix(".svg"), sweep_plot(result))
-    write_atomic(path.with_suffix(".md"), sweep_markdown(result))
-    written = f"Written: {path}, {path.with_suffix('.md')}, {path.with_suffix('.svg')}"
-    show(*sweep_table(result), *sweep_lines(result), written)
+    show(*sweep_table(result), *sweep_lines(result), f"Written: {result.path}")

@@ -219,9 +219,9 @@ class ModelsConfig(Section):
     target_key_name: str = ""
     """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
     target_rpm: int | None = Field(default=None, ge=1)
-    """Requests a minute that the endpoint allows; null: what its headers say."""
+    """Requests a minute that the endpoint allows; null: any number."""
     target_tpm: int | None = Field(default=None, ge=1)
-    """Tokens a minute that the endpoint allows; null: what its headers say."""
+    """Tokens a minute that the endpoint allows; null: any number."""
     targets: dict[str, ModelSettings] = {}
     """What belongs to a target and not to the tasks, by `provider:model` or by provider, such as {local: {max_tokens:
     20}}: max_tokens, workers, call_timeout, deterministic. Counts before keys that hold for every target, unless these

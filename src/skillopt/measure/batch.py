@@ -12,11 +12,13 @@ from skillopt.record.source import Source
 
 _WORST_FIRST = (1, 2, 3, 4, 0)
 """Which code a check of several skills exits with: worse comes first, then what kept others from a verdict."""
+Measure = Callable[[], CheckResult]
+"""Runs a check; errors of the user's making, of endpoints and of budgets come out of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckJob:
-    """One skill to be checked on one target."""
+class CheckOutcome:
+    """One skill on one target, and what became of it."""
 
     name: str
     """The skill as the user named it."""
@@ -24,77 +26,44 @@ class CheckJob:
     skill: Source
     base: Source
     linted: Linted
-    measure: Callable[[], CheckResult]
-    """Runs the check; errors of the user's making, of endpoints and of budgets come out of it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckOutcome:
-    """What became of a job."""
-
-    name: str
-    target: str
-    status: str
+    status: str = ""
     """better, no worse, worse, cannot tell; unchanged, removed, not measured (no key); stopped, error."""
-    code: int
-    sentence: str
-    skill: Source
-    base: Source
-    linted: Linted
+    code: int = 0
+    sentence: str = ""
     result: CheckResult | None = None
     """None if there is no verdict."""
 
 
-def run_jobs(jobs: Sequence[CheckJob], *, all_of_them: bool, skip_without_key: bool) -> list[CheckOutcome]:
+def run_jobs(
+    jobs: Sequence[tuple[CheckOutcome, Measure]], *, all_of_them: bool, skip_without_key: bool
+) -> list[CheckOutcome]:
     """Every job to its end. What stops one does not stop the others, and never becomes a verdict.
 
     A skill whose text is that of its base is not run, unless `all_of_them`.
     """
-    outcomes = []
-    for job in jobs:
-        unchanged = CheckOutcome(
-            name=job.name,
-            target=job.target,
-            status="unchanged",
-            code=0,
-            sentence=_same(job),
-            skill=job.skill,
-            base=job.base,
-            linted=job.linted,
-        )
-        if not job.skill.path:
-            message = "Removed: it is in the base alone, and was not run."
-            outcomes.append(replace(unchanged, status="removed", sentence=message))
-            continue
-        if not all_of_them and job.skill.skill.hash == job.base.skill.hash:
-            outcomes.append(unchanged)
-            continue
-        try:
-            result = job.measure()
-        except MissingKey as error:
-            message = f"Not measured, only linted: {error}."
-            skipped = replace(unchanged, status="not measured", code=0, sentence=message)
-            failed = replace(unchanged, status="error", code=2, sentence=str(error))
-            outcomes.append(skipped if skip_without_key else failed)
-        except Stopped as error:
-            if error.reason is StopReason.BY_HAND:
-                raise
-            outcomes.append(replace(unchanged, status="stopped", code=3, sentence=str(error)))
-        except SkillOptError as error:
-            outcomes.append(replace(unchanged, status="error", code=2, sentence=str(error)))
-        else:
-            outcomes.append(
-                replace(unchanged, status=result.verdict, code=result.exit_code, sentence=result.says, result=result)
-            )
-    return outcomes
+    return [_run(job, measure, all_of_them, skip_without_key) for job, measure in jobs]
+
+
+def _run(job: CheckOutcome, measure: Measure, always: bool, skip_without_key: bool) -> CheckOutcome:
+    if not job.skill.path:
+        return replace(job, status="removed", sentence="Removed: it is in the base alone, and was not run.")
+    if not always and job.skill.skill.hash == job.base.skill.hash:
+        same = job.skill.files == job.base.files
+        what = "Unchanged" if same else "Only files that never belong to a package changed"
+        return replace(job, status="unchanged", sentence=f"{what} since {job.base.where}: not run.")
+    try:
+        result = measure()
+    except Stopped as error:
+        if error.reason is StopReason.BY_HAND:
+            raise
+        return replace(job, status="stopped", code=3, sentence=str(error))
+    except SkillOptError as error:
+        if isinstance(error, MissingKey) and skip_without_key:
+            return replace(job, status="not measured", sentence=f"Not measured, only linted: {error}.")
+        return replace(job, status="error", code=2, sentence=str(error))
+    return replace(job, status=result.verdict, code=result.exit_code, sentence=result.says, result=result)
 
 
 def exit_code(outcomes: Sequence[CheckOutcome]) -> int:
     codes = {outcome.code for outcome in outcomes}
     return next((code for code in _WORST_FIRST if code in codes), 0)
-
-
-def _same(job: CheckJob) -> str:
-    if job.skill.files == job.base.files:
-        return f"Unchanged since {job.base.where}: not run."
-    return f"Only files that never belong to a package changed since {job.base.where}: not run."

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -21,8 +20,8 @@ from skillopt.measure.verdict import spent_on
 from skillopt.models.base import ChatModel
 from skillopt.record.directory import is_private, make_folder
 from skillopt.record.events import EvaluationStarted, Listener
-from skillopt.record.files import append_jsonl, read_jsonl, write_json, write_jsonl
-from skillopt.record.results import CheckResult, CheckWord, Spent, WatchRow
+from skillopt.record.files import write_json, write_jsonl
+from skillopt.record.results import CheckResult, CheckWord, Spent
 from skillopt.skill import Skill
 from skillopt.tasks.base import SPLITS, Env, Item, RolloutError, Trajectory, data_hash, is_judged
 from skillopt.training.context import Context
@@ -60,30 +59,12 @@ async def check(
         result = check_result(
             config, session.ctx.env, question, trial, done.word, done.samples, done.refused, done.spent
         )
-        update: dict[str, object] = {}
         if question.split == "test":
-            score = result.scores.skill.score
-            path = Path(question.skill.path)
-            update["test_reads"] = note_read("check", path, session.ctx.run, len(trial.measured), score)
-        if question.watch:
-            update["before"] = _note_watch(session.folder.parent / "watch.jsonl", result)
-        result = result.model_copy(update=update)
+            score, path = result.scores.skill.score, Path(question.skill.path)
+            reads = note_read("check", path, session.ctx.run, len(trial.measured), score)
+            result = result.model_copy(update={"test_reads": reads})
         write_json(session.folder / "check.json", result)
     return result.model_copy(update={"path": str(session.folder / "check.json")})
-
-
-def _note_watch(log: Path, result: CheckResult) -> WatchRow | None:
-    """A watch is counted when it is done, so that one that stopped is taken up again. Gives the one before."""
-    earlier = read_jsonl(log)
-    row = WatchRow(
-        when=datetime.now(UTC).isoformat(),
-        verdict=result.verdict,
-        difference=result.difference,
-        scores=result.scores,
-        measured=result.measured,
-    )
-    append_jsonl(log, [row])
-    return WatchRow.model_validate(earlier[-1]) if earlier else None
 
 
 @asynccontextmanager
@@ -100,11 +81,9 @@ async def both_measured(
         raise UserError(f"--split: '{question.split}' is not one of {', '.join(SPLITS)}")
     kind = "comparisons" if question.repeats else "checks"
     root = Path(config.env.output_root) / kind
-    label = "compare" if question.repeats else "check"
 
     def folder(env: Env) -> Path:
-        """One folder for one question. A watch has one for each time."""
-        nonlocal label
+        """One folder for one question."""
         identity = {
             "config": config.identity(),
             "data": data_hash(env),
@@ -113,16 +92,11 @@ async def both_measured(
             "max_items": question.max_items,
             "repeats": question.repeats,
         }
-        asked = folder_of(config, kind, identity, env.name, f"{question.split}-")
-        if not question.watch:
-            return asked
-        number = len(read_jsonl(asked / "watch.jsonl")) + 1
-        label = f"watch{number}"
-        return asked / f"watch-{number:04d}"
+        return folder_of(config, kind, identity, env.name, f"{question.split}-")
 
     if is_private(config.env.private, config.env.output_root):
         make_folder(root, private=True)
-    shared = None if question.watch else root / "journal.sqlite"  # a base is paid for once; a watch asks anew
+    shared = root / "journal.sqlite"  # a base is paid for once
     async with measuring_session(
         config, folder, env=env, models=models, listeners=listeners, shared_journal=shared
     ) as session:
@@ -131,8 +105,7 @@ async def both_measured(
         check_prices(config, [config.models.target_model, *judge])
         items = in_order(ctx.env.items(question.split), config.train.seed)[: question.max_items]
         before = spent_on(session.paid())
-        log = UsageLog((session.folder if question.watch else root) / "readings.jsonl")
-        bench = _Bench(ctx, {item.id: item for item in items}, question, log, label)
+        bench = _Bench(ctx, {item.id: item for item in items}, question, UsageLog(root / "readings.jsonl"))
         trial = Trial(
             order=[item.id for item in items],
             noisy=ctx.noisy,
@@ -168,7 +141,6 @@ class _Bench:
     items: dict[str, Item]
     question: Question
     usage: UsageLog
-    label: str
     samples: list[Sample] = field(default_factory=list)
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"base": {}, "skill": {}})
     """By side and item, why the endpoint refused it."""
@@ -210,7 +182,7 @@ class _Bench:
         return (self.question.base if ask.side == "current" else self.question.skill).skill
 
     def _tag(self, ask: Ask) -> str:
-        return f"{self.label}-{_SIDES[ask.side]}-{ask.name}"
+        return f"{'compare' if self.question.repeats else 'check'}-{_SIDES[ask.side]}-{ask.name}"
 
     def _key(self, ask: Ask) -> str:
         target = self.ctx.target.model

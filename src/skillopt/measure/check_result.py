@@ -20,7 +20,6 @@ from skillopt.record.results import (
     ChangedItem,
     ChangedSide,
     CheckedSkill,
-    CheckedType,
     CheckResult,
     CheckRollouts,
     CheckTelemetry,
@@ -73,8 +72,6 @@ class Question:
     margin: float = MARGIN
     split: str = "val"
     max_items: int | None = None
-    watch: bool = False
-    """Fresh samples, whatever earlier checks paid for: the endpoint may have changed."""
     repeats: int | None = None
     """Every item this often under both, without an early end: a comparison."""
 
@@ -128,8 +125,10 @@ def check_result(
         difference=fmean(differences) if differences else 0.0,
         difference_interval=gain_interval(differences),
         scores=BothScores(base=_score(means["base"]), skill=_score(means["skill"])),
-        takes=_both_takes(counting, config, {side: len(refused[side]) for side in SIDES}),
-        by_type=_by_type(counting, config),
+        takes=BothTakes(
+            base=_takes(counting, "base", config, len(refused["base"])),
+            skill=_takes(counting, "skill", config, len(refused["skill"])),
+        ),
         changed=_changed(counting, trial, metric),
         set_aside={**refused["base"], **refused["skill"]},
         items_needed=items_needed(trial) if word == "cannot tell" and trial.noisy else None,
@@ -200,12 +199,7 @@ def _score(means: Mapping[str, float]) -> ScoreWithInterval:
     return ScoreWithInterval(score=_mean(values), interval=interval(values))
 
 
-def _both_takes(samples: Sequence[Sample], config: Config, refused: Mapping[str, int] | None = None) -> BothTakes:
-    base, skill = (_takes(samples, side, config, refused[side] if refused else None) for side in SIDES)
-    return BothTakes(base=base, skill=skill)
-
-
-def _takes(samples: Sequence[Sample], side: str, config: Config, refused: int | None) -> SideTakes:
+def _takes(samples: Sequence[Sample], side: str, config: Config, refused: int) -> SideTakes:
     """Means of one task on one side; dollars are None if the price is unknown."""
     rollouts = [sample for sample in samples if sample.side == side]
     price = price_of(config.models.target_model, config.budget.prices)
@@ -231,23 +225,6 @@ def _cost(usage: RolloutUsage, price: Price | None) -> float | None:
 
 def _mean(values: Sequence[float]) -> float:
     return fmean(values) if values else 0.0
-
-
-def _by_type(samples: Sequence[Sample], config: Config) -> dict[str, CheckedType]:
-    groups: dict[str, list[Sample]] = {}
-    for sample in samples:
-        groups.setdefault(sample.trajectory.type, []).append(sample)
-    return {name: _type(group, config) for name, group in sorted(groups.items())}
-
-
-def _type(samples: Sequence[Sample], config: Config) -> CheckedType:
-    base, skill = (means_of(samples, side, config.evaluation.metric) for side in SIDES)
-    return CheckedType(
-        items=len(skill),
-        base=_mean(list(base.values())),
-        skill=_mean(list(skill.values())),
-        takes=_both_takes(samples, config),
-    )
 
 
 def _changed(samples: Sequence[Sample], trial: Trial, metric: str) -> tuple[ChangedItem, ...]:

@@ -32,7 +32,7 @@ from skillopt.tasks import using_env
 from skillopt.tasks.base import Env
 from skillopt.tasks.data import shown_names
 from skillopt.tasks.splits import how_to_enlarge
-from skillopt.training.baselines import majority
+from skillopt.training.final_scores import majority
 from skillopt.training.initial import initial_of, read_initial, run_of
 
 WORDS = ("initial", "best")

@@ -19,9 +19,8 @@ from skillopt.record.results import EvalSummary, SkillFile, TypeScore
 from skillopt.skill import Skill
 from skillopt.statistics import interval
 from skillopt.tasks.base import SPLITS, Env, Trajectory, data_hash
-from skillopt.training.baselines import do_nothing, majority
-from skillopt.training.rollout import mean_score
-from skillopt.training.split import measure
+from skillopt.training.final_scores import do_nothing, majority
+from skillopt.training.rollout import mean_score, measure
 
 
 async def evaluate(

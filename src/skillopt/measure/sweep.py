@@ -7,8 +7,6 @@ them reads the test split; only the winner does, once it has won.
 from __future__ import annotations
 
 import itertools
-import random
-import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -32,18 +30,17 @@ Load = Callable[[Sequence[str]], Config]
 TrainTrial = Callable[[Config, Path, bool], Awaitable[Result]]
 """Trains a config with a shared journal; the last argument says whether to read the test split."""
 
-_RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
 _MOST = 1000
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[Axes, list[str]]:
-    """`key=2,4,8` and `key=1..8` are axes; `key=4` is an override that all trials share."""
+    """`key=2,4,8` is an axis; `key=4` is an override that all trials share."""
     axes: Axes = {}
     fixed: list[str] = []
     for text in texts:
         key, equals, raw = text.partition("=")
         values = split_values(raw)
-        if equals and (len(values) > 1 or _RANGE.fullmatch(raw)):
+        if equals and len(values) > 1:
             if key in axes:
                 raise UserError(f"'{text}': {key} is swept twice; give all its values in one place")
             if len(set(values)) < len(values):
@@ -75,46 +72,24 @@ def split_values(raw: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def make_trials(axes: Axes, draws: int | None, seed: int) -> list[list[str]]:
-    """Overrides of each trial: the whole grid, or a number of different draws from it, always the same for a seed."""
-    if draws is None:
-        ranged = [key for key, values in axes.items() if _RANGE.fullmatch(values[0])]
-        if ranged:
-            raise UserError(f"{ranged[0]}={axes[ranged[0]][0]}: a range needs --random; a grid needs single values")
-        grid = list(itertools.islice(itertools.product(*axes.values()), _MOST + 1))
-        if len(grid) > _MOST:
-            raise UserError(f"the grid has more than {_MOST} trials; draw some of them with --random")
-        return [[f"{key}={value}" for key, value in zip(axes, values, strict=True)] for values in grid]
-    rng = random.Random(f"sweep/{seed}")  # noqa: S311
-    trials: list[list[str]] = []
-    for _ in range(draws * 20):
-        trial = [f"{key}={_draw(values, rng)}" for key, values in axes.items()]
-        if trial not in trials:
-            trials.append(trial)
-        if len(trials) == draws:
-            break
-    return trials
+def make_trials(axes: Axes) -> list[list[str]]:
+    """The overrides of each trial, over the whole grid."""
+    grid = list(itertools.islice(itertools.product(*axes.values()), _MOST + 1))
+    if len(grid) > _MOST:
+        raise UserError(f"the grid has more than {_MOST} trials; give fewer values")
+    return [[f"{key}={value}" for key, value in zip(axes, values, strict=True)] for values in grid]
 
 
-def _draw(values: list[str], rng: random.Random) -> str:
-    ends = _RANGE.fullmatch(values[0])
-    if not ends:
-        return rng.choice(values)
-    if "." in ends[1] + ends[2]:
-        return f"{rng.uniform(float(ends[1]), float(ends[2])):.4g}"
-    return str(rng.randint(int(ends[1]), int(ends[2])))
-
-
-async def sweep(load: Load, texts: Sequence[str], train: TrainTrial, *, draws: int | None = None) -> Sweep:
+async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
     """Run every trial, then read the test split for the best by validation. The same sweep again continues.
 
     The budget of the config is the budget of all trials together. Written to `sweep.json` after each trial.
     """
     axes, fixed = parse_axes(texts)
     base = load(fixed)
-    trials = make_trials(axes, draws, base.train.seed)
+    trials = make_trials(axes)
     configs = [load([*fixed, *trial]) for trial in trials]  # a wrong value is refused before the first call is paid
-    folder = folder_of(base, "sweeps", {"config": base.identity(), "axes": axes, "draws": draws})
+    folder = folder_of(base, "sweeps", {"config": base.identity(), "axes": axes})
     make_folder(folder, private=is_private(base.env.private, base.env.output_root))
     started = time.monotonic()
     summaries: list[Summary] = []

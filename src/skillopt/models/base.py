@@ -8,15 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from skillopt.chat_protocol import (
-    CompletionBody,
-    JsonObject,
-    JsonSchema,
-    Message,
-    ResponseFormat,
-    ToolCall,
-    ToolDefinition,
-)
+from skillopt.chat_protocol import CompletionBody, JsonObject, Message, ResponseFormat, ToolCall, ToolDefinition
 from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import redact
 from skillopt.provider_table import Provider, split_name
@@ -25,7 +17,7 @@ if TYPE_CHECKING:
     from skillopt.config import Config
     from skillopt.record.directory import RunDirectory
 
-__all__ = ["CompletionBody", "JsonObject", "JsonSchema", "Message", "ToolCall", "ToolDefinition"]
+__all__ = ["CompletionBody", "JsonObject", "Message", "ToolCall", "ToolDefinition"]
 
 
 def content_text(content: Any) -> str:
@@ -114,22 +106,6 @@ def known_reason(reason: str) -> str:
     return _REASONS.get(reason.lower(), "stop")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RateLimit:
-    """What an endpoint says about one of its limits."""
-
-    limit: float
-    remaining: float
-    reset: float
-    """Seconds until the whole limit is there again."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RateLimits:
-    requests: RateLimit | None = None
-    tokens: RateLimit | None = None
-
-
 class ChatModel:
     """A frozen model. Subclasses set `name` and `endpoint` and have `chat`; every other member has a default.
 
@@ -149,8 +125,6 @@ class ChatModel:
     """A person writes the replies, which may take hours: only the end of the run ends a call."""
     ends_calls: bool = False
     """It ends a call that takes too long by itself, and raises TransientError."""
-    limits: RateLimits | None = None
-    """The endpoint's rate limits, as its last reply stated them; None if it states none."""
     waiting: Mapping[int, Path] = {}
     """Requests that wait for a person's reply: the number of each, and its folder."""
 

@@ -10,15 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from skillopt.models.base import (
-    FatalError,
-    FormRefusedError,
-    ModelError,
-    RateLimit,
-    RateLimits,
-    RefusedError,
-    TransientError,
-)
+from skillopt.models.base import FatalError, FormRefusedError, ModelError, RefusedError, TransientError
 
 _TRANSIENT = {408, 409, 425, 429}
 _OVERLOADED = {429, 503, 529}
@@ -50,7 +42,6 @@ _LONGEST = 86_400.0
 _MOST_TOKENS = 10**9
 _SEARCHED = 2**16
 """Characters of an error that are searched for what it means."""
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?\Z")
 
 
 class ParameterRefused(Exception):  # noqa: N818 - says what to leave out; no model lets it through
@@ -138,39 +129,9 @@ def counted(tokens: Any) -> int:
     return int(tokens) if isinstance(tokens, int | float) and 0 <= tokens <= _MOST_TOKENS else 0
 
 
-def rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
-    """`x-ratelimit-{limit,remaining,reset}-{requests,tokens}`, where the endpoint sends them."""
-    requests, tokens = _left(headers, "requests"), _left(headers, "tokens")
-    return RateLimits(requests=requests, tokens=tokens) if requests or tokens else None
-
-
-def _left(headers: Mapping[str, str], what: str) -> RateLimit | None:
-    given = headers.get(f"x-ratelimit-limit-{what}")
-    if given is None:
-        return None
-    limit = _number(given)
-    remaining = _number(headers.get(f"x-ratelimit-remaining-{what}", ""))
-    reset = _seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
-    if limit is None or remaining is None or reset is None or limit < 1 or remaining < 0:
-        return None
-    return RateLimit(limit=limit, remaining=remaining, reset=min(_LONGEST, reset))
-
-
 def _number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _seconds(duration: str) -> float | None:
-    """`1s`, `6m0s`, `20ms`, or plain seconds."""
-    if (number := _number(duration)) is not None:
-        return number
-    match = _DURATION.match(duration) if duration else None
-    parts = [_number(part or "0") for part in match.groups()] if match else [None]
-    if None in parts:
-        return None
-    hours, minutes, seconds, milliseconds = (part or 0.0 for part in parts)
-    return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000

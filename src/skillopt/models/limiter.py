@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Iterator, Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from skillopt.errors import SkillOptError
-from skillopt.models.base import RateLimits, TransientError
+from skillopt.models.base import TransientError
 
 T = TypeVar("T")
 
@@ -108,11 +107,6 @@ class Bucket:
         self._refill()
         return max(0.0, -self._level / self.rate)
 
-    def correct(self, remaining: float, rate: float) -> None:
-        """Take over the endpoint's own count."""
-        self._refill()
-        self.rate, self._level = rate, min(self._level, remaining)
-
     def _refill(self) -> None:
         now = time.monotonic()
         self._level = min(self._most, self._level + (now - self._seen) * self.rate)
@@ -121,20 +115,20 @@ class Bucket:
 
 class Slots:
     """A number of places, which may change. Waiting calls get one in order of arrival: calls that are sent `again`
-    first, `low_priority` ones last."""
+    first."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.in_flight = 0
-        self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque(), deque())
+        self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque())
 
-    async def enter(self, *, again: bool = False, low_priority: bool = False) -> int:
+    async def enter(self, *, again: bool = False) -> int:
         """Wait for a place; returns the level: how many are taken now."""
         if self.in_flight < self.limit:
             self.in_flight += 1
             return self.in_flight
         turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting[2 if low_priority else 0 if again else 1].append(turn)
+        self._waiting[0 if again else 1].append(turn)
         try:
             return await turn
         except asyncio.CancelledError:
@@ -244,7 +238,7 @@ def _mostly_rejected(calls: Sequence[Sent]) -> bool:
 class Limiter:
     """One role's calls: at most `limit` in flight, fewer if its endpoint handles fewer, none while that asks to wait.
 
-    `requests` and `tokens` are the user's limits a minute; without them, the endpoint's headers are used.
+    `requests` and `tokens` are the user's limits a minute.
     """
 
     def __init__(
@@ -254,30 +248,17 @@ class Limiter:
         self.in_flight = 0
         self.endpoint = endpoint or Endpoint(limit)
         self._slots = Slots(limit)
-        self._own = {"requests": requests is not None, "tokens": tokens is not None}
         self._buckets = {name: Bucket(n) for name, n in (("requests", requests), ("tokens", tokens)) if n is not None}
-
-    def learn(self, limits: RateLimits, longest: float = math.inf) -> None:
-        """What the endpoint's headers say. The user's limits override them, and a limit that is restored in more than
-        `longest` seconds (one for a day) is not spread over that time: the endpoint says so when it is used up."""
-        for name, left in (("requests", limits.requests), ("tokens", limits.tokens)):
-            if left is None or self._own[name] or not 0 < left.reset <= longest or left.remaining >= left.limit:
-                continue
-            rate = (left.limit - left.remaining) / left.reset
-            bucket = self._buckets.setdefault(name, Bucket(left.limit))
-            bucket.correct(left.remaining, rate)
 
     def used(self, tokens: float) -> None:
         """Correct a call's estimated tokens by what it really took."""
         if "tokens" in self._buckets:
             self._buckets["tokens"].take(tokens)
 
-    async def enter(
-        self, switch: Switch, *, tokens: float = 0, again: bool = False, low_priority: bool = False
-    ) -> Sent:
-        """A slot for one call of about `tokens` tokens. A call that is sent `again` goes before all others, one of
-        `low_priority` after them. The call is sent when this returns."""
-        await self._slots.enter(again=again, low_priority=low_priority)
+    async def enter(self, switch: Switch, *, tokens: float = 0, again: bool = False) -> Sent:
+        """A slot for one call of about `tokens` tokens. A call that is sent `again` goes before all others. The
+        call is sent when this returns."""
+        await self._slots.enter(again=again)
         level = 0
         try:
             level = await self.endpoint.enter(again=again)

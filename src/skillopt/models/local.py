@@ -8,7 +8,6 @@ import os
 import tempfile
 import threading
 from pathlib import Path
-from typing import cast
 
 from skillopt.errors import UserError
 from skillopt.keys import no_secrets
@@ -19,13 +18,12 @@ from skillopt.models.base import (
     ChatRequest,
     CompletionBody,
     FatalError,
+    JsonObject,
     ModelSpec,
     RefusedError,
     TransientError,
-    Usage,
 )
-from skillopt.models.local_worker import LocalAnswer
-from skillopt.models.openai_chat import tool_calls
+from skillopt.models.openai_chat import read_completion
 from skillopt.processes.workers import WorkerGoneError, WorkerPool, WorkerProcess
 from skillopt.provider_table import local_processes, split_name
 
@@ -70,24 +68,13 @@ class LocalModel(ChatModel):
 
     @property
     def endpoint(self) -> str:  # type: ignore[override]  # known only when the file has been read
-        """The weights' SHA-256. An own file is read once for it and remembered."""
+        """The weights' SHA-256."""
         if weights.is_file(self._weights):
             return f"local:{weights.sha256_of(weights.path(self._weights))}"
         return f"local:{weights.entry(self._weights).sha256}"
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        reply = await self._asked(self._body(request))
-        choice, usage = reply["choices"][0], reply["usage"]
-        return ChatReply(
-            text=choice["message"].get("content") or "",
-            finish_reason=choice["finish_reason"],
-            tool_calls=tool_calls(choice["message"].get("tool_calls")),
-            usage=Usage(
-                prompt=usage["prompt_tokens"],
-                completion=usage["completion_tokens"],
-                cached=usage["prompt_tokens_details"]["cached_tokens"],
-            ),
-        )
+        return read_completion(await self._asked(self._body(request)))
 
     @property
     def pids(self) -> list[int]:
@@ -100,9 +87,9 @@ class LocalModel(ChatModel):
         if self._folder is not None:
             self._folder.cleanup()
 
-    async def _asked(self, body: CompletionBody) -> LocalAnswer:
+    async def _asked(self, body: CompletionBody) -> JsonObject:
         try:
-            reply = cast("LocalAnswer", await self._pool.ask(body))
+            reply = await self._pool.ask(body)
         except WorkerGoneError as error:
             self._crashes += 1
             if self._pool.closed:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypedDict
 from skillopt.processes import child
 
 if TYPE_CHECKING:
-    from skillopt.chat_protocol import CompletionBody, Message, ToolCall
+    from skillopt.chat_protocol import CompletionBody, JsonObject, Message
 
 PLACEHOLDER = "~"
 """Takes the place of the user's message when only the system message is evaluated."""
@@ -41,35 +41,6 @@ class LocalSetup(TypedDict):
     context: int
     states: str
     prefix_cache: bool
-
-
-class LocalReply(TypedDict, total=False):
-    content: str | None
-    tool_calls: list[ToolCall]
-
-
-class LocalChoice(TypedDict):
-    message: LocalReply
-    finish_reason: str
-
-
-class LocalCached(TypedDict):
-    cached_tokens: int
-
-
-class LocalTokens(TypedDict):
-    prompt_tokens: int
-    completion_tokens: int
-    prompt_tokens_details: LocalCached
-
-
-class LocalAnswer(TypedDict, total=False):
-    """A chat completion, or what was wrong."""
-
-    choices: list[LocalChoice]
-    usage: LocalTokens
-    error: str
-    message: str
 
 
 class RequestError(Exception):
@@ -115,7 +86,7 @@ class Engine:
         self._server = xllamacpp.Server(params)
         self._address = str(self._server.listening_address).split("//")[1]
 
-    def chat(self, request: CompletionBody) -> LocalAnswer:
+    def chat(self, request: CompletionBody) -> JsonObject:
         # Tools come before the messages in the prompt, so a prefix without them is another prompt.
         kept = prefixes(request["messages"]) if self._prefix_cache and not request.get("tools") else []
         known = len(kept)
@@ -127,7 +98,7 @@ class Engine:
             self._restore(kept[index])
         return self._complete(request, continued=bool(kept))
 
-    def _complete(self, body: CompletionBody, *, continued: bool) -> LocalAnswer:
+    def _complete(self, body: CompletionBody, *, continued: bool) -> JsonObject:
         try:
             reply = self._server.handle_chat_completions({**body, "cache_prompt": continued, "id_slot": 0})
         except (ValueError, RuntimeError) as error:
@@ -135,7 +106,7 @@ class Engine:
         if fault := reply.get("error"):
             too_long = fault.get("type") == "exceed_context_size_error"
             raise RequestError("refused" if too_long else "fatal", str(fault.get("message", fault)))
-        completion: LocalAnswer = reply
+        completion: JsonObject = reply
         return completion
 
     def _restore(self, messages: list[Message]) -> bool:
@@ -181,7 +152,7 @@ class Engine:
             total -= size
 
 
-def begin(setup: LocalSetup) -> Callable[[CompletionBody], LocalAnswer]:
+def begin(setup: LocalSetup) -> Callable[[CompletionBody], JsonObject]:
     _folders.append(setup["states"])
     return Engine(**setup).chat
 
@@ -195,7 +166,7 @@ def at_end() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def explain(error: BaseException) -> LocalAnswer:
+def explain(error: BaseException) -> JsonObject:
     return {"error": getattr(error, "kind", "fatal"), "message": str(error)}
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
@@ -24,7 +25,7 @@ from skillopt.models.base import (
     TransientError,
     Usage,
 )
-from skillopt.models.http import ParameterRefused, classify, counted, rate_limits, refused_parameter, web_page
+from skillopt.models.http import ParameterRefused, classify, counted, refused_parameter, web_page
 from skillopt.models.transport import Transport, UnreachableError, UnreadableError
 from skillopt.version import __version__
 
@@ -72,7 +73,6 @@ class OpenAIChat(ChatModel):
             payload = self._payload(request)
             try:
                 status, received, body = await self._transport.post(await self._headers(), json.dumps(payload).encode())
-                self.limits = rate_limits(received) or self.limits
                 return self._reply(status, received, body, payload)
             except ParameterRefused as refused:
                 self._left_out.add(refused.name)
@@ -119,18 +119,13 @@ class OpenAIChat(ChatModel):
         if status != 200:
             raise self._error(status, headers, data if data is not None else body, payload)
         try:
-            choice = data["choices"][0]
-            text = _text(choice["message"].get("content"))
-            calls = tool_calls(choice["message"].get("tool_calls"))
-            finish = choice.get("finish_reason")
-            finish = finish if finish and isinstance(finish, str) else "stop"
-            usage = _usage(data.get("usage"))
+            reply = read_completion(data)
         except (TypeError, KeyError, IndexError, AttributeError):
             raise self._no_completion(body, _usage(data.get("usage") if isinstance(data, dict) else None)) from None
         self._answered = True
-        if finish == "content_filter":
-            raise RefusedError(f"{self.endpoint}: the content filter refused this item", usage=usage)
-        return ChatReply(text=answer(text), finish_reason=finish, usage=usage, tool_calls=calls)
+        if reply.finish_reason == "content_filter":
+            raise RefusedError(f"{self.endpoint}: the content filter refused this item", usage=reply.usage)
+        return replace(reply, text=answer(reply.text))
 
     def _no_completion(self, body: bytes, usage: Usage) -> Exception:
         """An answer that is none. A web page at an incomplete URL where nothing else ever came is no bad moment."""
@@ -209,6 +204,18 @@ def check_url(name: str, url: str) -> None:
         raise UserError(f"{name}: '{url}' is not a URL; it must begin with http:// or https:// and name a host")
 
 
+def read_completion(data: Any) -> ChatReply:
+    """A chat completion as it is in JSON; raises TypeError, LookupError or AttributeError if it is none."""
+    choice = data["choices"][0]
+    finish = choice.get("finish_reason")
+    return ChatReply(
+        text=_text(choice["message"].get("content")),
+        finish_reason=finish if finish and isinstance(finish, str) else "stop",
+        usage=_usage(data.get("usage")),
+        tool_calls=_tool_calls(choice["message"].get("tool_calls")),
+    )
+
+
 def answer(text: str) -> str:
     """The text without the model's thinking; thinking that was cut off leaves nothing."""
     whole = text.encode("utf-8", "replace").decode()  # a reply cut inside an emoji has half a character
@@ -226,7 +233,7 @@ def _text(content: Any) -> str:
     return content or ""
 
 
-def tool_calls(calls: Any) -> tuple[ToolCall, ...]:
+def _tool_calls(calls: Any) -> tuple[ToolCall, ...]:
     """Calls in the protocol's own form, nothing else of what a server may add."""
     return tuple(
         {

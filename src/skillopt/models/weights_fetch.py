@@ -50,7 +50,6 @@ def fetch(item: WeightsFile, progress: Progress) -> Path:
         final.unlink(missing_ok=True)
         _complete(item, partial, progress)
         partial.replace(final)
-        weights.remember(final, item.sha256)  # so that no later start has to read the whole file
         return final
 
 
@@ -61,7 +60,7 @@ def _complete(item: WeightsFile, partial: Path, progress: Progress) -> None:
         try:
             source(item, partial, progress)
             progress(item.bytes, item.bytes, "checking the SHA-256")
-            if weights.sha256_bytes(partial) == item.sha256:
+            if weights.sha256_of(partial) == item.sha256:
                 return
             failures.append(f"{label}: the file has the wrong SHA-256 and was refused")
         except SourceError as error:

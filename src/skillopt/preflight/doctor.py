@@ -33,7 +33,7 @@ from skillopt.tasks.splits import how_to_enlarge
 from skillopt.training.callers import make_callers, open_models
 from skillopt.training.initial import initial_kind, initial_of, run_of
 from skillopt.training.parts import Parts, needs_optimizer
-from skillopt.training.requests.schemas import text_schema
+from skillopt.training.requests.replies import text_schema
 
 NOISE = 0.1
 """The share of flipped outcomes for which the smallest improvement that a gate can see is reported."""

@@ -26,8 +26,8 @@ from skillopt.training.analysts.exemplar import ROUNDS, ExemplarAnalyst
 from skillopt.training.batches import plan_steps
 from skillopt.training.gates import credit, screening
 from skillopt.training.initial import needs_baseline
+from skillopt.training.optimizer_context import MOST_PROBED
 from skillopt.training.parts import Parts, needs_optimizer, resolve
-from skillopt.training.probe_rejected import MOST_PROBED
 from skillopt.training.requests.context import LONGEST_OTHER, MOST_OTHERS, tokens_for_others
 
 EDIT_TOKENS = {"llm": 200, "sim": 40}

@@ -162,8 +162,6 @@ class TaskSeconds(Record):
 class SideTakes(Record):
     """Means of one task on one side."""
 
-    optional: ClassVar = frozenset({"refused"})
-
     rollouts: int
     prompt_tokens: float
     completion_tokens: float
@@ -173,22 +171,13 @@ class SideTakes(Record):
     """The share of replies in which the target refuses the task."""
     turns: float
     telemetry: TaskSeconds
-    refused: int | None = None
+    refused: int
     """Items that the endpoint refused."""
 
 
 class BothTakes(Record):
     base: SideTakes
     skill: SideTakes
-
-
-class CheckedType(Record):
-    """The items of one task type."""
-
-    items: int
-    base: float
-    skill: float
-    takes: BothTakes
 
 
 class ChangedSide(Record):
@@ -215,20 +204,10 @@ class CheckTelemetry(Record):
     """By this session."""
 
 
-class WatchRow(Record):
-    """A line of watch.jsonl: an earlier check of the same question."""
-
-    when: str
-    verdict: CheckWord
-    difference: float
-    scores: BothScores
-    measured: int
-
-
 class CheckResult(_ResultFile):
     """check.json: does a skill earn its place?"""
 
-    optional: ClassVar = frozenset({"test_reads", "before", "path"})
+    optional: ClassVar = frozenset({"test_reads", "path"})
 
     verdict: CheckWord
     benchmark: str
@@ -252,7 +231,6 @@ class CheckResult(_ResultFile):
     difference_interval: Interval | None
     scores: BothScores
     takes: BothTakes
-    by_type: dict[str, CheckedType]
     changed: tuple[ChangedItem, ...]
     set_aside: dict[str, str]
     items_needed: int | None
@@ -261,8 +239,6 @@ class CheckResult(_ResultFile):
     exit_code: int
     telemetry: CheckTelemetry
     test_reads: int | None = None
-    before: WatchRow | None = None
-    """With --watch, the check before this one."""
 
 
 class AblatedPart(Record):

@@ -13,7 +13,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
-from skillopt.models.base import ChatRequest, JsonSchema, Schema
+from skillopt.models.base import ChatRequest, Schema
 
 if TYPE_CHECKING:
     from skillopt.sim.model import SimOptions
@@ -281,7 +281,7 @@ def patterns_of(edits: list[SimEdit], cause: str) -> list[SimPattern]:
 
 def most_edits(schema: Schema) -> int:
     """As many as the schema of the reply allows."""
-    return cast("JsonSchema", schema.body)["properties"]["edits"]["maxItems"]
+    return cast("dict[str, dict[str, dict[str, int]]]", schema.body)["properties"]["edits"]["maxItems"]
 
 
 def _files(prompt: str) -> dict[str, str]:

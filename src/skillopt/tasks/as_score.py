@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 LONGEST_FEEDBACK = 10_000
+NOT_DESCRIBED = "A function scores the reply; its rule is not described."
 _FORMS = "a score is a number from 0 to 1, a bool, (number, feedback), a dict with hard, soft or score, or a Score"
 
 
@@ -46,6 +47,11 @@ def _number(fields: Mapping[str, Any], names: tuple[str, ...], value: Any) -> fl
     if not 0 <= number <= 1:
         raise ValueError(f"it returned {reprlib.repr(value)}; {_FORMS}")
     return number
+
+
+def described(scorer: Callable[..., Any]) -> str:
+    """The first paragraph of a scorer's docstring, for the optimizer."""
+    return " ".join((inspect.getdoc(scorer) or "").split("\n\n")[0].split()) or NOT_DESCRIBED
 
 
 def takes_workspace(scorer: Callable[..., Any]) -> bool:

@@ -177,8 +177,7 @@ class Scorer:
 class Env(ABC):
     """A set of tasks: the base class of every env. docs/your_env.md is the guide to writing one.
 
-    An env has `items`, `run`, and `score` or `judge`; everything else has a default. A class that has these members
-    without inheriting them works as well (`as_env`).
+    An env has `items`, `run`, and `score` or `judge`; everything else has a default.
     """
 
     name: str = ""
@@ -242,46 +241,26 @@ class Env(ABC):
             self.fingerprint = f"{self.fingerprint}{scorer.fingerprint}"
 
 
-class AdaptedEnv(Env):
-    """A user's object that has the members of Env without inheriting them."""
-
-    def __init__(self, user_env: object) -> None:
-        self.user_env = user_env
-        for member in ENV_MEMBERS:
-            if hasattr(user_env, member):
-                setattr(self, member, getattr(user_env, member))
-
-    def items(self, split: str) -> Sequence[Item]:
-        raise NotImplementedError  # the user's method is in its place
-
-    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
-        raise NotImplementedError
-
-
 _PACKAGES = {"skillopt", "skillopt_agents", "skillopt_benchmarks"}
 ENV_MEMBERS = frozenset(name for name in dir(Env) if not name.startswith("_")) - {"use"}
 
 
 def as_env(env: object) -> Env:
-    """The env itself, or one that has its members."""
-    if isinstance(env, Env):
-        return env
-    missing = [name for name in ("items", "run") if not hasattr(env, name)]
-    missing += [] if hasattr(env, "score") or hasattr(env, "judge") else ["score"]
-    if missing:
-        raise UserError(f"env: {type(env).__name__} has no method {missing[0]}; see docs/your_env.md")
-    return AdaptedEnv(env)
+    """The env itself; raises UserError for any other object."""
+    if not isinstance(env, Env):
+        raise UserError(
+            f"env: {type(env).__name__} is no Env; let its class inherit from skillopt.Env (docs/your_env.md)"
+        )
+    return env
 
 
 def unknown_members(env: Env) -> dict[str, str]:
     """Public members of a user's class that nothing reads, each with the member of Env that may be meant; of an
     object's attributes, those that look like a misspelt member."""
-    user_env = env.user_env if isinstance(env, AdaptedEnv) else env
-    classes = type(user_env).__mro__
+    classes = type(env).__mro__
     ours = next((cls for cls in classes if cls.__module__.split(".")[0] in _PACKAGES), object)
     defined = {name for cls in classes[: classes.index(ours)] for name in vars(cls)}
-    attributes: Mapping[str, object] = getattr(user_env, "__dict__", {})
-    nearest = {name: "".join(get_close_matches(name, ENV_MEMBERS, n=1)) for name in {*defined, *attributes}}
+    nearest = {name: "".join(get_close_matches(name, ENV_MEMBERS, n=1)) for name in {*defined, *vars(env)}}
     known = {*ENV_MEMBERS, *dir(ours)}
     return {
         name: near

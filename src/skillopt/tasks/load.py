@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import importlib.util
@@ -40,23 +39,6 @@ def load_object(reference: str, where: str) -> Any:
     if not callable(found):
         raise UserError(f"{where}: '{reference}' is no function or class")
     return found
-
-
-def described_in_source(reference: str) -> str:
-    """The first paragraph of the docstring of what a reference names, read without running it; empty if none."""
-    node = _definition(reference)
-    return " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split()) if node else ""
-
-
-def _definition(reference: str) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
-    file, name = _source(reference), reference.rpartition(":")[2]
-    try:
-        tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
-    except (SyntaxError, ValueError):
-        return None
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    found = [node for node in tree.body if isinstance(node, kinds) and node.name == name]
-    return found[-1] if found else None
 
 
 def source_hash(reference: str) -> str:

@@ -29,7 +29,7 @@ class ScorerSetup(TypedDict):
 
 
 class ScorerRequest(TypedDict, total=False):
-    """The workspace only if there is one; an empty request asks what the scorer takes."""
+    """The workspace only if there is one; an empty request asks what the scorer takes and does."""
 
     item: JsonObject
     output: str
@@ -89,9 +89,9 @@ async def _awaited(found: Any) -> Any:
 
 def begin(setup: ScorerSetup) -> Callable[[ScorerRequest], object]:
     function = load(setup)
-    wants = {"workspace": scores.takes_workspace(function)}
+    about = {"workspace": scores.takes_workspace(function), "description": scores.described(function)}
     limit_memory(setup["memory_mb"])
-    return lambda request: score(function, setup["pass_at"], **request) if request else wants
+    return lambda request: score(function, setup["pass_at"], **request) if request else about
 
 
 _OURS = {__file__, child.__file__, scores.__file__}

@@ -21,14 +21,13 @@ from skillopt.errors import UserError
 from skillopt.keys import no_secrets
 from skillopt.processes.workers import WorkerGoneError, WorkerPool, WorkerProcess
 from skillopt.tasks import judge as judging
-from skillopt.tasks.as_score import takes_workspace
+from skillopt.tasks.as_score import described, takes_workspace
 from skillopt.tasks.base import Item, Json, Judge, Score, Scorer, ScorerError, closed_set, score_of
-from skillopt.tasks.load import described_in_source, is_reference, source_hash
+from skillopt.tasks.load import is_reference, source_hash
 from skillopt.tasks.scorer_worker import ScorerItem
 from skillopt.tasks.scoring import DESCRIPTIONS, SCORERS
 
 WORKER = Path(__file__).with_name("scorer_worker.py")
-NOT_DESCRIBED = "A function scores the reply; its rule is not described."
 TRIES = 2
 """A scorer that hangs or crashes gets a second try in a fresh process: the machine may have been to blame."""
 
@@ -73,11 +72,11 @@ class ScorerPool:
         self._env = no_secrets(pass_env)
         self._pool = WorkerPool(self._started, workers)
 
-    def check(self, where: str) -> bool:
+    def check(self, where: str) -> Json:
         """Load the scorer once, so that a missing file or function is reported before anything is paid for. Returns
-        whether it takes the workspace."""
+        whether it takes the workspace, and its description."""
         try:
-            return bool(self._pool.ask_now({}, max(self._timeout, 60.0))["workspace"])
+            return self._pool.ask_now({}, max(self._timeout, 60.0))
         except (ScorerError, WorkerGoneError) as error:
             raise UserError(f"{where}: {error}; a scorer is a function of item and output") from None
 
@@ -193,8 +192,7 @@ class FunctionScorer(Scorer):
         except TypeError as error:
             raise UserError(f"scorer '{self._name}': {error}") from None
         self.noisy = options.noisy
-        first = (inspect.getdoc(function) or "").split("\n\n")[0]
-        self.description = " ".join(first.split()) or NOT_DESCRIBED
+        self.description = described(function)
         self.fingerprint = plugins.fingerprint(function, module=False)
 
     async def __call__(self, item: Item, output: str) -> Score:
@@ -229,9 +227,9 @@ class OwnScorer(Scorer):
     def __init__(self, reference: str, options: OwnOptions) -> None:
         self.noisy = options.noisy
         self.fingerprint = source_hash(reference)
-        self.description = described_in_source(reference) or NOT_DESCRIBED
         self._pool = ScorerPool(reference, **options.model_dump(exclude={"noisy"}))
-        self.needs_workspace = self._pool.check("env.scoring")
+        about = self._pool.check("env.scoring")
+        self.needs_workspace, self.description = bool(about["workspace"]), str(about["description"])
 
     async def __call__(self, item: Item, output: str) -> Score:
         return await self._pool.score(item.model_dump(mode="json"), output)

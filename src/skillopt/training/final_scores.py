@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -31,13 +33,11 @@ from skillopt.record.summary import (
 )
 from skillopt.skill import Skill
 from skillopt.statistics import gain_interval, interval, wilson
-from skillopt.tasks.base import Score
+from skillopt.tasks.base import Env, Item, Score, ScorerError, closed_set, is_noisy, score_output
 from skillopt.tasks.data import shown_names
-from skillopt.training.baselines import do_nothing, majority
 from skillopt.training.context import Context
 from skillopt.training.initial import initial_kind, needs_baseline
-from skillopt.training.rollout import require_few
-from skillopt.training.split import Measured
+from skillopt.training.rollout import Measured, require_few
 
 Evaluate = Callable[[str, str, Skill], Awaitable[Measured]]
 """Measures a skill on a split under a name."""
@@ -222,3 +222,33 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
     finals.measured.setdefault("test_best", finals.measured["test_initial"])
     return finals
+
+
+async def majority(env: Env, split: str, metric: str) -> MajorityScore | None:
+    """Always answering as most training items want it; None if the answers do not form a small closed set."""
+    train = env.items("train")
+    if not closed_set(train):
+        return None
+    counts = Counter(item.answers[0] for item in train)
+    answer = min(counts, key=lambda name: (-counts[name], name))
+    values = await _values(env, split, metric, lambda item: answer)
+    if not values:
+        return None
+    return MajorityScore(answer=answer, score=sum(values) / len(values), interval=interval(values))
+
+
+async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | None:
+    """What a target earns that does nothing: an empty reply, or what the env says that leaves (`Env.baseline`)."""
+    values = await _values(env, split, metric, env.baseline)
+    return ScoreWithInterval(score=sum(values) / len(values), interval=interval(values)) if values else None
+
+
+async def _values(env: Env, split: str, metric: str, output: Callable[[Item], str]) -> list[float]:
+    """No item that its scorer cannot score; nothing at all where scoring is a judge's, which costs and is noisy."""
+    if is_noisy(env):
+        return []
+    found = []
+    for item in env.items(split):
+        with contextlib.suppress(ScorerError):
+            found.append((await score_output(env, item, output(item))).value(metric))
+    return found

@@ -12,8 +12,7 @@ from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.agents import task_text
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
-from skillopt.training.edits.candidates import EXAMPLES
-from skillopt.training.edits.update import limits_of
+from skillopt.training.edits.update import EXAMPLES, limits_of
 from skillopt.training.gates.base import changed_types, mean
 from skillopt.training.requests.blocks import MOST_ANSWERS, data_line
 from skillopt.training.requests.context import (
@@ -24,6 +23,7 @@ from skillopt.training.requests.context import (
     TaskInfo,
     tokens_for_others,
 )
+from skillopt.training.rollout import roll_out_all
 from skillopt.training.schedule import edits_for
 from skillopt.training.step_files import StepWork
 
@@ -178,3 +178,22 @@ def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:
 
 def _ends(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"
+
+
+MOST_PROBED = 4
+"""Tasks that the rejected candidate does, of those that failed before."""
+
+
+async def probe_rejected(work: StepWork, ctx: Context) -> list[Trajectory]:
+    """A few failed tasks of the batch, done with the rejected candidate; none if no analyst reads about it."""
+    read = any(analyst.needs_optimizer for analyst in ctx.analysts) and ctx.step < ctx.steps
+    if not read or work.verdict.decision != "reject" or not work.candidate.applied:
+        return []
+    failed = {t.item_id for t in work.results if isinstance(t, Trajectory) and t.score.hard < 1}
+    items = [item for item in work.step.items if item.id in failed]
+    some = items[:: max(1, len(items) // MOST_PROBED)][:MOST_PROBED]
+    with ctx.timed("rollout"):
+        results = await roll_out_all(
+            work.candidate.skill, some, ctx, tag=f"rejected-{ctx.step:04d}", stage="second_look"
+        )
+    return [result for result in results if isinstance(result, Trajectory)]

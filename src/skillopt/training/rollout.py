@@ -7,17 +7,20 @@ without a decision.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+import itertools
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+from pydantic import BaseModel
 
 from skillopt.errors import Stopped
 from skillopt.models.base import Message, RefusedError, Schema, TransientError, UnansweredError
 from skillopt.models.bound import BoundChat
 from skillopt.models.call import gather_all
 from skillopt.models.structured import CheckedReply, ask
-from skillopt.record.events import Progress, Retrying, Unmeasured
+from skillopt.record.events import Progress, Retrying, SetAside, Unmeasured
 from skillopt.skill import Skill
 from skillopt.tasks.base import Episode, FileChange, Item, RolloutError, Score, ScorerError, Trajectory
 from skillopt.training.context import Context
@@ -31,76 +34,27 @@ Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 async def rollout(
     skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
 ) -> list[Trajectory | RolloutError]:
-    """Roll out every item, in any order of time; results are in the order of `items`.
+    """Roll out every item, in any order of time; results are in the order of `items`."""
+    with ctx.timed(stage):
+        return await gather_all(begin(skill, items, ctx, tag=tag, stage=stage))
+
+
+def begin(
+    skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
+) -> list[asyncio.Task[Trajectory | RolloutError]]:
+    """Start the rollouts.
 
     `tag` names the purpose: it labels fresh samples and begins the trajectories' ids. Without it, it is the step's.
     """
-    with ctx.timed(stage):
-        return await begin(skill, items, ctx, tag=tag, stage=stage).all()
+    tag, done = tag or f"{ctx.step:04d}", itertools.count(1)
 
+    def count() -> None:
+        ctx.emit(Progress(stage=stage, done=next(done), total=len(items)))
 
-def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> Rollouts:
-    """Start the rollouts, or return the same ones if they were begun ahead."""
-    ahead = ctx.background.ahead.pop(tag or f"{ctx.step:04d}", None)
-    if ahead and ahead.is_of(skill, items):
-        ahead.wanted = True
-        return ahead
-    return Rollouts(skill, items, ctx, tag=tag, stage=stage)
-
-
-def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
-    """Begin what the loop will most likely need next, in free slots; nothing is recorded before the loop asks for it
-    with `begin`."""
-    tag = tag or f"{ctx.step:04d}"
-    begun = ctx.background.ahead.get(tag)
-    if not (begun and begun.is_of(skill, items)):
-        low = replace(ctx, low_priority=True)
-        ctx.background.ahead[tag] = Rollouts(skill, items, low, tag=tag, stage=stage, wanted=False)
-
-
-class Rollouts:
-    """A batch that is running: its results one by one in the order of their ids, or all of them at once."""
-
-    def __init__(
-        self,
-        skill: Skill,
-        items: Sequence[Item],
-        ctx: Context,
-        *,
-        tag: str = "",
-        stage: str = "rollout",
-        wanted: bool = True,
-    ) -> None:
-        self._skill = skill
-        self.items = items
-        self.tag = tag or f"{ctx.step:04d}"
-        self.wanted = wanted
-        """Whether the loop has reached it; before that, it reports no progress."""
-        self._stage = stage
-        self._done = 0
-        self._ctx = ctx
-        self._tasks = [
-            ctx.background.start(
-                roll_out_one(skill, item, ctx, tag=self.tag, number=number, stage=stage, on_result=self._count)
-            )
-            for number, item in enumerate(items)
-        ]
-
-    def is_of(self, skill: Skill, items: Sequence[Item]) -> bool:
-        return self._skill.hash == skill.hash and [item.id for item in self.items] == [item.id for item in items]
-
-    def _count(self, result: Trajectory | RolloutError) -> None:
-        self._done += 1
-        if self.wanted:
-            self._ctx.emit(Progress(stage=self._stage, done=self._done, total=len(self.items)))
-
-    async def all(self) -> list[Trajectory | RolloutError]:
-        """In the order of the items."""
-        return await gather_all(self._tasks)
-
-    async def __aiter__(self) -> AsyncIterator[Trajectory | RolloutError]:
-        for number in sorted(range(len(self._tasks)), key=lambda number: trajectory_id(self.tag, number)):
-            yield await asyncio.shield(self._tasks[number])
+    return [
+        asyncio.create_task(roll_out_one(skill, item, ctx, tag=tag, number=number, stage=stage, on_result=count))
+        for number, item in enumerate(items)
+    ]
 
 
 def trajectory_id(tag: str, number: int) -> str:
@@ -115,18 +69,18 @@ async def roll_out_one(
     tag: str,
     number: int,
     stage: str,
-    on_result: Callable[[Trajectory | RolloutError], None] = lambda result: None,
+    on_result: Callable[[], None] = lambda: None,
 ) -> Trajectory | RolloutError:
     """One episode and its score, or the failure of the endpoint or the scorer, which is not a score.
 
-    `on_result` is called with the result as soon as there is one.
+    `on_result` is called as soon as there is one.
     """
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
 
     chats: list[BoundChat] = []
 
     def new_chat() -> BoundChat:
-        chats.append(BoundChat(ctx.target, label=label, stage=stage, low_priority=ctx.low_priority))
+        chats.append(BoundChat(ctx.target, label=label, stage=stage))
         return chats[-1]
 
     async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
@@ -147,7 +101,7 @@ async def roll_out_one(
             refused=not alone and not isinstance(error, TransientError),
             error=ctx.target.clean(str(error)),
         )
-    on_result(result)
+    on_result()
     return result
 
 
@@ -268,3 +222,34 @@ def require_few(refused: Mapping[str, str], total: int, *, set_aside: int = 0) -
 def mean_score(trajectories: Sequence[Trajectory], metric: str) -> float:
     values = [trajectory.score.value(metric) for trajectory in trajectories]
     return sum(values) / len(values) if values else 0.0
+
+
+class Measured(BaseModel):
+    """A skill's scores on a whole split."""
+
+    values: dict[str, float]
+    set_aside: dict[str, str]
+    trajectories: list[Trajectory]
+
+    @property
+    def score(self) -> float:
+        return math.fsum(self.values.values()) / len(self.values) if self.values else 0.0
+
+
+async def measure(
+    skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str, stage: str, set_aside: int = 0
+) -> Measured:
+    """Every item once. Endpoint failures stop the run: a mean over the other items would not be the split's score.
+
+    `set_aside` items of the split were refused earlier in the run and are not among `items`.
+    """
+    with ctx.timed(stage):
+        results = await roll_out_all(skill, items, ctx, tag=tag, stage=stage)
+    refused = {error.item_id: error.error for error in failed(results)}
+    require_few(refused, len(items), set_aside=set_aside)
+    if refused:
+        ctx.emit(SetAside(items=refused))
+    metric = ctx.config.evaluation.metric
+    trajectories = scored(results)
+    values = {t.item_id: t.score.value(metric) for t in trajectories}
+    return Measured(values=values, set_aside=refused, trajectories=trajectories)

@@ -8,7 +8,7 @@ from html import escape
 from skillopt.measure.batch import CheckOutcome
 from skillopt.measure.verdict import spent_sentence
 from skillopt.preflight.lint import Finding, Linted
-from skillopt.record.results import BothTakes, CheckResult, ScoreWithInterval, SideTakes
+from skillopt.record.results import CheckResult, ScoreWithInterval, SideTakes
 from skillopt.view.columns import table_lines
 from skillopt.view.markdown import fenced, plain, table
 from skillopt.view.text import clipped, counted, duration, item_name, printable, ranged
@@ -33,11 +33,6 @@ _ROWS = (
 def outcome_table(result: CheckResult) -> list[str]:
     """Both sides: the score, and what one task takes."""
     return table_lines(("a task", "base", "skill"), list(_both_columns(result)))
-
-
-def type_lines(result: CheckResult) -> list[str]:
-    """By task type; nothing if there is one type."""
-    return table_lines(_TYPE_HEAD, _type_rows(result), left=range(8)) if len(result.by_type) > 1 else []
 
 
 def target_lines(outcomes: Sequence[CheckOutcome]) -> list[str]:
@@ -71,13 +66,6 @@ def changed_lines(result: CheckResult, most: int = 5) -> Iterator[str]:
             yield f"  {title}: {clipped(' '.join(side.output.split()), 160)}"
     if left := len(result.changed) - most:
         yield f"… and {counted(left, 'more item')} that changed" if left > 0 else ""
-
-
-def watch_line(outcome: CheckOutcome) -> str:
-    """All that cron needs."""
-    before = outcome.result and outcome.result.before
-    was = f" Before ({before.when[:10]}): {before.verdict}, {before.difference:+.2f}." if before else ""
-    return f"{outcome.status.upper()}  {outcome.name} on {outcome.target}: {' '.join(outcome.sentence.split())}{was}"
 
 
 def finding_line(finding: Finding) -> str:
@@ -130,9 +118,7 @@ def _counts(outcomes: Sequence[CheckOutcome]) -> str:
 
 def _summary_row(outcome: CheckOutcome) -> tuple[str, ...]:
     mark = {0: "✓", 1: "✗", 4: "?"}.get(outcome.code, "!")
-    cells = _row(outcome)
-    names = (plain(outcome.name), plain(outcome.target), f"{mark} {outcome.status}")
-    return (*names, *cells[:4], cells[4], cells[5], cells[6], cells[7])
+    return (plain(outcome.name), plain(outcome.target), f"{mark} {outcome.status}", *_row(outcome))
 
 
 def _row(outcome: CheckOutcome) -> list[str]:
@@ -140,29 +126,18 @@ def _row(outcome: CheckOutcome) -> list[str]:
     result = outcome.result
     if result is None or result.same_text:
         return ["–"] * 8
-    tokens, turns, dollars, seconds = _arrows(result.takes)
+    base, skill = result.takes.base, result.takes.skill
+    tokens = (base.prompt_tokens + base.completion_tokens, skill.prompt_tokens + skill.completion_tokens)
     return [
         f"{result.scores.base.score:.2f}",
         f"{result.scores.skill.score:.2f}",
         f"{result.difference:+.2f}",
         f"{result.measured} of {result.items}",
-        tokens,
-        turns,
-        dollars,
-        seconds,
-    ]
-
-
-def _arrows(takes: BothTakes) -> tuple[str, str, str, str]:
-    """Tokens, turns, dollars and seconds of a task: `base → skill`."""
-    base, skill = takes.base, takes.skill
-    tokens = (base.prompt_tokens + base.completion_tokens, skill.prompt_tokens + skill.completion_tokens)
-    return (
         f"{tokens[0]:,.0f} → {tokens[1]:,.0f}",
         f"{base.turns:.1f} → {skill.turns:.1f}",
         f"{_dollars(base)} → {_dollars(skill)}",
         f"{base.telemetry.seconds:.1f} → {skill.telemetry.seconds:.1f}",
-    )
+    ]
 
 
 def _dollars(takes: SideTakes) -> str:
@@ -178,8 +153,6 @@ def _details(outcome: CheckOutcome) -> Iterator[str]:
     if result and not result.same_text:
         yield plain(" ".join(outcome_lines(outcome)[1:]))
         yield table(("a task", "base", "skill"), _both_columns(result))
-        if len(result.by_type) > 1:
-            yield table(_TYPE_HEAD, [[plain(cell) for cell in row] for row in _type_rows(result)])
         yield from _changed(result)
     yield from _lint(outcome.linted)
 
@@ -206,14 +179,6 @@ def _lint(linted: Linted) -> Iterator[str]:
         yield "### Lint"
         yield "\n".join(f"- {plain(finding_line(finding))}" for finding in linted.findings[:50])
     yield plain(token_line(linted))
-
-
-_TYPE_HEAD = ("task type", "items", "base", "skill", "tokens", "turns", "$ a task", "seconds")
-
-
-def _type_rows(result: CheckResult) -> Iterator[list[str]]:
-    for name, group in result.by_type.items():
-        yield [name or "(none)", str(group.items), f"{group.base:.2f}", f"{group.skill:.2f}", *_arrows(group.takes)]
 
 
 def _both_columns(result: CheckResult) -> Iterator[tuple[str, str, str]]:

@@ -1,9 +1,9 @@
-"""The values that every chart of a run is drawn from: on the page, in the report, as SVG and PNG."""
+"""The values that the charts of a run are drawn from, on the page and in the report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from skillopt.record.directory import RunDirectory
@@ -105,50 +105,34 @@ def guided_tokens(run: RunDirectory, history: Sequence[StepRecord]) -> dict[int,
 
 # The heat map: how each item did under each version of the skill
 
+HeatRow = tuple[str, tuple[float | None, ...]]
+"""An item's name, and its score under each version; None where it was not measured."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeatMap:
-    """Scores from 0 to 1; None where an item was not measured under a version."""
-
     versions: tuple[int, ...]
-    items: tuple[str, ...]
-    """Within each split those that were solved least come first."""
-    splits: tuple[str, ...]
-    """The split of each item: val or train."""
-    values: tuple[tuple[float | None, ...], ...]
-    """A row for each item, a column for each version."""
-
-    def only(self, split: str) -> HeatMap:
-        """The rows of one split."""
-        rows = [n for n, own in enumerate(self.splits) if own == split]
-        return HeatMap(
-            versions=self.versions,
-            items=tuple(self.items[n] for n in rows),
-            splits=tuple(self.splits[n] for n in rows),
-            values=tuple(self.values[n] for n in rows),
-        )
-
-    def called(self, names: Mapping[str, str]) -> HeatMap:
-        """With other names for some items."""
-        return replace(self, items=tuple(names.get(item, item) for item in self.items))
+    val: list[HeatRow]
+    """Those that were solved least come first."""
+    train: list[HeatRow]
 
 
-def heat_map(run: RunDirectory) -> HeatMap:
+def heat_map(run: RunDirectory, names: Mapping[str, str]) -> HeatMap:
     """From everything that was measured under a version; rejected candidates are no versions, test items no rows."""
     versions = Run(run).versions_by_hash
-    seen: dict[str, dict[int, list[float]]] = {}
-    split_of: dict[str, str] = {}
+    seen: dict[str, dict[str, dict[int, list[float]]]] = {"val": {}, "train": {}}
     for measured in Run(run).measurements():
-        if measured.skill_hash in versions and measured.split != "test":
+        if measured.skill_hash in versions and measured.split in seen:
             for item, (_, value) in measured.items.items():
-                seen.setdefault(item, {}).setdefault(versions[measured.skill_hash], []).append(value)
-                split_of[item] = measured.split
+                by_version = seen[measured.split].setdefault(item, {})
+                by_version.setdefault(versions[measured.skill_hash], []).append(value)
     columns = tuple(sorted(versions.values()))
-    means = {item: fmean(value for values in by.values() for value in values) for item, by in seen.items()}
-    items = sorted(seen, key=lambda item: (split_of[item] != "val", means[item], item))
-    return HeatMap(
-        versions=columns,
-        items=tuple(items),
-        splits=tuple(split_of[item] for item in items),
-        values=tuple(tuple(fmean(seen[i][v]) if v in seen[i] else None for v in columns) for i in items),
-    )
+
+    def rows(items: Mapping[str, Mapping[int, Sequence[float]]]) -> list[HeatRow]:
+        means = {item: fmean(value for values in by.values() for value in values) for item, by in items.items()}
+        return [
+            (names.get(item, item), tuple(fmean(items[item][v]) if v in items[item] else None for v in columns))
+            for item in sorted(items, key=lambda item: (means[item], item))
+        ]
+
+    return HeatMap(versions=columns, val=rows(seen["val"]), train=rows(seen["train"]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, UndefinedError
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, UndefinedError
 from markupsafe import Markup
 
 from skillopt.record.directory import RunDirectory
@@ -16,10 +18,9 @@ from skillopt.view.failures import lead
 from skillopt.view.markdown import markdown
 from skillopt.view.measured_tables import VERDICTS
 from skillopt.view.plan_lines import planned_rows
-from skillopt.view.plots import heat_plot, progress_plot, rate_plot
 from skillopt.view.run_facts import Facts, cited_ids, read_facts
 from skillopt.view.skill_diff import diff_skills
-from skillopt.view.svg import package_text, standalone
+from skillopt.view.svg import package_text, progress_plot, standalone
 from skillopt.view.text import clipped, counted, duration, printable, ranged, score
 from skillopt.view.traces import result_of
 
@@ -34,32 +35,28 @@ _PARTS = {
     "run": "The run",
 }
 _FUNCTIONS = (
-    by_file, cited_ids, clipped, counted, diff_skills, duration, early_end, gate_line, heat_plot, lead, planned_rows,
-    progress_plot, ranged, rate_plot, result_of, score, spread, validation_change, where,
+    by_file, cited_ids, clipped, counted, diff_skills, duration, early_end, gate_line, lead, planned_rows,
+    progress_plot, ranged, result_of, score, spread, validation_change, where,
 )  # fmt: skip
 
 
 def write_report(run: RunDirectory) -> Facts:
-    """report.html, report.md and plots/*.svg from the run's own files, finished or not; gives what they show."""
+    """report.html, report.md and plots/progress.svg from the run's own files, finished or not; gives what they show."""
     with run.as_written():
         facts = read_facts(run)
-        texts = {run.plots / f"{name}.svg": standalone(drawing) for name, drawing in make_plots(facts).items()}
-        texts |= {run.report_md: markdown(facts), run.report: page(facts)}
+        texts = {
+            run.plots / "progress.svg": standalone(progress_plot(facts.history, facts.summary)),
+            run.report_md: markdown(facts),
+            run.report: page(facts),
+        }
     for path, text in texts.items():
         write_atomic(path, text)
     return facts
 
 
-def make_plots(facts: Facts, width: float = 960) -> dict[str, str]:
-    """The charts of plots/, by name."""
-    return {
-        "progress": progress_plot(facts.history, facts.summary, facts.tokens, width),
-        "learning_rate": rate_plot(facts.history, facts.summary, width),
-        "heat_map": heat_plot(facts.heat.only("val"), "Validation items under each version"),
-    }
-
-
-def page(facts: Facts) -> str:
+@cache
+def _template() -> Template:
+    """Compiled once: that takes longer than to render it."""
     env = Environment(
         loader=PackageLoader("skillopt", "view"),
         autoescape=True,
@@ -72,10 +69,13 @@ def page(facts: Facts) -> str:
     )
     env.globals |= {function.__name__: function for function in _FUNCTIONS}
     env.globals |= {"figures": figures, "verdicts": VERDICTS, "version": __version__}
+    return env.get_template("report.html.j2")
+
+
+def page(facts: Facts) -> str:
     style = package_text("report.css") + package_text("plots.css")
-    template = env.get_template("report.html.j2")
     try:
-        return template.render(facts=facts, summary=facts.summary, config=facts.config, parts=_PARTS, style=style)
+        return _template().render(facts=facts, summary=facts.summary, config=facts.config, parts=_PARTS, style=style)
     except UndefinedError as error:  # as every other reader of a damaged file says it
         raise KeyError(str(error)) from error
 

@@ -1,22 +1,11 @@
-"""What ablations, comparisons, replicates, sweeps and transfers show on the terminal; a sweep's plot and page."""
+"""What ablations, comparisons, replicates, sweeps and transfers show on the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from skillopt.record.results import (
-    AblatedPart,
-    Ablation,
-    Comparison,
-    EvalSummary,
-    Replication,
-    Sweep,
-    SweepRow,
-    Transfer,
-)
+from skillopt.record.results import AblatedPart, Ablation, Comparison, EvalSummary, Replication, Sweep, Transfer
 from skillopt.view.columns import table_lines
-from skillopt.view.markdown import table
-from skillopt.view.svg import Frame, label, standalone, svg
 from skillopt.view.text import chance, counted, ranged, score
 
 VERDICTS = {
@@ -211,41 +200,3 @@ def sweep_lines(result: Sweep) -> list[str]:
         "The validation score of the best of many is partly luck; the test score is not."
     )
     return [*lines, f"Run: {best.run}"]
-
-
-def sweep_plot(result: Sweep) -> str:
-    """A bar a trial, best first, with its interval."""
-    rows = sorted(result.rows, key=lambda row: (-row.best_val, row.trial))
-    title = f"Validation score by trial: {', '.join(result.axes)}"
-    frame = Frame(width=640, height=60 + 22 * len(rows), x=(0, 1), y=(len(rows), 0), left=250, right=60)
-    bars = "".join(_bar(row, number, row.trial == result.winner.trial, frame) for number, row in enumerate(rows))
-    return standalone(svg(frame.width, frame.height, title, label(8, 18, title), bars))
-
-
-def _bar(row: SweepRow, number: int, best: bool, frame: Frame) -> str:
-    values = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in row.values.items())
-    low, high = row.val_interval or (row.best_val, row.best_val)
-    ends = [(low, number + 0.5), (high, number + 0.5)]
-    corners = [(0, number + 0.2), (row.best_val, number + 0.2), (row.best_val, number + 0.8), (0, number + 0.8)]
-    (x, y), shown = frame.at(0, number + 0.5), values if len(values) <= 40 else f"{values[:39]}…"
-    return (
-        label(x - 8, y + 4, shown, anchor="end")
-        + frame.line(corners, "h4" if best else "length")
-        + frame.line(ends, "score")
-        + label(frame.width - frame.right + 8, y + 4, f"{row.best_val:.3f}")
-    )
-
-
-def sweep_markdown(result: Sweep) -> str:
-    """The table as a file."""
-    names = ["trial", *result.axes, "validation", "interval", "accepted", "target calls"]
-    rows = [_cells(row, list(result.axes)) for row in result.rows]
-    return "\n".join([table(names, rows), "", *sweep_lines(result), ""])
-
-
-def _cells(row: SweepRow, axes: Sequence[str]) -> list[str]:
-    bounds = row.val_interval
-    inside = f"{bounds[0]:.2f}–{bounds[1]:.2f}" if bounds else "–"
-    values = [str(row.values[key]).replace("|", "\\|") for key in axes]
-    counts = [f"{row.accepted} of {row.steps}", str(row.target_calls)]
-    return [str(row.trial), *values, f"{row.best_val:.3f}", inside, *counts]

@@ -94,11 +94,6 @@ class Facts:
         planned = self.summary.plan and self.summary.plan.calls.optimizer.high
         return bool(self.summary.calls.optimizer or planned is None or planned)
 
-    @property
-    def tokens(self) -> dict[int, int]:
-        """The length of each version."""
-        return {number: skill.tokens for number, skill in self.versions.items()}
-
 
 def read_facts(files: RunDirectory) -> Facts:
     """Works for unfinished runs, and for one whose log was altered: it then says so and shows the rest."""
@@ -119,7 +114,7 @@ def read_facts(files: RunDirectory) -> Facts:
         changes=tuple(_changes(run, entries, versions, names)),
         shown=shown,
         lines=lines,
-        heat=heat_map(files).called(names),
+        heat=heat_map(files, names),
         failures=tuple(failure_groups(run)) if summary.status != "running" else (),
         traces=_cited(run, entries),
         names=names,

@@ -1,4 +1,4 @@
-"""Drawing in SVG without a plotting library: a frame with axes, and what is drawn in it.
+"""The chart of a run in SVG, drawn without a plotting library.
 
 Colours are classes: the report's style sheet sets them for light and dark, and `standalone` puts the same sheet into a
 separate file.
@@ -13,18 +13,48 @@ from html import escape
 from importlib import resources
 from itertools import pairwise
 
-Point = tuple[float, float]
+from skillopt.record.step import StepRecord
+from skillopt.record.summary import Summary
+from skillopt.view.curves import Point, curves
+
+_VERDICTS = (("accept", "accepted"), ("reject", "rejected"), ("indecisive", "indecisive"), ("guidance", "guidance"))
+
+
+def progress_plot(history: Sequence[StepRecord], summary: Summary) -> str:
+    """The validation score over the steps, with every candidate that a gate measured."""
+    title, width, height = "Validation score over the steps", 960.0, 340.0
+    drawn = curves(history, summary, {})
+    if not drawn.scores:
+        return svg(width, 40, title, label(12, 24, "Nothing was measured."))
+    (end, best), marks = drawn.scores[-1], drawn.marks
+    planned = float(summary.plan.steps.planned if summary.plan else 0)
+    tail = 0.3 + max(planned, end, 1.0) / 50  # so that the last step has a width, too
+    values = [score for _, score in drawn.scores] + [each.score for each in marks]
+    low, high = math.floor(min(values) * 10 - 0.2) / 10, math.ceil(max(values) * 10 + 0.2) / 10
+    frame = Frame(
+        width=width, height=height, x=(0, max(planned, end, 1.0) + tail), y=(max(0.0, low), min(1.0, max(high, 0.2)))
+    )
+    seen = {each.kind for each in marks}
+    return svg(
+        width,
+        height,
+        title,
+        *(frame.line([(x, frame.y[0]), (x, frame.y[1])], "epoch") for x in drawn.ends if len(drawn.ends) <= 20),
+        frame.grid(ticks(*frame.y), "{:.2g}"),
+        frame.steps_axis(),
+        frame.staircase([*drawn.scores, (end + tail, best)], "score"),
+        *(mark(each.kind, frame.at(each.x, each.score), each.said) for each in marks),
+        legend(frame.left, 12, [("score", "validation"), *(pair for pair in _VERDICTS if pair[0] in seen)]),
+    )
 
 
 def package_text(name: str) -> str:
     return (resources.files("skillopt.view") / name).read_text(encoding="utf-8")
 
 
-def svg(width: float, height: float, title: str, *body: str, natural: bool = False) -> str:
-    """`natural`: as wide as drawn, and not as wide as the page."""
-    style = f' style="width:{width:g}px"' if natural else ""
+def svg(width: float, height: float, title: str, *body: str) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot"{style} viewBox="0 0 {width:g} {height:g}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {width:g} {height:g}" role="img">'
         f"<title>{escape(title)}</title>{''.join(body)}</svg>"
     )
 
@@ -76,11 +106,6 @@ class Frame:
             out.append(label(self.left - 7, y + 4, form.format(value), anchor="end"))
         return "".join(out)
 
-    def right_labels(self, values: Sequence[float]) -> str:
-        return "".join(
-            label(self.width - self.right + 7, self.at(self.x[0], value)[1] + 4, f"{value:,.0f}") for value in values
-        )
-
     def steps_axis(self) -> str:
         wanted = max(2, round((self.width - self.left - self.right) / 90))
         return "".join(
@@ -89,40 +114,24 @@ class Frame:
         )
 
     def line(self, points: Sequence[Point], cls: str) -> str:
-        if not points:
-            return ""
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in (self.at(*point) for point in points))
         return f'<path class="{cls}" d="M{path}"/>'
 
     def staircase(self, points: Sequence[Point], cls: str) -> str:
         """A value that holds until the next one."""
-        return self.line(_stairs(points), cls)
-
-    def area(self, points: Sequence[Point], cls: str) -> str:
-        """What lies below such a staircase."""
-        if not points:
-            return ""
-        corners = _stairs(points)
-        floor = [(corners[-1][0], self.y[0]), (corners[0][0], self.y[0])]
-        return self.line([*corners, *floor], cls)
+        corners = list(points[:1])
+        for (_, before), (x, y) in pairwise(points):
+            corners += [(x, before), (x, y)]
+        return self.line(corners, cls)
 
 
-def _stairs(points: Sequence[Point]) -> list[Point]:
-    out = list(points[:1])
-    for (_, before), (x, y) in pairwise(points):
-        out += [(x, before), (x, y)]
-    return out
+def label(x: float, y: float, text: str, *, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def label(x: float, y: float, text: str, *, anchor: str = "start", cls: str = "") -> str:
-    kind = f' class="{cls}"' if cls else ""
-    return f'<text{kind} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-
-
-def mark(kind: str, at: Point, tooltip: str = "", size: float = 4) -> str:
+def mark(kind: str, at: Point, tooltip: str = "") -> str:
     """accept ●, reject ✕, indecisive ◇, guidance ◆; `tooltip` is its tooltip."""
-    x, y = at
-    s = size
+    (x, y), s = at, 4
     shapes = {
         "accept": f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{s:g}"/>',
         "reject": f'<path d="M{x - s:.1f} {y - s:.1f}l{2 * s:g} {2 * s:g}m0 {-2 * s:g}l{-2 * s:g} {2 * s:g}"/>',
@@ -136,12 +145,8 @@ def legend(x: float, y: float, entries: Sequence[tuple[str, str]]) -> str:
     """Marks and lines with their names, from left to right."""
     out = []
     for kind, name in entries:
-        if kind in {"score", "length-line", "rate", "scheduled"}:
-            out.append(f'<path class="{kind}" d="M{x - 6:g} {y - 4:g}h14"/>')
-        elif kind == "length":
-            out.append(f'<path class="length" d="M{x - 6:g} {y - 9:g}h14v10h-14z"/>')
-        else:
-            out.append(mark(kind, (x + 1, y - 4)))
+        line = f'<path class="{kind}" d="M{x - 6:g} {y - 4:g}h14"/>'
+        out.append(line if kind == "score" else mark(kind, (x + 1, y - 4)))
         out.append(label(x + 13, y, name))
         x += 34 + 6.3 * len(name)
     return "".join(out)

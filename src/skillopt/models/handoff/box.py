@@ -7,7 +7,6 @@ down before is found again by its hash, so that a run that continues writes no l
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -18,14 +17,13 @@ from pathlib import Path
 from typing import TypedDict
 
 from skillopt.errors import UserError
-from skillopt.models.base import ChatReply, ChatRequest, JsonObject, JsonSchema, Message
-from skillopt.models.handoff.bounds import excess
+from skillopt.models.base import ChatReply, ChatRequest, JsonObject, Message
 from skillopt.models.handoff.page import page, problem_page
-from skillopt.models.handoff.schema import problems
+from skillopt.models.handoff.schema import excess, problems
 from skillopt.models.structured import parse
 from skillopt.provider_table import path_of, provider_of
 from skillopt.record.directory import RunDirectory, resolve_run
-from skillopt.record.files import draft_of, json_text, plain, read_bytes, read_json, write_atomic
+from skillopt.record.files import json_text, plain, read_bytes, read_json, write_atomic
 from skillopt.skill.folder import NotAFileError
 
 LONGEST_REPLY = 1 << 20
@@ -43,7 +41,7 @@ class BadReply(UserError):  # noqa: N818 - what it is
 
 class LetterSchema(TypedDict):
     name: str
-    body: JsonSchema
+    body: JsonObject
 
 
 class LetterState(TypedDict):
@@ -196,7 +194,7 @@ class Box:
         if not letter.open:
             raise UserError(f"{letter.reply}: letter {number} has its reply already")
         letter.checked(data)
-        if not _create(letter.reply, data):
+        if not _create(letter.reply, data.decode()):
             raise UserError(f"{letter.reply}: letter {number} was answered by somebody else at the same moment")
         letter.problem.unlink(missing_ok=True)
         return letter
@@ -217,7 +215,7 @@ class Box:
         self.folder.mkdir(parents=True, exist_ok=True)
         number = max(self._taken(), default=0) + 1
         while any(self.folder.glob(f"{number:04d}.reply.*")) or not _create(
-            self.folder / f"{number:04d}.json", json_text({"number": number, **asked}).encode()
+            self.folder / f"{number:04d}.json", json_text({"number": number, **asked})
         ):
             number += 1
         return number
@@ -266,29 +264,11 @@ def letters_folder(model: str, run: RunDirectory) -> Path:
     return Path(folder) if folder else run.letters
 
 
-def _create(path: Path, data: bytes) -> bool:
-    """Create a file whole, or not at all; False where it is there already."""
-    draft = draft_of(path)
+def _create(path: Path, text: str) -> bool:
+    """Take a name, then fill the file at once; False where somebody else has the name."""
     try:
-        with draft.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        _link(draft, path)
+        path.touch(exist_ok=False)
     except FileExistsError:
         return False
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()
+    write_atomic(path, text)
     return True
-
-
-def _link(draft: Path, path: Path) -> None:
-    """Give a file its name; raises FileExistsError where another has it."""
-    try:
-        path.hardlink_to(draft)
-    except OSError as error:
-        if error.errno not in {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}:
-            raise
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL))  # a file system without links: take the name, then fill it
-        draft.replace(path)

@@ -1,4 +1,4 @@
-"""A JSON schema: what is wrong with a value, in words, and an example of a right one."""
+"""The JSON schema of a letter: what it may ask for, what is wrong with a reply, in words, and an example."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from skillopt.models.base import JsonSchema
+from skillopt.chat_protocol import JsonObject
+from skillopt.skill.trained import NEW_FILES
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -16,9 +17,43 @@ MOST = 12
 """Problems that are listed; a reply with more of them has one cause."""
 LONGEST = 300
 """Characters of one problem: a message quotes names and choices."""
+_TEXT: JsonObject = {"type": "string"}
+_NUMBER: JsonObject = {"type": "number"}
+_NEW_FILE = "|".join(map(re.escape, NEW_FILES.values()))
+_OURS: JsonObject = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "type": {"type": ["string", "array"], "items": _TEXT},
+        "title": _TEXT,
+        "description": _TEXT,
+        "enum": {"type": "array"},
+        "required": {"type": "array", "items": _TEXT},
+        "properties": {"type": "object", "additionalProperties": {"$ref": "#"}},
+        "additionalProperties": {"type": "boolean"},
+        "items": {"$ref": "#"},
+        # `^(this|that)$`, of plain text and names of new files: others may take for ever on an unlucky reply
+        "pattern": {"type": "string", "pattern": rf"^\^\((?:{_NEW_FILE}|[^()\[\]{{}}*+?.^$\\]|\\[^a-zA-Z0-9])*\)\$\Z"},
+        "minItems": {"enum": [0, 1]},
+        "maxItems": _NUMBER,
+        "minLength": {"type": "number", "maximum": 200},
+        "maxLength": _NUMBER,
+        "minimum": _NUMBER,
+        "maximum": _NUMBER,
+    },
+}
+"""The schemas that our requests have. A letter may be a file from elsewhere, and its schema is worked through."""
 
 
-def problems(value: Any, schema: JsonSchema) -> list[str]:
+def excess(schema: Any) -> str:
+    """What a schema asks for that no schema of ours does; empty if there is nothing."""
+    try:
+        return next(iter(problems(schema, _OURS)), "")
+    except RecursionError:
+        return "it is nested too deeply"
+
+
+def problems(value: Any, schema: JsonObject) -> list[str]:
     """What does not fit, each with its place in the value; empty if everything fits."""
     from jsonschema import Draft202012Validator  # not needed to start, and takes a moment to import
     from referencing import Registry
@@ -39,43 +74,24 @@ def _in_words(error: ValidationError) -> str:
     return f"{place}: {text}" if place else text
 
 
-def example(schema: JsonSchema, name: str = "") -> Any:
-    """A small value that fits: its form is right, what it says is made up."""
+def example(schema: Any, name: str = "") -> Any:
+    """A small value that fits a schema of ours: its form is right, its content is made up."""
+    kind = schema.get("type", "object")
     if schema.get("enum"):
         return schema["enum"][0]
-    kind = next(iter(_names(schema)), "object")
     if kind == "object":
-        required = schema.get("required", schema.get("properties", {}))
-        return {key: example(schema.get("properties", {}).get(key, {}), key) for key in required}
+        properties = schema.get("properties", {})
+        return {key: example(properties.get(key, {}), key) for key in schema.get("required", properties)}
     if kind == "array":
-        return [example(schema.get("items", {}), name)] * max(1, schema.get("minItems", 1)) if _holds(schema) else []
-    if kind in {"integer", "number"}:
-        middle = 0.5 if kind == "number" else 1
-        return min(max(middle, schema.get("minimum", middle)), schema.get("maximum", middle))
-    if kind == "string":
-        return _example_text(schema, name)
-    return True if kind == "boolean" else None
-
-
-def _example_text(schema: JsonSchema, name: str) -> str:
-    if "pattern" in schema:  # ours are alternatives, of which the first is literal
-        inner = str(schema["pattern"]).removeprefix("^(").removesuffix(")$")
-        return re.split(r"(?<!\\)\|", inner)[0].replace("\\", "")
-    if name == "anchor":  # an addition, which the example shows, has none
+        items = schema.get("items", {})
+        return [] if items.get("enum") == [] or schema.get("maxItems") == 0 else [example(items, name)]
+    if kind != "string":
+        return {"number": 0.5, "integer": 1, "boolean": True}.get(str(kind))
+    if "pattern" in schema:  # alternatives, of which the first is literal
+        return re.split(r"(?<!\\)\|", schema["pattern"].removeprefix("^(").removesuffix(")$"))[0].replace("\\", "")
+    if name == "anchor":  # the example shows an addition, which has none
         return ""
-    text = f"your {name.replace('_', ' ')}" if name else "your text"
-    return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength", 200)]
-
-
-def _holds(schema: JsonSchema) -> bool:
-    """May the list hold anything? Not where its entries are chosen from nothing."""
-    items = schema.get("items", {})
-    return bool(schema.get("maxItems", 1)) and items.get("enum") != []
-
-
-def _names(schema: JsonSchema) -> list[str]:
-    kind = schema.get("type", [])
-    return [kind] if isinstance(kind, str) else list(kind)
+    return f"your {name.replace('_', ' ')}".ljust(schema.get("minLength", 0), ".")
 
 
 def _shown(value: Any) -> str:

@@ -28,7 +28,7 @@ from skillopt.training.analysts.base import Kind, Minibatch, with_answer
 from skillopt.training.analysts.few_answers import Task, answers_schema, edit_for, few_answers, topics
 from skillopt.training.requests.blocks import fair_shares, trim_middle
 from skillopt.training.requests.context import LONGEST_OTHER, OptimizerContext
-from skillopt.training.requests.schemas import object_schema
+from skillopt.training.requests.replies import object_schema
 from skillopt.training.requests.tools import tool_lines
 
 SECTION = "Rules"

@@ -17,7 +17,7 @@ from skillopt.skill import Edit, Skill
 from skillopt.skill.edit import whole_section
 from skillopt.tasks.agents import task_text
 from skillopt.tasks.base import Item, Trajectory
-from skillopt.training.requests.schemas import object_schema
+from skillopt.training.requests.replies import object_schema
 
 SECTION = "Answers"
 MOST, LONGEST = 12, 40

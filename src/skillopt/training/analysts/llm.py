@@ -12,8 +12,7 @@ from skillopt.training.analysts.base import Kind, Minibatch, with_answer
 from skillopt.training.requests.compose import reflect_request, shown_trajectories
 from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.requests.files import file_schema
-from skillopt.training.requests.replies import reflection
-from skillopt.training.requests.schemas import reflect_schema
+from skillopt.training.requests.replies import reflect_schema, reflection
 
 
 class LLMAnalyst:

@@ -1,12 +1,26 @@
-"""Aggregate: the proposals of a step become few edits, each idea once; what contradicts itself is flagged."""
+"""Aggregate: the proposals of a step become few edits, each idea once; what contradicts itself is flagged.
+
+The optimizer merges proposals of several requests by meaning, level by level. What it returns is checked: an edit that
+says something no proposal said, or that cannot be applied, is not used, and the proposals that it would have replaced
+stay. A lost reply leaves everything as it was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from skillopt.record.edits import Asked, Conflict, EditPool, Pooled
-from skillopt.skill import Edit
-from skillopt.training.edits.similarity import opposite_text, other_value, same_text
+from skillopt.models.call import gather_all
+from skillopt.models.structured import ask
+from skillopt.record.edits import Asked, Conflict, EditPool, Patch, Pooled
+from skillopt.skill import Edit, Skill
+from skillopt.skill.edit import whole_section
+from skillopt.training import prompts
+from skillopt.training.context import Context
+from skillopt.training.edits.similarity import facts, opposite_text, other_value, same_text
+from skillopt.training.edits.update import update
+from skillopt.training.requests.compose import merge_request
+from skillopt.training.requests.context import OptimizerContext
+from skillopt.training.requests.replies import MergedEdit, merge_schema, read_merge
 
 CLEAR = 3
 """A side of a conflict that has this many times the other's support is applied; the conflict stays flagged."""
@@ -73,3 +87,126 @@ def _settled(conflict: Conflict, support: dict[str, int]) -> Conflict:
     a, b = support.get(conflict.a.id, 0), support.get(conflict.b.id, 0)
     side = "a" if a >= CLEAR * b else "b" if b >= CLEAR * a else ""
     return conflict.model_copy(update={"applied": side}) if side and max(a, b) else conflict
+
+
+_Merged = tuple[list[Pooled], list[Conflict], list[Asked]]
+
+
+async def aggregate(patches: Sequence[Patch], skill: Skill, knowledge: OptimizerContext, ctx: Context) -> EditPool:
+    """The pool of a step. The optimizer merges what came from several of its own replies, `merge_fan_in` at a time."""
+    asked_of = [patch for patch in patches if patch.source.startswith("llm/") and patch.edits]
+    by_llm = ctx.config.gradient.merge == "llm" and len(asked_of) > 1
+    read = {patch.id for patch in asked_of} if by_llm else set()
+    rest = pool_edits(edit for patch in patches if patch.id not in read for edit in patch.edits)
+    proposed = sum(len(patch.edits) for patch in patches)
+    if not by_llm:
+        return pool_of(rest, proposed)
+    with ctx.timed("merge"):
+        merged, conflicts, asked = await _levels([pool_edits(p.edits) for p in asked_of], skill, knowledge, ctx)
+    return pool_of(sorted([*merged, *rest], key=lambda p: p.edit.id), proposed, asked, conflicts)
+
+
+async def _levels(lists: list[list[Pooled]], skill: Skill, knowledge: OptimizerContext, ctx: Context) -> _Merged:
+    """Lists of proposals, merged group by group until one list is left."""
+    conflicts: list[Conflict] = []
+    asked: list[Asked] = []
+    level, size = 0, ctx.config.gradient.merge_fan_in
+    while len(lists) > 1:
+        level += 1
+        groups = [lists[at : at + size] for at in range(0, len(lists), size)]
+        done = await gather_all(
+            _group(group, skill, knowledge, ctx, label=f"{level}-{number:02d}") for number, group in enumerate(groups)
+        )
+        lists = [merged for merged, _, _ in done]
+        conflicts += [conflict for _, named, _ in done for conflict in named]
+        asked += [one for _, _, each in done for one in each]
+    return lists[0], _still_open(conflicts, lists[0]), asked
+
+
+def _still_open(conflicts: Sequence[Conflict], merged: Sequence[Pooled]) -> list[Conflict]:
+    """Each contradiction once, between the edits that its sides have become on higher levels."""
+    homes = {name: p.edit for p in merged for name in p.merged}
+    still_open: dict[frozenset[str], Conflict] = {}
+    for conflict in conflicts:
+        a, b = homes[conflict.a.id], homes[conflict.b.id] if conflict.b else None
+        if b and a.id != b.id:
+            still_open.setdefault(frozenset((a.id, b.id)), conflict.model_copy(update={"a": a, "b": b}))
+    return list(still_open.values())
+
+
+async def _group(
+    lists: Sequence[list[Pooled]], skill: Skill, knowledge: OptimizerContext, ctx: Context, *, label: str
+) -> _Merged:
+    pooled = _joined(p for each in lists for p in each)
+    if len(lists) == 1 or len(pooled) < 2:
+        return pooled, [], []
+    shown = [(p.edit, p.support) for p in pooled]
+    request = merge_request(prompts.load("merge", ctx.config.gradient.prompts_dir), skill, knowledge, shown)
+    files = sorted({p.edit.file for p in pooled}) if skill.is_package else []
+    schema = merge_schema([p.edit.id for p in pooled], len(pooled), files)
+    label = f"{ctx.config.train.seed}/merge/{ctx.step:04d}/{label}"
+    answer = await ask(ctx.optimizer, request, schema, read_merge, label=label)
+    if answer.value is None:
+        return pooled, [], [Asked(stage="merge", lost=answer.lost, unusable=answer.unusable)]
+    rows, named = answer.value
+    merged, problems = _replaced(pooled, rows, skill, ctx)
+    conflicts = list(_named_conflicts(merged, named))
+    return merged, conflicts, [Asked(stage="merge", unusable=(*answer.unusable, *problems))]
+
+
+def _joined(pooled: Iterable[Pooled]) -> list[Pooled]:
+    """Merge near-identical texts without asking the optimizer."""
+    by_id = {each.edit.id: each for each in pooled}
+    groups = pool_edits(p.edit for p in by_id.values())
+    return [
+        p.model_copy(update={"merged": tuple(name for edit_id in p.merged for name in by_id[edit_id].merged)})
+        for p in groups
+    ]
+
+
+def _replaced(
+    pooled: Sequence[Pooled], rows: Sequence[MergedEdit], skill: Skill, ctx: Context
+) -> tuple[list[Pooled], list[str]]:
+    """The proposals with each usable row in place of those that it names."""
+    left = {p.edit.id: p for p in pooled}
+    made: list[Pooled] = []
+    problems: list[str] = []
+    for row in rows:
+        group = [left[name] for name in row.ids if name in left]
+        merged = _merged(group, row, skill, ctx) if group else "a merged edit names no proposal that is left"
+        if isinstance(merged, str):
+            problems.append(merged)
+            continue
+        for p in group:
+            del left[p.edit.id]
+        made.append(merged)
+    return sorted([*made, *left.values()], key=lambda p: p.edit.id), problems
+
+
+def _merged(group: Sequence[Pooled], row: MergedEdit, skill: Skill, ctx: Context) -> Pooled | str:
+    """One edit for a group, or why it cannot be used."""
+    ids = sorted(p.edit.id for p in group)
+    cited = tuple(sorted({tid for p in group for tid in p.edit.trajectory_ids}))
+    if isinstance(row.edit, str):
+        return f"the edit merged from {', '.join(ids)} is malformed: {row.edit}"
+    fields = {"id": ids[0], "trajectory_ids": cited, "source": group[0].edit.source}
+    edit = row.edit.model_copy(update={**fields, "anchor": ""} if row.edit.op == "add" else fields)
+    edit = whole_section(edit, skill)
+    files = sorted({p.edit.file for p in group})
+    if edit.file not in files:
+        return f"the edit merged from {', '.join(ids)} is for another file than they are ({', '.join(files)})"
+    texts = [skill.text, *(skill.read(name) or "" for name in files)]
+    source = "\n".join([*texts, *(f"{p.edit.section}\n{p.edit.anchor}\n{p.edit.text}" for p in group)]).casefold()
+    if invented := sorted(fact for fact in facts(edit.text) if fact.casefold() not in source):
+        return f"the edit merged from {', '.join(ids)} says what no proposal said: {', '.join(invented[:5])}"
+    if skips := update(skill, [edit], ctx).skipped:
+        return f"the edit merged from {', '.join(ids)} {skips[0].reason}"
+    return Pooled(edit=edit, support=len(cited), merged=tuple(name for p in group for name in p.merged))
+
+
+def _named_conflicts(merged: Sequence[Pooled], rows: Sequence[tuple[str, str, str]]) -> Iterator[Conflict]:
+    homes = {name: p.edit for p in merged for name in p.merged}
+    for *ids, reason in rows:
+        a, b = map(homes.get, ids)
+        if a and b and a.id != b.id:
+            yield Conflict(a=a, b=b, reason=(reason or "they contradict each other")[:300])

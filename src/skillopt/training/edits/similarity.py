@@ -1,6 +1,6 @@
 """Near-identical texts, plain contradictions and the facts of a text, read off the words alone.
 
-Meaning is the optimizer's business (training/edits/merge.py). Here two texts are the same only when they differ in
+Meaning is the optimizer's business (training/edits/aggregate.py). Here two texts are the same only when they differ in
 nothing but case, punctuation, list marks and words such as "the" and "please".
 """
 

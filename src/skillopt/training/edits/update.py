@@ -1,10 +1,16 @@
-"""Update, the SGD step: edits are applied to the document, within the limits of the config."""
+"""Update, the SGD step: edits are applied to the document, within the limits of the config.
+
+A step has a candidate with all selected edits, and another without examples read off the data: these help some targets
+and mislead others. The race in training/gates/screening.py finds out on a few items.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from skillopt.config import Config
+from skillopt.record.edits import Ranked
 from skillopt.skill import Applied, Edit, SizeLimits, Skill, apply_edits
 from skillopt.training.context import Context
 
@@ -23,3 +29,26 @@ def limits_of(config: Config) -> SizeLimits:
         max_total_tokens=config.package.max_total_tokens,
         train=config.package.train,
     )
+
+
+EXAMPLES = "exemplar/"
+"""Source prefix of edits that were read off the training data without an LLM."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    name: str
+    applied: Applied
+
+
+def candidates(skill: Skill, ranked: Sequence[Ranked], ctx: Context) -> list[Candidate]:
+    """One candidate, or two if they differ; the first one has every selected edit.
+
+    Edits are applied in the order in which they were proposed, not by rank: a reader sees rules before examples.
+    """
+    chosen = sorted((row.edit for row in ranked if row.selected), key=lambda edit: edit.id)
+    made = [Candidate(name="all edits", applied=update(skill, chosen, ctx))]
+    written = update(skill, [edit for edit in chosen if not edit.source.startswith(EXAMPLES)], ctx)
+    if written.applied and written.skill.hash != made[0].applied.skill.hash:
+        made.append(Candidate(name="without examples from the data", applied=written))
+    return made

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 from skillopt import plugins
 from skillopt.config import sections
+from skillopt.errors import UserError
 from skillopt.record.step import ItemEvidence, Rule
+from skillopt.skill import Applied, Skill
 from skillopt.tasks.load import load_object
 from skillopt.training.gates.base import Gate, Verdict
-from skillopt.training.gates.custom import Veto, custom_gate, with_vetoes
 from skillopt.training.gates.paired import paired_gate
 from skillopt.training.gates.strict import strict_gate
 
@@ -33,3 +38,66 @@ def open_gate(name: str) -> Gate:
     if name in GATES:
         return GATES[name]
     return custom_gate(plugins.load("gates", name, key="evaluation.gate", known=GATES))
+
+
+Veto = Callable[[Mapping[str, float], Mapping[str, float]], bool | str]
+"""A function of the selection items' scores under the current skill and under the candidate, by item id.
+
+It is asked about candidates that the gate accepts. True lets the candidate pass; False or a reason rejects it.
+"""
+
+
+def with_vetoes(gate: Gate, vetoes: Sequence[Veto]) -> Gate:
+    """The gate, but a candidate that it accepts must pass every veto as well. Vetoes are not asked about guidance that
+    only has to keep the score."""
+    if not vetoes:
+        return gate
+
+    async def vetoed(*args: Any, rule: Rule = "strict", **kwargs: Any) -> Verdict:
+        verdict = await gate(*args, rule=rule, **kwargs)
+        if not verdict.accepted or rule == "keep":
+            return verdict
+        before, after = ({row.item_id: row.pair[side] for row in verdict.evidence} for side in (0, 1))
+        for veto in vetoes:
+            answer = veto(before, after)
+            if answer is not True:
+                reason = answer if isinstance(answer, str) and answer else f"rejected by '{plugins.named(veto)}'"
+                return verdict.model_copy(update={"decision": "reject", "reason": reason, "known_scores": {}})
+        return verdict
+
+    return vetoed
+
+
+def custom_gate(part: Any) -> Gate:
+    """A user's gate (a function, or a class without arguments), whose verdicts are checked before anything relies on
+    them."""
+    gate = plugins.instance(part)
+    name = plugins.named(part)
+
+    async def checked(
+        skill: Skill, candidate: Applied, current: Mapping[str, float], *args: Any, **kwargs: Any
+    ) -> Verdict:
+        result = gate(skill, candidate, current, *args, **kwargs)
+        verdict = await result if inspect.isawaitable(result) else result
+        if not isinstance(verdict, Verdict):
+            raise UserError(f"gate '{name}': gave {type(verdict).__name__}; a gate gives a skillopt.gates.Verdict")
+        return _complete(verdict, current, name)
+
+    return checked
+
+
+def _complete(verdict: Verdict, current: Mapping[str, float], name: str) -> Verdict:
+    """An accepted candidate is what the next steps are compared with, so that all of its scores must be known, unless
+    the gate measures nothing."""
+    if not verdict.accepted or (verdict.before is None and verdict.after is None and not verdict.measured):
+        return verdict
+    if verdict.after is None:
+        raise UserError(f"gate '{name}': accepted a candidate without a score; set the verdict's `after`")
+    known_scores = verdict.known_scores or verdict.values
+    missing = sorted(current.keys() - known_scores.keys() - verdict.set_aside.keys())
+    if missing:
+        raise UserError(
+            f"gate '{name}': accepted a candidate without the scores of {len(missing)} items ('{missing[0]}' is one); "
+            "give each item's score in the verdict's `evidence` or `known_scores`"
+        )
+    return verdict.model_copy(update={"known_scores": known_scores})

@@ -17,7 +17,7 @@ from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
 from skillopt.training.edits.update import update
 from skillopt.training.gates.base import Gate, Verdict, mean, remeasured
-from skillopt.training.gates.early_stop import shared_words
+from skillopt.training.gates.strict import shared_words
 from skillopt.training.rollout import roll_out_all
 
 MOST_BROKEN = 6

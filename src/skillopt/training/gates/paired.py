@@ -23,9 +23,8 @@ from skillopt.skill import Applied, Skill
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
 from skillopt.training.gates.base import Verdict, fallen_type, mean, remeasured, skipped_verdict
-from skillopt.training.gates.early_stop import EarlyStop, early_verdict, run_until_decided
 from skillopt.training.gates.paired_test import Ask, Outcome, PairedTest, Side
-from skillopt.training.gates.strict import strict_gate
+from skillopt.training.gates.strict import EarlyStop, early_verdict, run_until_decided, strict_gate
 from skillopt.training.rollout import all_measured, require_few, roll_out_one
 
 _LENIENCE = 1.5
@@ -67,10 +66,6 @@ class Screen(EarlyStop):
         by_chance = math.sqrt(math.fsum(abs(difference) for difference in differences))
         slack = math.fsum(differences) + _LENIENCE * by_chance
         return slack - 1e-9 if self.rule == "strict" else slack + 1e-9
-
-    def won(self, items: Mapping[str, Item]) -> bool:
-        """The repeats decide that."""
-        return False
 
 
 class _Trial:

@@ -14,7 +14,7 @@ from skillopt.record.events import Raced
 from skillopt.record.step import ScreeningRun
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
-from skillopt.training.edits.candidates import Candidate
+from skillopt.training.edits.update import Candidate
 from skillopt.training.rollout import roll_out_all
 
 SHARE = 0.25

@@ -7,13 +7,20 @@ saved. What decides is the shortest deciding prefix of that fixed order, so that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import math
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
-from skillopt.record.step import Rule
-from skillopt.skill import Applied, Skill
+from skillopt.record.events import Progress
+from skillopt.record.step import ItemEvidence, Rule
+from skillopt.skill import Applied, Edit, Skill
+from skillopt.tasks.base import Item, RolloutError, Trajectory
 from skillopt.training.context import Context
-from skillopt.training.gates.base import Verdict, skipped_verdict
-from skillopt.training.gates.early_stop import EarlyStop, early_verdict, run_until_decided
+from skillopt.training.gates.base import EPSILON, Verdict, fallen_type, skipped_verdict
+from skillopt.training.rollout import another_round, require_few, roll_out_one
 
 
 async def strict_gate(
@@ -32,3 +39,184 @@ async def strict_gate(
         tag = tag or f"gate-{ctx.step:04d}"
         progress, items = await run_until_decided(EarlyStop, candidate, current, rule, ctx, tag)
     return early_verdict(progress, items, ctx, "strict")
+
+
+def settling_order(items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit]) -> list[str]:
+    """First the items that the current skill fails, above all those that the edits do not mention; then the items that
+    it solves, above all those that share words with the edits."""
+    touched = shared_words(items)(edits)
+    return sorted(items, key=lambda i: (current[i], touched[i] if current[i] < 0.5 else -touched[i], i))
+
+
+def shared_words(items: Mapping[str, Item]) -> Callable[[Sequence[Edit]], dict[str, float]]:
+    """A function that says how much each item has in common with some edits: rare words count more."""
+    words = {item_id: _words(item.content()) for item_id, item in items.items()}
+    common = Counter(word for item_words in words.values() for word in item_words)
+
+    def shared(edits: Sequence[Edit]) -> dict[str, float]:
+        mentioned = set().union(*(_words(f"{edit.anchor} {edit.text}") for edit in edits))
+        return {i: math.fsum(sorted(1 / common[word] for word in each & mentioned)) for i, each in words.items()}
+
+    return shared
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w{3,}", text.casefold()))
+
+
+class EarlyStop:
+    """The candidate's scores so far, and what they decide."""
+
+    def __init__(self, order: list[str], current: Mapping[str, float], rule: Rule) -> None:
+        self.order = order
+        self.current = current
+        self.rule = rule
+        self.scores: dict[str, float] = {}
+        """The candidate's, by item."""
+        self.results: dict[str, Trajectory] = {}
+        self.refused: dict[str, str] = {}
+
+    def add(self, result: Trajectory | RolloutError, metric: str) -> list[RolloutError]:
+        """Returns it if it has to be tried again."""
+        if isinstance(result, Trajectory):
+            self.results[result.item_id] = result
+            self.scores[result.item_id] = result.score.value(metric)
+        elif result.refused:
+            self.refused[result.item_id] = result.error
+        else:
+            return [result]
+        return []
+
+    def counted(self, shown: Sequence[str]) -> list[str]:
+        """An item that the endpoint was seen to refuse counts for neither skill."""
+        refused = self.refused_in(shown)
+        return [item_id for item_id in self.order if item_id not in refused]
+
+    def refused_in(self, shown: Sequence[str]) -> dict[str, str]:
+        return {item_id: self.refused[item_id] for item_id in shown if item_id in self.refused}
+
+    def best_case(self, shown: Sequence[str]) -> float:
+        """The sum that the candidate reaches if all it has not shown yet succeeds."""
+        values = [self.scores[i] for i in shown if i in self.scores]
+        return math.fsum(values) + len(self.counted(shown)) - len(values)
+
+    def slack(self, shown: Sequence[str]) -> float:
+        """How much the candidate may still lose; at 0 or below it is beaten."""
+        margin = self.best_case(shown) - math.fsum(self.current[i] for i in self.counted(shown))
+        return margin - EPSILON if self.rule == "strict" else margin + EPSILON
+
+    def beaten(self, shown: Sequence[str]) -> bool:
+        return self.slack(shown) <= 0
+
+    def deciding_prefix(self) -> list[str]:
+        """The shortest prefix of the order that decides; the whole order if none does."""
+        prefixes = (self.order[:end] for end in range(len(self.order)))
+        return next((prefix for prefix in prefixes if self.beaten(prefix)), self.order)
+
+    def settled_without(self, missing: Sequence[RolloutError]) -> bool:
+        """Is nothing missing, or does a prefix before the first missing item decide?"""
+        if not missing:
+            return True
+        first = min(self.order.index(error.item_id) for error in missing)
+        return any(self.beaten(self.order[:end]) for end in range(first + 1))
+
+    def useful(self, running: Collection[str], workers: int) -> bool:
+        """Is another call worth its price now? Yes if the calls in flight will not decide, at the losses seen so far;
+        and if leaving a worker idle would mean one more round of calls in the end."""
+        slack = self.slack(self.order)
+        if slack <= 0 or len(running) >= workers:  # a call that has to wait for a worker saves no time
+            return False
+        solved = sum(self.current[i] >= 0.5 for i in running)
+        if solved * self._likely_loss(solved=True) + (len(running) - solved) * self._likely_loss(solved=False) < slack:
+            return True
+        left = len(self.order) - len(self.scores) - len(self.refused) - len(running)
+        return 0 < (left % workers or workers) <= workers - len(running)
+
+    def _likely_loss(self, *, solved: bool) -> float:
+        """The expected loss on an item that the current skill solves (or fails), by the items seen so far."""
+        seen = [1 - value for i, value in self.scores.items() if (self.current[i] >= 0.5) == solved]
+        return (math.fsum(seen) + (0.1 if solved else 1)) / (len(seen) + 1)
+
+
+P = TypeVar("P", bound=EarlyStop)
+
+
+async def run_until_decided(
+    kind: type[P], candidate: Applied, current: Mapping[str, float], rule: Rule, ctx: Context, tag: str
+) -> tuple[P, dict[str, Item]]:
+    """The candidate on the items of `current`. They are launched in order, never more than is useful at once; every
+    call that was launched is awaited and kept."""
+    split = ctx.env.items("val")
+    items = {item.id: item for item in split if item.id in current}
+    progress = kind(settling_order(items, current, candidate.applied), current, rule)
+    metric = ctx.config.evaluation.metric
+    waiting = deque(enumerate(progress.order))
+    workers = ctx.config.role("target").workers
+    running: dict[asyncio.Task[Trajectory | RolloutError], str] = {}
+    unmeasured: list[RolloutError] = []
+    alone: set[str] = set()
+    trouble: list[BaseException] = []
+    rounds = 0
+    while True:
+        free = workers + ctx.target.throttle.waiting  # a call that waits for its next try leaves its worker to others
+        while waiting and not unmeasured and not trouble and progress.useful(running.values(), free):
+            number, item_id = waiting.popleft()
+            work = roll_out_one(candidate.skill, items[item_id], ctx, tag=tag, number=number, stage="gate")
+            running[asyncio.create_task(work)] = item_id
+        if not running:
+            if progress.settled_without(unmeasured):
+                break
+            rounds += 1
+            alone |= {error.item_id for error in unmeasured if error.alone}
+            failed = {error.item_id: error.error for error in unmeasured}
+            if await another_round(rounds, unmeasured, alone, len(progress.order), ctx, "gate"):
+                waiting.extendleft(pair for pair in reversed([*enumerate(progress.order)]) if pair[1] in failed)
+            else:
+                progress.refused |= failed
+                rounds = 0
+            unmeasured = []
+            continue
+        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            del running[task]
+            if error := task.exception():
+                trouble.append(error)
+                continue
+            unmeasured += progress.add(task.result(), metric)
+            ctx.emit(Progress(stage="gate", done=len(progress.results), total=len(progress.order)))
+        if trouble and not running:
+            raise trouble[0]
+    require_few(progress.refused_in(progress.deciding_prefix()), len(items), set_aside=len(split) - len(items))
+    return progress, items
+
+
+def early_verdict(progress: EarlyStop, items: Mapping[str, Item], ctx: Context, gate: str) -> Verdict:
+    """What the shortest deciding prefix of the order says, one sample an item."""
+    prefix, results, evaluation = progress.deciding_prefix(), progress.results, ctx.config.evaluation
+    counted = progress.counted(prefix)
+    kept = [item_id for item_id in prefix if item_id in counted]
+    best_case = progress.best_case(prefix) / len(counted)
+    evidence = tuple(
+        ItemEvidence(item_id=i, before=progress.current[i], after=progress.scores[i], hard=results[i].score.hard)
+        for i in kept
+    )
+    beaten = progress.beaten(prefix)
+    reason = "" if beaten else fallen_type(evidence, items, evaluation.regression_margin)
+    accepted = not beaten and not reason
+    return Verdict(
+        decision="accept" if accepted else "reject",
+        gate=gate,
+        rule=progress.rule,
+        metric=evaluation.metric,
+        before=math.fsum(progress.current[i] for i in counted) / len(counted),
+        after=best_case if len(prefix) == len(progress.order) else None,
+        at_most=best_case,
+        items=len(counted),
+        measured=len(kept),
+        reason=reason,
+        set_aside=progress.refused_in(prefix),
+        known_scores={row.item_id: row.after for row in evidence} if accepted else {},
+        evidence=evidence,
+        trajectories=tuple(results[i] for i in kept),
+        telemetry={"rollouts": len(results), "saved": len(progress.order) - len(results)},
+    )

@@ -1,6 +1,125 @@
 """Trackers: send a run's events, as they happen, to tools that people already use. None of them can harm the run."""
 
-from skillopt.view.trackers.base import About, Tracker
-from skillopt.view.trackers.sending import Tracking, check_trackers, tracking
+from __future__ import annotations
 
-__all__ = ["About", "Tracker", "Tracking", "check_trackers", "tracking"]
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from skillopt import plugins
+from skillopt.config import Config, TrackersConfig
+from skillopt.errors import UserError
+from skillopt.keys import redact
+from skillopt.record.directory import RunDirectory, safe_name
+from skillopt.record.events import Event, Listener, TrackerFailed
+from skillopt.record.run import Run
+from skillopt.record.step import EpochEnd, StepRecord
+from skillopt.view.trackers.base import About, Tracker, final_figures, step_scalars
+
+__all__ = ["About", "Tracker", "Tracking", "check_trackers"]
+
+_BUILT_IN = {
+    "tensorboard": ("TensorBoard", "tensorboard"),
+    "mlflow": ("MLflow", "mlflow"),
+    "wandb": ("WandB", "wandb"),
+    "otel": ("OpenTelemetry", "opentelemetry.sdk"),
+}
+"""The class in `to_<name>.py`, and the package that it imports."""
+
+
+def check_trackers(settings: TrackersConfig) -> None:
+    """Refuse, before anything is paid, a tracker whose package is not installed."""
+    for name in settings.use:
+        if name in _BUILT_IN and not _importable(_BUILT_IN[name][1]):
+            raise UserError(f"trackers.use: '{name}' needs a package that is not here: pip install 'skillopt[{name}]'")
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package above it is not here either
+        return False
+
+
+class Tracking:
+    """Listens to a run and calls its trackers; `others` are informed of a tracker that failed, which is left out."""
+
+    def __init__(self, config: Config, others: tuple[Listener, ...] = (), passed_in: Sequence[Tracker] = ()) -> None:
+        check_trackers(config.trackers)
+        self._config, self._others = config, others
+        self._open = {name: partial(open_tracker, name) for name in config.trackers.use}
+        self._open |= {safe_name(plugins.named(each)): partial(plugins.instance, each) for each in passed_in}
+        self._trackers: dict[str, Tracker] = {}
+        self._run = RunDirectory(Path())
+        self._began = 0.0
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "run_started":
+            self._run = RunDirectory(Path(event.data["path"]))
+            for name in self._open:
+                self._try(name, self._begin)
+        elif event.kind == "rollout_started":
+            self._began = event.time
+        elif event.kind == "step_finished":
+            record = StepRecord.model_validate(event.data["record"])
+            if record.step == 1:
+                self._send_skill(0, 0)
+            scalars, began = step_scalars(record), self._began or event.time
+            self._send(lambda tracker: tracker.step(record.step, scalars, began, event.time))
+            if record.evidence.accepted:
+                self._send_skill(record.version, record.step)
+        elif event.kind == "epoch_finished":
+            guided = EpochEnd.model_validate(event.data["outcome"]).slow_update
+            if guided and guided.decision == "accept":
+                self._send_skill(guided.version, event.step)
+
+    def finish(self) -> None:
+        """The report is written: send it."""
+        run, summary = self._run, Run(self._run).summary
+        files = [path for path in (run.report, run.report_md, run.best_skill, run.summary) if path.exists()]
+        if summary:
+            self._send(lambda tracker: tracker.finish(summary.status, final_figures(summary), files))
+
+    def close(self) -> None:
+        self._send(lambda tracker: tracker.close())
+
+    def _begin(self, name: str) -> None:
+        folder = self._run.trackers / name
+        folder.mkdir(parents=True, exist_ok=True)
+        about = About(
+            name=f"{self._run.root.parent.name}/{self._run.root.name}",
+            folder=folder,
+            config=self._config.flat(),
+            settings=self._config.trackers,
+        )
+        self._trackers[name] = self._open[name]()
+        self._trackers[name].begin(about)
+
+    def _send_skill(self, version: int, step: int) -> None:
+        self._send(lambda tracker: tracker.skill(version, step, self._run.read_skill(version).shown.text))
+
+    def _send(self, call: Callable[[Tracker], None]) -> None:
+        for name in list(self._trackers):
+            self._try(name, lambda name: call(self._trackers[name]))
+
+    def _try(self, name: str, call: Callable[[str], None]) -> None:
+        """A tracker that fails is closed and not called again."""
+        try:
+            call(name)
+        except Exception as error:
+            if tracker := self._trackers.pop(name, None):
+                with suppress(Exception):
+                    tracker.close()
+            for listener in self._others:
+                listener(TrackerFailed(name=name, error=redact(f"{type(error).__name__}: {error}")))
+
+
+def open_tracker(name: str) -> Tracker:
+    """By its name in the config; its package is imported only now."""
+    if name not in _BUILT_IN:
+        return plugins.instance(plugins.load("trackers", name, key="trackers.use", known=_BUILT_IN))  # type: ignore[no-any-return]
+    module = importlib.import_module(f"skillopt.view.trackers.to_{name}")
+    return getattr(module, _BUILT_IN[name][0])()  # type: ignore[no-any-return]

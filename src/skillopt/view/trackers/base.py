@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +26,18 @@ class About:
     config: Settings
     """The flat config; no key or secret is ever in it."""
     settings: TrackersConfig
-    earlier_id: str
-    """What `begin` returned in an earlier session of the run; empty in the first."""
+
+    @property
+    def id(self) -> str:
+        """The same in every session of the run, so that a resumed run continues in the same place."""
+        return hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
 
 
 class Tracker(Protocol):
-    """Called from a separate thread, in the order of the run. It may raise or hang: the run continues without it."""
+    """Called in the order of the run. It may raise: the run continues without it. The run waits for each call."""
 
-    def begin(self, about: About) -> str:
-        """Open this run in the tracker, or continue it; returns an id for later sessions."""
+    def begin(self, about: About) -> None:
+        """Open this run in the tracker, or continue it."""
         ...
 
     def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:

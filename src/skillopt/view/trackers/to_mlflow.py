@@ -22,26 +22,23 @@ _LONGEST = 500
 class MLflow:
     """Metrics by step; every version and the report as artifacts."""
 
-    def begin(self, about: About) -> str:
-        self._client = MlflowClient(tracking_uri=about.settings.mlflow_uri or about.folder.resolve().as_uri())
-        project = about.settings.project
-        experiment = self._client.get_experiment_by_name(project)
-        self._id = about.earlier_id
-        if not self._id:
-            experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(project)
-            self._id = self._client.create_run(experiment_id, run_name=about.name).info.run_id
-        artifacts = urlsplit(self._client.get_run(self._id).info.artifact_uri)
+    def begin(self, about: About) -> None:
+        self._client = client = MlflowClient(tracking_uri=about.settings.mlflow_uri or about.folder.resolve().as_uri())
+        experiment = client.get_experiment_by_name(about.settings.project)
+        place = experiment.experiment_id if experiment else client.create_experiment(about.settings.project)
+        earlier = client.search_runs([place], f"tags.skillopt_id = '{about.id}'", max_results=1)
+        run = earlier[0] if earlier else client.create_run(place, tags={"skillopt_id": about.id}, run_name=about.name)
+        self._id, artifacts = run.info.run_id, urlsplit(run.info.artifact_uri)
         inside = Path(unquote(artifacts.path)).resolve().is_relative_to(about.folder.resolve())
         if not about.settings.mlflow_uri and not (artifacts.scheme in {"", "file"} and inside):
             # a file in the run's folder names the place of the artifacts, and the run may come from somebody else
             raise UserError(f"{about.folder}: its artifacts would be written outside of the run")
-        if about.earlier_id:
-            self._client.update_run(self._id, status="RUNNING")
+        if earlier:
+            client.update_run(self._id, status="RUNNING")
         else:
             params = [Param(key, str(value)[:_LONGEST]) for key, value in about.config.items()]
-            self._client.log_batch(self._id, params=params[:100])
-            self._client.log_dict(self._id, dict(about.config), "config.json")
-        return str(self._id)
+            client.log_batch(self._id, params=params[:100])
+            client.log_dict(self._id, dict(about.config), "config.json")
 
     def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
         when = int(ended * 1000)

@@ -24,7 +24,7 @@ _LONGEST = 16_000
 class OpenTelemetry:
     """Scalars are attributes of a step's span, versions are its events; the run's span has the final figures."""
 
-    def begin(self, about: About) -> str:
+    def begin(self, about: About) -> None:
         resource = Resource.create({"service.name": about.settings.project, "service.version": __version__})
         self._provider = TracerProvider(resource=resource)
         self._file: io.TextIOWrapper | None = None
@@ -34,7 +34,6 @@ class OpenTelemetry:
         config = {f"config.{key}": _attribute(value) for key, value in about.config.items()}
         self._root = tracer.start_span("train", attributes={"run": about.name, **config})
         self._context = trace.set_span_in_context(self._root)
-        return about.name
 
     def _exporter(self, about: About) -> SpanExporter:
         endpoint = about.settings.otel_endpoint

@@ -20,11 +20,9 @@ from skillopt.view.trackers.base import About
 class TensorBoard:
     """Scalars as curves; the config, every version and the final report as text."""
 
-    def begin(self, about: About) -> str:
+    def begin(self, about: About) -> None:
         self._writer = EventFileWriter(str(about.folder))
-        if not about.earlier_id:
-            self._text("config", fenced(json.dumps(dict(about.config), indent=2, ensure_ascii=False), "json"), 0)
-        return about.name
+        self._text("config", fenced(json.dumps(dict(about.config), indent=2, ensure_ascii=False), "json"), 0)
 
     def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
         values = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from skillopt.view.trackers.base import About
 class WandB:
     """Curves by step; every version as an artifact, the report as files."""
 
-    def begin(self, about: About) -> str:
-        self._id = about.earlier_id or hashlib.sha256(str(about.folder.resolve()).encode()).hexdigest()[:16]
+    def begin(self, about: About) -> None:
+        self._id = about.id
         self._run = wandb.init(
             project=about.settings.project,
             name=about.name,
@@ -28,7 +27,6 @@ class WandB:
                 silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True
             ),
         )
-        return self._id
 
     def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
         self._run.log(dict(scalars), step=step, commit=True)

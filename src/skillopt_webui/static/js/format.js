@@ -20,6 +20,16 @@ export function money(v) {
   return v >= 0.01 || v === 0 ? `$${fixed(v)}` : `$${fixed(v, 4)}`;
 }
 
+// What a run had paid by the end of a step; the cost is null if a price is unknown.
+export function paidBy({ telemetry: { paid_so_far: roles } }) {
+  const costs = [roles.target.usd, roles.optimizer.usd];
+  return {
+    usd: costs.includes(null) ? null : costs[0] + costs[1],
+    calls: roles.target.calls + roles.optimizer.calls,
+    rollouts: roles.target.rollouts,
+  };
+}
+
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 120) return `${Number(seconds.toPrecision(3))} s`;

@@ -63,7 +63,7 @@ export function skillPicker(label, choices, { run = "", version = "best", file =
     const isRun = place.startsWith("run:");
     which.hidden = !isRun;
     if (isRun) {
-      const { versions } = await get(of(place.slice(4), "/compare"));
+      const { versions } = await get(of(place.slice(4)));
       put(
         which,
         h("option", { value: "best" }, "best"),

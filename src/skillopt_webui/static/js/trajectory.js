@@ -2,9 +2,9 @@
 import { h, put, longText, errorBox, dialog, tag, LEFT } from "./dom.js";
 import { get, of, path } from "./api.js";
 import { commentBox } from "./comments.js";
-import { score, whole, money, span } from "./format.js";
+import { score, whole, span } from "./format.js";
 
-// run: a run's id, or {api} of a measurement; query: {id}, {item, version}, {item, bare: split}, {item, gate: step} or
+// run: a run's id, or {api} of a measurement; query: {id}, {item, version}, {item, bare: split} or
 // {item, column}; around: ids to step through with the arrow keys. While it is open, the address names it.
 export async function openTrajectory(run, query, around = []) {
   const ask = (wanted) =>
@@ -24,8 +24,9 @@ export async function openTrajectory(run, query, around = []) {
     here = location.hash;
     try {
       const found = await get(ask(wanted));
-      title.textContent = found.absent ? `Item ${wanted.item || wanted.id}` : `Trajectory ${found.id}`;
-      put(inside, ...(found.absent ? [h("p", { class: "note" }, found.absent)] : content(run, found)));
+      const t = { ...found.rollout, version: found.version };
+      title.textContent = found.absent ? `Item ${wanted.item || wanted.id}` : `Trajectory ${t.id}`;
+      put(inside, ...(found.absent ? [h("p", { class: "note" }, found.absent)] : content(run, t)));
     } catch (error) {
       title.textContent = wanted.id || wanted.item;
       put(inside, errorBox(error));
@@ -68,7 +69,7 @@ export function openNamed(run, query) {
   if (query.get("t")) openTrajectory(run, Object.fromEntries(new URLSearchParams(query.get("t"))));
 }
 
-// Tokens, cost and time of each call of the target.
+// Tokens and time of each call of the target.
 function callsTable(calls) {
   if (!calls?.length) return null;
   const sum = (name) => calls.reduce((total, call) => total + (call[name] ?? 0), 0);
@@ -77,12 +78,11 @@ function callsTable(calls) {
       "tr",
       {},
       h("td", {}, name),
-      [whole(c.prompt), whole(c.completion), whole(c.cached), money(c.usd), span(c.seconds)].map((v) =>
+      [whole(c.prompt), whole(c.completion), whole(c.cached), span(c.seconds)].map((v) =>
         h("td", { class: "n" }, v),
       ),
     );
   const whole_ = { prompt: sum("prompt"), completion: sum("completion"), cached: sum("cached"), seconds: sum("seconds") };
-  whole_.usd = calls.some((c) => c.usd === null) ? null : sum("usd");
   return h(
     "details",
     { open: calls.length < 4 },
@@ -100,7 +100,7 @@ function callsTable(calls) {
             "tr",
             {},
             h("th", {}, "call"),
-            ["prompt tokens", "reply tokens", "cached", "cost", "waited"].map((t) => h("th", { class: "n" }, t)),
+            ["prompt tokens", "reply tokens", "cached", "waited"].map((t) => h("th", { class: "n" }, t)),
           ),
         ),
         h("tbody", {}, calls.map((c, i) => row(i + 1, c)), calls.length > 1 && row("all", whole_)),
@@ -144,7 +144,7 @@ function content(run, t) {
   const messages = (t.messages || []).map((m) => message(run, m, t));
   return [
     ...head,
-    callsTable(t.calls),
+    callsTable(t.telemetry?.calls),
     typeof run === "string" && commentBox(run, { kind: "item", about: t.item_id, split: splitOf(t) }),
     ...messages,
     ...(t.changes || []).map((c) =>

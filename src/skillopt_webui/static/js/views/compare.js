@@ -1,7 +1,7 @@
 // Two or more runs side by side; two skills line by line, and measured on the same items.
 import { h, put, scroller, errorBox, empty, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
-import { ranged, score, gain, money, span, whole } from "../format.js";
+import { ranged, score, gain, money, span, whole, paidBy } from "../format.js";
 import { lineChart } from "../chart.js";
 import { sideBySide } from "../diffview.js";
 import { loadChoices, skillPicker, searchBox, runName } from "../picker.js";
@@ -48,7 +48,7 @@ export async function compareView(root, { query, signal }) {
 
   async function drawRuns() {
     history.replaceState(null, "", `#/compare?runs=${chosen.map(encodeURIComponent).join(",")}`);
-    const found = await Promise.all(chosen.map((id) => get(of(id, "/compare"), signal)));
+    const found = await Promise.all(chosen.map((id) => get(of(id), signal)));
     const adder = searchBox(
       "Add a run",
       choices.runs.filter((r) => !chosen.includes(r.id)).map((r) => [r.id, runName(r)]),
@@ -237,7 +237,7 @@ export async function compareView(root, { query, signal }) {
 // A curve's points over what the run had paid by then; none where a price is unknown.
 function pointsBy(found, against) {
   if (against === "step") return found.curves.scores;
-  const paid = new Map(found.steps.map((r) => [r.step, r[against]]));
+  const paid = new Map(found.steps.map((r) => [r.step, paidBy(r)[against]]));
   const points = found.curves.scores.map(([x, y]) => [x < 1 ? 0 : paid.get(Math.floor(x)), y]);
   return points.some(([x]) => x === null || x === undefined) ? [] : points;
 }

@@ -101,25 +101,19 @@ export async function evaluateView(root, { query, signal }) {
       state.search = search.value.toLowerCase();
       state.shown = state.open = PAGE;
       draw();
-      load().catch(() => {});
     },
   });
   let known = "",
     launches = [],
-    total = 0,
     rows = [],
     asked = 0;
   async function load() {
-    const mine = ++asked,
-      wanted = new URLSearchParams({ count: state.open, q: state.search });
-    const [started, measured] = await Promise.all([
-      get(`/api/launches?${wanted}`, signal),
-      get("/api/measured", signal),
-    ]);
+    const mine = ++asked;
+    const [started, measured] = await Promise.all([get("/api/launches", signal), get("/api/measured", signal)]);
     if (mine !== asked) return;
-    ({ launches, total } = started);
+    launches = started.launches;
     rows = measured.rows;
-    const now = JSON.stringify([total, launches.map((l) => [l.id, l.state]), rows.map((r) => [r.id, r.changed])]);
+    const now = JSON.stringify([launches.map((l) => [l.id, l.state]), rows.map((r) => [r.id, r.changed])]);
     if (now !== known) draw();
     known = now;
   }
@@ -128,16 +122,17 @@ export async function evaluateView(root, { query, signal }) {
     h("h2", {}, title, " ", h("span", { class: "dim small" }, `${shown} of ${all}`));
   const about = (r) => JSON.stringify([r.id, r.kind, r.result.skill, r.result.split]).toLowerCase();
   function draw() {
-    const fits = rows.filter((r) => about(r).includes(state.search));
-    search.hidden = rows.length <= PAGE && total <= PAGE && !state.search;
+    const fits = rows.filter((r) => about(r).includes(state.search)),
+      open = launches.filter((l) => l.title.toLowerCase().includes(state.search));
+    search.hidden = rows.length <= PAGE && launches.length <= PAGE && !state.search;
     put(
       list,
-      total > 0 && head("At work or failed", launches.length, total),
-      launches.map((l) => card(l, load)),
-      total > launches.length &&
+      open.length > 0 && head("At work or failed", Math.min(state.open, open.length), open.length),
+      open.slice(0, state.open).map((l) => card(l, load)),
+      open.length > state.open &&
         more("commands", () => {
           state.open += PAGE;
-          load().catch(() => {});
+          draw();
         }),
       head("Measured", Math.min(state.shown, fits.length), fits.length),
       fits.length ? fits.slice(0, state.shown).map(row) : h("p", { class: "dim" }, "Nothing yet."),

@@ -1,7 +1,7 @@
 // The first look at a run: the verdict with its figures, one chart, what the best skill does that the first did not.
 import { h, put, tag, longText, empty } from "../dom.js";
 import { get, of, path } from "../api.js";
-import { fixed, score, ranged, whole, money, span, clock, eventLine, gateLine } from "../format.js";
+import { fixed, score, ranged, whole, money, span, clock, eventLine, gateLine, paidBy } from "../format.js";
 import { lineChart } from "../chart.js";
 
 export async function overviewTab(root, run, { signal }) {
@@ -134,7 +134,8 @@ const key = (color, text, kind = "") => {
 
 // The sentence, every skill that was measured with its interval, and while it runs what it will still take.
 function verdictPanel(run) {
-  const { summary: s, verdict, estimate } = run.data;
+  const { summary: s, verdict } = run.data;
+  const estimate = remaining(run.data);
   if (s?.initial.val == null)
     return h(
       "section",
@@ -193,6 +194,16 @@ function verdictPanel(run) {
       ),
     ),
   );
+}
+
+// What the remaining steps will take if they take as much as those before; null unless the run is at work.
+function remaining({ pid, steps: done, started }) {
+  const steps = (started?.steps ?? 0) - done.length;
+  if (!pid || !done.length || steps <= 0) return null;
+  const share = steps / done.length,
+    { usd, calls } = paidBy(done.at(-1)),
+    seconds = done.flatMap((record) => Object.values(record.telemetry.seconds)).reduce((a, b) => a + b, 0);
+  return { steps, usd: usd === null ? null : usd * share, seconds: seconds * share, calls: calls * share };
 }
 
 function bar(value, interval) {

@@ -1,6 +1,6 @@
 // The skill at any version: which step wrote each line, or side by side with any other version.
 import { h, put, tag, segment, errorBox, empty } from "../dom.js";
-import { get, of, path } from "../api.js";
+import { get, post, of, path } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
 import { editCard } from "../edit.js";
 import { commentBox } from "../comments.js";
@@ -119,7 +119,8 @@ export async function skillTab(root, run, { query, signal }) {
     drawControls();
     try {
       if (mode === "diff") {
-        const { blocks } = await get(of(run.id, `/diff?a=${against}&b=${version}`), signal);
+        const of_ = (wanted) => ({ run: run.id, version: wanted });
+        const { blocks } = await post("/api/diff", { a: of_(against), b: of_(version) }, signal);
         if (mine === token) put(content, h("section", { class: "panel" }, sideBySide(blocks)));
         return;
       }

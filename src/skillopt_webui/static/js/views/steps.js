@@ -26,7 +26,7 @@ export async function stepsTab(root, run, { query, signal }) {
           "aria-current": String(row.step === chosen),
         },
         h("b", { class: "num" }, row.step),
-        h("span", { class: "small dim num" }, `epoch ${row.epoch} · ${score(row.score)}`),
+        h("span", { class: "small dim num" }, `epoch ${row.epoch} · ${score(row.val)}`),
         tag(verdictMark[row.verdict], row.verdict),
       ),
   });
@@ -204,7 +204,7 @@ function stepDetail(run, step, number, query, signal) {
           onstate: write,
           signal,
           open: (row, column, rows) =>
-            openTrajectory(run.id, { gate: number, item: row.item }, rows.map((r) => r.item)),
+            row.id && openTrajectory(run.id, { id: row.id }, rows.map((r) => r.id).filter(Boolean)),
         })
       : null,
     itemsTable(step.tables.batch, {
