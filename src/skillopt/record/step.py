@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from skillopt.record.base import ByRole, Document, Record
 from skillopt.record.costs import Paid
@@ -93,7 +93,7 @@ class ItemEvidence(Record):
 class GateResult(Evidence):
     """A gate's decision with the scores of each item."""
 
-    known_scores: dict[str, float] = Field(default={}, validation_alias=AliasChoices("known_scores", "standing"))
+    known_scores: dict[str, float] = Field(default={})
     """Scores by item of the skill that training continues with."""
     evidence: tuple[ItemEvidence, ...] = ()
     telemetry: dict[str, int] = Field(default={})
