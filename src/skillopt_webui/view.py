@@ -8,13 +8,14 @@ from skillopt.models.handoff import box_of
 from skillopt.provider_table import provider_of
 from skillopt.record.base import Record
 from skillopt.record.comments import feedback_of
-from skillopt.record.edits import EditPool, Patch, Ranked, SkippedEdit
+from skillopt.record.edits import EditPool, Patch, Ranked
 from skillopt.record.events import EventRow, Live
 from skillopt.record.run import Run, Settings
 from skillopt.record.status import remedy, status_of
 from skillopt.record.step import BatchDigest, EpochComparison, GateRecord, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.record.trajectory import RolloutError, Trajectory
+from skillopt.skill import Skip
 from skillopt.training.edits.review import decisions
 from skillopt.view.curves import Curves, curves, guided_tokens
 from skillopt.view.ranking import ranking_words
@@ -127,7 +128,7 @@ class StepPage(Record):
     patches: list[Patch]
     aggregate: EditPool
     ranked: list[RankedEdit]
-    skipped: tuple[SkippedEdit, ...]
+    skipped: tuple[Skip, ...]
     gate: GateRecord | None
     digest: BatchDigest
     tables: StepTables

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from skillopt.record.base import Record
-from skillopt.skill import Edit
+from skillopt.skill import Edit, Skip
 
 Choice = Literal["a", "b", "both", "neither", "own"]
 
@@ -141,20 +141,11 @@ class Ranked(Record):
     """What it copies from a training item; empty if nothing."""
 
 
-class SkippedEdit(Record):
-    """A selected edit that could not be applied."""
-
-    edit_id: str
-    kind: str
-    """A word for counting, such as `anchor_missing` or `too_large`."""
-    reason: str
-
-
 class Selection(Record):
     """selected.json: every edit of the pool in its order, and those that could not be applied."""
 
     ranked: tuple[Ranked, ...]
-    skipped: tuple[SkippedEdit, ...]
+    skipped: tuple[Skip, ...]
 
 
 class Decision(Record):

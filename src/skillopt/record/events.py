@@ -11,10 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import JsonValue, TypeAdapter, ValidationError, field_serializer
+from pydantic import JsonValue, TypeAdapter, field_serializer
 
 from skillopt.record.base import Number, Record
 from skillopt.record.files import plain, read_bytes, torn
+from skillopt.record.forecast import Check
 from skillopt.record.step import EpochEnd, Evidence, ScreeningRun, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.skill.folder import open_regular
@@ -121,19 +122,10 @@ class RepliesReused(Event):
     replies: int
 
 
-class AdviceCheck(Record):
-    """A finding of the doctor."""
-
-    name: str
-    status: str
-    says: str
-    fix: str = ""
-
-
 class Advice(Event):
     """What the doctor would warn of."""
 
-    checks: tuple[AdviceCheck, ...]
+    checks: tuple[Check, ...]
 
 
 class EvaluationStarted(Event):
@@ -358,7 +350,9 @@ class StageProgress(Record):
     total: int | None = None
 
 
-class _Position(Record):
+class Live(Moment):
+    """live.json: there only while a process works on the run."""
+
     time: float
     """Seconds since 1970."""
     pid: int
@@ -367,11 +361,6 @@ class _Position(Record):
     step: int
     epoch: int
     progress: StageProgress
-
-
-class Live(Moment, _Position):
-    """live.json: there only while a process works on the run."""
-
     retries: int
     """Calls that were made again."""
 
@@ -432,30 +421,10 @@ def parsed(line: bytes) -> EventRow | None:
     return row if "kind" in row else None
 
 
-def read_event(line: bytes) -> Event | None:
-    """A line of `events.jsonl` in its type; None if it is not an event that this version knows."""
-    row = parsed(line) or {}
-    try:
-        return KINDS[str(row.get("kind"))].model_validate(row)
-    except (KeyError, ValidationError, RecursionError):
-        return None
-
-
-def last_lines(path: Path, most: int) -> list[bytes]:
-    """The whole lines within the last `most` bytes of the file; none if there is no file."""
-    try:
-        with open_regular(path) as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - most))
-            lines = file.read().split(b"\n")
-    except OSError:
-        return []
-    return lines[1:] if size > most else lines
-
-
-def last_events(path: Path, most: int) -> list[dict[str, JsonValue]]:
-    """The events within the last `most` bytes of the file, as JSON."""
-    return [row for line in last_lines(path, most) if (row := parsed(line))]
+def last_events(path: Path, most: int) -> list[EventRow]:
+    """The events within the last `most` bytes of the file."""
+    start = max(0, path.stat().st_size - most) if path.exists() else 0
+    return [row for _, row in events_after(path, start, most)]
 
 
 def events_after(path: Path, offset: int, most: int = 512 * 1024) -> Iterator[tuple[int, EventRow]]:

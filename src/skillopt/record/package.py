@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import shutil
 import zipfile
@@ -13,7 +12,7 @@ from skillopt.keys import refuse_secrets, secrets
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import draft_of, read_text
 from skillopt.skill import FILE, Skill
-from skillopt.skill.folder import listed, read_folder
+from skillopt.skill.folder import read_folder
 from skillopt.skill.package import Package, PackageError, problems, read_package
 
 
@@ -94,15 +93,7 @@ def is_package(folder: Path, skill: Skill) -> bool:
 def package_hash(init_skill: str) -> str:
     """Fingerprint of all files of the package that a run starts from; empty where it is none."""
     file = package_file(init_skill) if init_skill else None
-    if file is None:
-        return ""
-    digest = hashlib.sha256()
-    try:
-        for name, place, _ in listed(file.parent):
-            digest.update(f"{name}\0".encode() + place.read_bytes() + b"\0")
-    except PackageError as error:
-        raise UserError(str(error)) from None
-    return digest.hexdigest()
+    return whole_package(file.parent).hash if file else ""
 
 
 def zipped(skill: Skill) -> bytes:

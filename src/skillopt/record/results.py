@@ -15,19 +15,15 @@ PartVerdict = Literal["earns", "harmful", "nothing", "unclear", "together"]
 interval includes 0; together: nothing or unclear alone, but all such parts left out at once lower the score."""
 
 
-class ConstantScore(Record):
-    """The score of a reply that is always the same."""
-
+class ScoreWithInterval(Record):
     score: float
     interval: Interval | None
 
 
-class _MostFrequent(Record):
-    answer: str
-
-
-class MajorityScore(ConstantScore, _MostFrequent):
+class MajorityScore(ScoreWithInterval):
     """Always giving the most frequent answer."""
+
+    answer: str
 
 
 class SkillFile(Record):
@@ -57,7 +53,14 @@ class TypeScore(Record):
     items: int
 
 
-class _Verdict(Document):
+class _ResultFile(Document):
+    optional: ClassVar = frozenset({"path"})
+
+    path: str | None = None
+    """The file; not in it."""
+
+
+class _Verdict(_ResultFile):
     """The first fields of a result."""
 
     verdict: str
@@ -78,7 +81,7 @@ class EvalSummary(_Verdict):
     score: float
     interval: Interval | None
     majority: MajorityScore | None
-    do_nothing: ConstantScore | None
+    do_nothing: ScoreWithInterval | None
     hard: float
     soft: float
     items: int
@@ -92,19 +95,12 @@ class EvalSummary(_Verdict):
     seconds: float
     test_reads: int | None = None
     """How often the test split was read, if it was."""
-    path: str | None = None
-    """The file; not in it."""
 
 
-class _Named(Record):
-    name: str
-
-
-class ComparedSkill(SkillFile, _Named):
+class ComparedSkill(ScoreWithInterval, SkillFile):
     """One side of a comparison."""
 
-    score: float
-    interval: Interval | None
+    name: str
 
 
 class ItemLists(Record):
@@ -139,29 +135,19 @@ class Comparison(_Verdict):
     paid: Paid
     majority: MajorityScore | None
     test_reads: int | None = None
-    path: str | None = None
 
 
-class CheckedSkill(Record):
+class CheckedSkill(SkillFile):
     """A side of a check."""
 
-    path: str
-    """Empty for no skill."""
     where: str
     """The file, or the file and its commit."""
-    hash: str
-    tokens: int
 
 
 class CheckRollouts(Record):
     asked: int
     full_pass: int
     """Rollouts of both skills on every item."""
-
-
-class ScoreWithInterval(Record):
-    score: float
-    interval: Interval | None
 
 
 class BothScores(Record):
@@ -218,7 +204,7 @@ class CheckTelemetry(Record):
     """By this session."""
 
 
-class CheckResult(Document):
+class CheckResult(_ResultFile):
     """check.json: does a skill earn its place?"""
 
     optional: ClassVar = frozenset({"test_reads", "path"})
@@ -253,7 +239,6 @@ class CheckResult(Document):
     exit_code: int
     telemetry: CheckTelemetry
     test_reads: int | None = None
-    path: str | None = None
 
 
 class AblatedPart(Record):
@@ -276,10 +261,8 @@ class AblatedPart(Record):
     """Of parts that were left out together."""
 
 
-class Ablation(Document):
+class Ablation(_ResultFile):
     """ablation/<by>_v<version>.json."""
-
-    optional: ClassVar = frozenset({"path"})
 
     by: Literal["rule", "section", "step"]
     benchmark: str
@@ -297,7 +280,6 @@ class Ablation(Document):
     together: tuple[AblatedPart, ...]
     set_aside: dict[str, str]
     paid: Paid
-    path: str | None = None
 
 
 class SweepRow(Record):
@@ -325,7 +307,7 @@ class SweepRow(Record):
     initial_test: float | None = None
 
 
-class Sweep(Document):
+class Sweep(_ResultFile):
     """sweep.json."""
 
     optional: ClassVar = frozenset({"best", "path", "benchmark"})
@@ -337,7 +319,6 @@ class Sweep(Document):
     chosen_by: str
     best: SweepRow | None = None
     """None before all trials are done."""
-    path: str | None = None
     benchmark: str | None = None
 
     @property
@@ -373,8 +354,6 @@ class ReplicatedRun(Record):
 class Replication(_Verdict):
     """replicate.json."""
 
-    optional: ClassVar = frozenset({"path"})
-
     seeds: tuple[int, ...]
     rows: tuple[ReplicatedRun, ...]
     mean: dict[str, float]
@@ -384,7 +363,6 @@ class Replication(_Verdict):
     improved: dict[str, float]
     """The share of seeds that improved, by split."""
     best_seed_by_validation: int
-    path: str | None = None
 
 
 class TransferRow(Record):
@@ -403,27 +381,22 @@ class TransferRow(Record):
     tokens: int | None = None
 
 
-class TransferSource(Record):
-    run: str
-    benchmark: str
-    target: str
-
-
 class TransferGoal(Record):
     benchmark: str
     target: str
 
 
+class TransferSource(TransferGoal):
+    run: str
+
+
 class Transfer(_Verdict):
     """transfer.json."""
-
-    optional: ClassVar = frozenset({"path"})
 
     source: TransferSource = Field(validation_alias=AliasChoices("from", "source"))
     to: TransferGoal
     tuned: bool
     rows: tuple[TransferRow, ...]
-    path: str | None = None
 
     @model_serializer(mode="wrap")
     def _with_from(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

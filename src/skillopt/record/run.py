@@ -17,7 +17,7 @@ from skillopt.record.base import Record
 from skillopt.record.comments import Comment, read_comments
 from skillopt.record.directory import RunDirectory
 from skillopt.record.edits import Decision, EditPool, FiledConflict, Patch, Selection
-from skillopt.record.events import Event, EventRow, Live, event_page, events_after, last_events, last_lines, read_event
+from skillopt.record.events import EventRow, Live, event_page, events_after, last_events
 from skillopt.record.files import digest, read_bytes
 from skillopt.record.history import read_history
 from skillopt.record.journal import Total, read_totals
@@ -30,12 +30,11 @@ from skillopt.record.step import (
     EpochEnd,
     Evaluation,
     GateRecord,
-    ItemScore,
     StepRecord,
     TestSplitRead,
 )
 from skillopt.record.summary import Summary
-from skillopt.record.trajectory import RolloutError, Trajectory
+from skillopt.record.trajectory import ItemScore, RolloutError, Trajectory
 from skillopt.skill import Entry, Skill
 from skillopt.skill.folder import NotAFileError
 
@@ -45,7 +44,6 @@ Settings = dict[str, JsonValue]
 _SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
 _PATCHES = TypeAdapter(list[Patch])
 _ROLLOUT: TypeAdapter[Trajectory | RolloutError] = TypeAdapter(Trajectory | RolloutError)
-_EVENTS = 64 * 1024
 
 
 class Labels(Record):
@@ -162,13 +160,8 @@ class Run:
         """What the journal holds, by role, model and stage."""
         return read_totals(self._inside(self.files.journal))
 
-    def events(self, most: int = _EVENTS) -> list[Event]:
-        """The events within the last `most` bytes of events.jsonl."""
-        lines = last_lines(self._inside(self.files.events), most)
-        return [event for line in lines if (event := read_event(line))]
-
     def event_rows(self, most: int) -> list[EventRow]:
-        """The same as JSON, with the events of other versions."""
+        """The events within the last `most` bytes of events.jsonl."""
         return last_events(self._inside(self.files.events), most)
 
     def events_after(self, offset: int) -> Iterator[tuple[int, EventRow]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from skillopt.record.base import ByRole, Document, Record
 from skillopt.record.costs import Paid
 from skillopt.record.edits import Decision
+from skillopt.record.trajectory import ItemScore
 from skillopt.skill import Edit
 
 GateDecision = Literal["accept", "reject", "indecisive", "skipped"]
@@ -92,7 +93,7 @@ class ItemEvidence(Record):
 class GateResult(Evidence):
     """A gate's decision with the scores of each item."""
 
-    known_scores: dict[str, float] = Field(default={}, validation_alias=AliasChoices("known_scores", "standing"))
+    known_scores: dict[str, float] = Field(default={})
     """Scores by item of the skill that training continues with."""
     evidence: tuple[ItemEvidence, ...] = ()
     telemetry: dict[str, int] = Field(default={})
@@ -142,15 +143,13 @@ class ScreeningRun(Record):
     score: float
 
 
-class _PartialCandidate(Record):
+class CreditTry(Evidence):
+    """A part of a rejected candidate at the gate."""
+
     edits: tuple[str, ...]
     """The edits that were tried."""
     left_out: tuple[str, ...]
     """The edits that broke items."""
-
-
-class CreditTry(Evidence, _PartialCandidate):
-    """A part of a rejected candidate at the gate."""
 
 
 class StepTelemetry(Record):
@@ -229,17 +228,6 @@ class StepRecord(Document):
     telemetry: StepTelemetry
     epoch_end: EpochEnd | None = None
     """Of an epoch's last step."""
-
-
-class ItemScore(Record):
-    hard: float
-    """1 if the task is solved, else 0."""
-    soft: float
-
-    def value(self, metric: str) -> float:
-        if metric == "mixed":
-            return (self.hard + self.soft) / 2
-        return self.hard if metric == "hard" else self.soft
 
 
 class BatchDigest(Document):

@@ -65,12 +65,10 @@ class ConstantScores(Record):
     test_interval: Interval | None = None
 
 
-class _Answer(Record):
-    answer: str
-
-
-class MajorityScores(ConstantScores, _Answer):
+class MajorityScores(ConstantScores):
     """Always giving the most frequent answer of the training split."""
+
+    answer: str
 
 
 class Baselines(Record):

@@ -7,23 +7,29 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from skillopt.chat_protocol import StoredMessage, StoredTool
+from skillopt.record.base import Record
 
 
-class Score(BaseModel):
-    """The loss of one rollout."""
-
-    model_config = ConfigDict(frozen=True)
-
+class ItemScore(Record):
     hard: float = Field(ge=0, le=1)
-    """1 when the task is solved, else 0."""
+    """1 if the task is solved, else 0."""
     soft: float = Field(ge=0, le=1)
-    feedback: str = ""
-    """What the scorer can say of the failure; analysts read it."""
 
     def value(self, metric: str) -> float:
         if metric == "mixed":
             return (self.hard + self.soft) / 2
         return self.hard if metric == "hard" else self.soft
+
+
+class Score(ItemScore):
+    """The loss of one rollout."""
+
+    feedback: str = ""
+    """What the scorer can say of the failure; analysts read it."""
+
+    @property
+    def numbers(self) -> ItemScore:
+        return ItemScore(hard=self.hard, soft=self.soft)
 
 
 class FileChange(BaseModel):

@@ -15,7 +15,7 @@ from skillopt.record.costs import Paid, bill
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
 from skillopt.record.history import read_history
-from skillopt.record.results import ConstantScore, MajorityScore
+from skillopt.record.results import MajorityScore, ScoreWithInterval
 from skillopt.record.run import Run
 from skillopt.record.state import State
 from skillopt.record.summary import (
@@ -51,7 +51,7 @@ class FinalScores:
     """By split and name: test_initial, test_best, val_remeasured, test_no_skill."""
     majority: dict[str, MajorityScore] = field(default_factory=dict)
     """By split."""
-    do_nothing: dict[str, ConstantScore] = field(default_factory=dict)
+    do_nothing: dict[str, ScoreWithInterval] = field(default_factory=dict)
     """By split."""
 
     def score(self, name: str) -> float | None:
@@ -146,7 +146,7 @@ class FinalScores:
         return Baselines(no_skill=empty, majority=always, do_nothing=idle)
 
 
-def _by_split(scores: Mapping[str, ConstantScore]) -> dict[str, Any]:
+def _by_split(scores: Mapping[str, ScoreWithInterval]) -> dict[str, Any]:
     values = {split: row.score for split, row in scores.items()}
     return values | {f"{split}_interval": row.interval for split, row in scores.items()}
 
@@ -237,10 +237,10 @@ async def majority(env: Env, split: str, metric: str) -> MajorityScore | None:
     return MajorityScore(answer=answer, score=sum(values) / len(values), interval=interval(values))
 
 
-async def do_nothing(env: Env, split: str, metric: str) -> ConstantScore | None:
+async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | None:
     """What a target earns that does nothing: an empty reply, or what the env says that leaves (`Env.baseline`)."""
     values = await _values(env, split, metric, env.baseline)
-    return ConstantScore(score=sum(values) / len(values), interval=interval(values)) if values else None
+    return ScoreWithInterval(score=sum(values) / len(values), interval=interval(values)) if values else None
 
 
 async def _values(env: Env, split: str, metric: str, output: Callable[[Item], str]) -> list[float]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from skillopt.errors import SkillOptError, Stopped, UserError
-from skillopt.record.events import Advice, AdviceCheck
+from skillopt.record.events import Advice
 from skillopt.record.forecast import Check
 from skillopt.skill import Skill
 from skillopt.tasks.base import Env, Item, Trajectory, is_judged, score_output
@@ -79,7 +79,7 @@ async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Traje
         )
     fix = "if the reply is right, change env.scoring; if only its form is wrong, state the form in the initial skill"
     check = Check(name="scores", status="warn", says=f"{says}. {example}", fix=fix)
-    ctx.emit(Advice(checks=(AdviceCheck.model_validate(check.model_dump()),)))
+    ctx.emit(Advice(checks=(check,)))
 
 
 async def _fault(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> ScorerFault | None:

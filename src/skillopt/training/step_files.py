@@ -8,18 +8,10 @@ from typing import Literal
 
 from skillopt.record.costs import rollouts_paid
 from skillopt.record.directory import RunDirectory
-from skillopt.record.edits import Asked, EditPool, Patch, Ranked, Selection, SkippedEdit
+from skillopt.record.edits import Asked, EditPool, Patch, Ranked, Selection
 from skillopt.record.files import json_text, jsonl_text, write_all
 from skillopt.record.state import Best, Rejected, State
-from skillopt.record.step import (
-    BatchDigest,
-    EditCounts,
-    ItemScore,
-    LearningRate,
-    ScreeningRun,
-    StepRecord,
-    StepTelemetry,
-)
+from skillopt.record.step import BatchDigest, EditCounts, LearningRate, ScreeningRun, StepRecord, StepTelemetry
 from skillopt.skill import Applied, Skill
 from skillopt.tasks.base import RolloutError, Trajectory
 from skillopt.training.batches import Step
@@ -60,8 +52,7 @@ class StepWork:
 
 
 def write_step(run: RunDirectory, work: StepWork, record: StepRecord) -> None:
-    skipped = tuple(SkippedEdit(**vars(skip)) for skip in work.candidate.skipped)
-    selected = Selection(ranked=tuple(work.ranked), skipped=skipped)
+    selected = Selection(ranked=tuple(work.ranked), skipped=work.candidate.skipped)
     texts = {
         "trajectories.jsonl": jsonl_text(work.results),
         "trajectory_digest.json": json_text(digest(work)),
@@ -86,7 +77,7 @@ def digest(work: StepWork) -> BatchDigest:
     counts = {name: len(ids) for name, ids in causes(work.patches, trajectories).items()}
     return BatchDigest(
         skill_hash=work.skill.hash,
-        items={t.item_id: ItemScore(hard=t.score.hard, soft=t.score.soft) for t in trajectories},
+        items={t.item_id: t.score.numbers for t in trajectories},
         failed=tuple(sorted(t.item_id for t in trajectories if t.score.hard < 1)),
         errors={error.item_id: error.error for error in failed(work.results)},
         patterns=dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))),

@@ -20,7 +20,6 @@ from skillopt.record.directory import announce
 from skillopt.record.edits import EditPool, Patch, Ranked
 from skillopt.record.events import (
     Advice,
-    AdviceCheck,
     EpochFinished,
     EvaluationFinished,
     EvaluationStarted,
@@ -39,7 +38,7 @@ from skillopt.record.forecast import Plan, Preflight, with_real_figures
 from skillopt.record.history import History
 from skillopt.record.result import Result
 from skillopt.record.state import State
-from skillopt.record.step import Evaluation, ItemScore, LearningRate, StepTelemetry, TestSplitRead
+from skillopt.record.step import Evaluation, LearningRate, StepTelemetry, TestSplitRead
 from skillopt.record.summary import Summary
 from skillopt.skill import Skill
 from skillopt.tasks.base import SPLITS, Env, Item, RolloutError, Trajectory
@@ -211,8 +210,7 @@ class TrainingLoop:
             self.skill, self._epoch_start = (run.read_skill(n) for n in (state.current, state.epoch_versions[-1]))
             return
         self.skill = self._epoch_start = self.session.initial_skill
-        checks = tuple(AdviceCheck.model_validate(check.model_dump()) for check in self._preflight.advice)
-        self.base.emit(Advice(checks=checks))
+        self.base.emit(Advice(checks=tuple(self._preflight.advice)))
         run.write_skill(0, self.skill)
         run.write_best(self.skill)
         run.conflicts.parent.mkdir(exist_ok=True)
@@ -327,7 +325,7 @@ class TrainingLoop:
         stage = "baseline" if name == "no_skill" else "evaluate"
         measured = await measure(skill, items, self.base, tag=f"{split}-{name}", stage=stage, set_aside=gone)
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
-        scores = {t.item_id: ItemScore(hard=t.score.hard, soft=t.score.soft) for t in measured.trajectories}
+        scores = {t.item_id: t.score.numbers for t in measured.trajectories}
         report = Evaluation(skill_hash=skill.hash, score=measured.score, items=scores, set_aside=measured.set_aside)
         write_jsonl(self.run.evaluations / f"{split}_{name}.jsonl", measured.trajectories)
         write_json(self.run.evaluations / f"{split}_{name}.json", report)
