@@ -14,7 +14,7 @@ from skillopt.record.edits import FiledConflict
 from skillopt.record.package import zipped
 from skillopt.record.run import Run, Settings
 from skillopt.record.summary import Summary
-from skillopt.training.edits.review import checked_decision, decisions, filed, write_decisions
+from skillopt.training.edits.review import checked_decision, write_decisions
 from skillopt.view.curves import Curves
 from skillopt.view.review_dialog import status as conflict_status
 from skillopt.view.skill_diff import whole_text
@@ -157,8 +157,8 @@ def _trajectory(run: Run, query: Mapping[str, str]) -> view.Shown:
 
 def conflicts(run: Run) -> Conflicts:
     """Each with both sides' first trajectories."""
-    shown, decided = [], decisions(run.files)
-    for conflict in filed(run.files):
+    shown, decided = [], run.decisions
+    for conflict in run.conflicts:
         rollouts = {rollout.id: rollout for rollout in run.batch_trajectories(conflict.step)}
         cited = sorted({tid for edit in conflict.sides.values() for tid in edit.trajectory_ids[:6]} & rollouts.keys())
         shown.append(
