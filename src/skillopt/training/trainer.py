@@ -19,7 +19,6 @@ from skillopt.record.checksums import Seals
 from skillopt.record.costs import Paid, rollouts_paid, usage
 from skillopt.record.damage import history_of
 from skillopt.record.directory import announce
-from skillopt.record.edits import EditPool, Patch, Ranked
 from skillopt.record.events import (
     Advice,
     AdviceCheck,
@@ -49,7 +48,7 @@ from skillopt.tasks.base import SPLITS, Env, Item, RolloutError, Trajectory
 from skillopt.training.batches import Step, plan_steps
 from skillopt.training.context import Context
 from skillopt.training.edits.aggregate import aggregate
-from skillopt.training.edits.review import Reviewed, file_conflicts, review
+from skillopt.training.edits.review import file_conflicts, review
 from skillopt.training.edits.risk import held_back
 from skillopt.training.edits.select import select
 from skillopt.training.edits.update import candidates
@@ -124,8 +123,9 @@ class TrainingLoop:
                     knowledge = optimizer_context(self.state, rates.used, ctx, step.items)
                     patches = await reflect(skill, self._batch(step), results, knowledge, ctx)
                     pool = await aggregate(patches, skill, knowledge, ctx)
-                    reviewed = self._reviewed(pool, ctx)
-                    ranked = self._ranked(reviewed, patches, rates.used, ctx)
+                    reviewed = review(held_back(pool, skill, ctx), self.run, ctx.step, self.state.reviewed)
+                    down = reviewed.turned_down
+                    ranked = select(reviewed.pool, rates.used, skill, ctx, patches=patches, turned_down=down)
                     winner, screening = await screen(candidates(skill, ranked, ctx), self.state.val, ctx)
                     verdict = await self._gate(skill, winner.applied, self.state.val, ctx)
                     credited = await credit(skill, winner.applied, verdict, self.state.val, ctx, self._gate)
@@ -269,12 +269,6 @@ class TrainingLoop:
         if refused := {error.item_id: error.error for error in failed(results) if error.refused}:
             self.base.emit(SetAside(items=refused))
         self.state.set_aside = {**self.state.set_aside, **refused}
-
-    def _reviewed(self, pool: EditPool, ctx: Context) -> Reviewed:
-        return review(held_back(pool, self.skill, ctx), self.run, ctx.step, self.state.reviewed)
-
-    def _ranked(self, reviewed: Reviewed, patches: list[Patch], rate: float, ctx: Context) -> list[Ranked]:
-        return select(reviewed.pool, rate, self.skill, ctx, patches=patches, turned_down=reviewed.turned_down)
 
     async def _commit(self, work: StepWork, ctx: Context) -> None:
         """Save the step; the state is written last, and finishes it."""
