@@ -281,10 +281,11 @@ def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Any) ->
 
 
 def new_training(config: Config, **arguments: Any) -> TrainingLoop:
-    """The training loop with the plan and the doctor's advice, which it does not make itself."""
+    """The training loop with the plan, the doctor's advice and the verdict, which it does not make itself."""
     from skillopt.preflight.doctor import preflight
+    from skillopt.view.diagnosis import with_verdict
 
-    return TrainingLoop(config, preflight=preflight, **arguments)
+    return TrainingLoop(config, preflight=preflight, with_verdict=with_verdict, **arguments)
 
 
 async def train_config(config: Config, **arguments: Any) -> Result:

@@ -13,7 +13,7 @@ from skillopt.record.edits import FiledConflict
 from skillopt.record.events import EventRow
 from skillopt.record.package import zipped
 from skillopt.record.run import Run
-from skillopt.training.edits.review import checked_decision, decisions, filed, write_decisions
+from skillopt.training.edits.review import checked_decision, write_decisions
 from skillopt.view.review_dialog import status as conflict_status
 from skillopt.view.traces import trace_files
 from skillopt_webui import insight, items, launch, view
@@ -126,8 +126,8 @@ def trajectory(call: Call[Body]) -> view.ShownRollout:
 
 def conflicts(run: Run) -> Conflicts:
     """Each with both sides' first trajectories."""
-    shown, decided = [], decisions(run.files)
-    for conflict in filed(run.files):
+    shown, decided = [], run.decisions
+    for conflict in run.conflicts:
         rollouts = {rollout.id: rollout for rollout in run.batch_trajectories(conflict.step)}
         cited = sorted({tid for edit in conflict.sides.values() for tid in edit.trajectory_ids[:6]} & rollouts.keys())
         shown.append(

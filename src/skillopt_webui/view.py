@@ -16,7 +16,6 @@ from skillopt.record.step import BatchDigest, EpochComparison, GateRecord, StepR
 from skillopt.record.summary import Summary
 from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.skill import Skip
-from skillopt.training.edits.review import decisions
 from skillopt.view.curves import Curves, curves, guided_tokens
 from skillopt.view.ranking import ranking_words
 from skillopt.view.skill_diff import whole_text
@@ -88,7 +87,7 @@ def _open_conflicts(run: Run) -> int:
     if not run.conflicts:
         return 0
     state = readable(lambda: run.state)
-    decided = {*decisions(run.files), *(state.reviewed if state else ())}
+    decided = {*run.decisions, *(state.reviewed if state else ())}
     return sum(conflict.id not in decided for conflict in run.conflicts)
 
 

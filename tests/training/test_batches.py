@@ -23,10 +23,10 @@ def items(count: int) -> list[Item]:
     return [Item(id=f"i{n:03d}", question=f"{n}?", answers=("a",)) for n in range(count)]
 
 
-def plan(count: int = 30, **fields: int) -> list[list[list[list[str]]]]:
-    """Epochs of steps of batches of ids."""
+def plan(count: int = 30, **fields: int) -> list[list[list[str]]]:
+    """Epochs of steps of ids."""
     epochs = plan_steps(items(count), TrainConfig(**fields))  # type: ignore[arg-type]
-    return [[[[item.id for item in batch] for batch in step.batches] for step in steps] for steps in epochs]
+    return [[[item.id for item in step.items] for step in steps] for steps in epochs]
 
 
 configs = st.fixed_dictionaries(
@@ -44,18 +44,16 @@ def test_every_epoch_goes_through_all_items_once(count: int, config: dict[str, i
     epochs = plan(count, **config)
     assert len(epochs) == config["num_epochs"]
     for steps in epochs:
-        seen = [name for step in steps for batch in step for name in batch]
+        seen = [name for step in steps for name in step]
         assert sorted(seen) == [item.id for item in items(count)]
 
 
 @given(st.integers(1, 50), configs)
-def test_batches_and_steps_are_full_but_for_the_last_of_an_epoch(count: int, config: dict[str, int]) -> None:
+def test_steps_are_full_but_for_the_last_of_an_epoch(count: int, config: dict[str, int]) -> None:
     for steps in plan(count, **config):
-        batches = [batch for step in steps for batch in step]
-        assert all(len(batch) == config["batch_size"] for batch in batches[:-1])
-        assert 0 < len(batches[-1]) <= config["batch_size"]
-        assert all(len(step) == config["accumulation"] for step in steps[:-1])
-        assert 0 < len(steps[-1]) <= config["accumulation"]
+        size = config["batch_size"] * config["accumulation"]
+        assert all(len(step) == size for step in steps[:-1])
+        assert 0 < len(steps[-1]) <= size
 
 
 @given(st.integers(1, 50), configs)
@@ -72,7 +70,7 @@ def test_the_order_in_the_file_does_not_matter(count: int, config: dict[str, int
     chance.shuffle(shuffled)
     train = TrainConfig(**config)  # type: ignore[arg-type]
     drawn, other = (
-        [(step.number, step.batches) for steps in plan_steps(split, train) for step in steps]
+        [(step.number, step.items) for steps in plan_steps(split, train) for step in steps]
         for split in (shuffled, items(count))
     )
     assert drawn == other
@@ -99,7 +97,7 @@ def test_a_split_that_reads_from_disk_is_read_item_by_item() -> None:
 
     split = OnDisk()
     epochs = plan_steps(split, TrainConfig(num_epochs=3, batch_size=40))
-    assert sum(step.size for steps in epochs for step in steps) == 15_000
+    assert sum(len(step.positions) for steps in epochs for step in steps) == 15_000
     assert split.most < 10, "the plan holds items"
     assert len(epochs[1][3].items) == 40
 
@@ -120,11 +118,5 @@ def test_another_number_of_epochs_leaves_the_earlier_ones_as_they_are() -> None:
 
 def test_accumulation_pools_batches_into_steps_without_changing_them() -> None:
     single, pooled = plan(batch_size=7, num_epochs=1), plan(batch_size=7, num_epochs=1, accumulation=2)
-    assert [len(step) for step in pooled[0]] == [2, 2, 1]
-    assert [batch for step in pooled[0] for batch in step] == [batch for step in single[0] for batch in step]
-
-
-def test_a_steps_items_are_those_of_all_its_batches() -> None:
-    ((step, *_), *_) = plan_steps(items(10), TrainConfig(batch_size=3, accumulation=2))
-    assert step.items == [*step.batches[0], *step.batches[1]]
-    assert len(step.items) == 6
+    assert [len(step) for step in pooled[0]] == [14, 14, 2]
+    assert [item for step in pooled[0] for item in step] == [item for step in single[0] for item in step]

@@ -23,8 +23,7 @@ from skillopt.skill import Skill, apply_edits
 from skillopt.tasks.base import Item, Score, Trajectory
 from skillopt.training import prompts
 from skillopt.training.analysts.base import Minibatch
-from skillopt.training.analysts.brief import LONGEST_TEXT, BriefAnalyst, brief_messages, echo
-from skillopt.training.analysts.few_answers import few_answers
+from skillopt.training.analysts.brief import LONGEST_TEXT, BriefAnalyst, brief_messages, echo, few_answers
 from skillopt.training.callers import make_callers
 from skillopt.training.requests.context import OptimizerContext, TaskInfo
 from support import SIM

@@ -31,7 +31,6 @@ from skillopt.sim.model import TOPICS, code_for
 from skillopt.skill import FILE, Edit, Skill, apply_edits
 from skillopt.skill.edit import SizeLimits
 from skillopt.tasks.base import Trajectory
-from skillopt.training.edits.review import filed
 from skillopt.view.blame import blame_run, by_file
 from skillopt.view.html import write_report
 from skillopt.view.runs_table import diff_report
@@ -326,7 +325,7 @@ def test_edits_to_scripts_wait_for_a_person_unless_that_was_allowed(reviewed: bo
     )
     run = RunDirectory(result.path)
     assert result.summary["best"]["val"] == 1
-    assert [c.reason.partition(";")[0] for c in filed(run)] == (
+    assert [c.reason.partition(";")[0] for c in Run(run).conflicts] == (
         ["it changes the script scripts/new.py (package.review_scripts)"] * reviewed
     )
     assert ("scripts/new.py" in contents(run.best_package)) is not reviewed

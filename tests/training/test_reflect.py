@@ -25,10 +25,9 @@ from skillopt.training import optimizer_context, prompts, reflect
 from skillopt.training.analysts.base import Minibatch
 from skillopt.training.analysts.leaks import find_leaks
 from skillopt.training.analysts.llm import LLMAnalyst
-from skillopt.training.edits.causes import causes, feedback_cause
 from skillopt.training.edits.select import select
 from skillopt.training.edits.update import candidates
-from skillopt.training.reflect import deep_minibatches, repeated
+from skillopt.training.reflect import causes, deep_minibatches, feedback_cause, repeated
 from skillopt.training.requests.context import EditLimits, OptimizerContext
 from skillopt.training.trainer import TrainingLoop
 from support import SIM, Scripted, Spy, context, only_run, train_short, trajectory

@@ -16,9 +16,10 @@ from skillopt.errors import Stopped, UserError
 from skillopt.record.directory import RunDirectory
 from skillopt.record.edits import Decision, Patch
 from skillopt.record.files import read_json, read_jsonl
+from skillopt.record.run import Run
 from skillopt.sim.optimizer import OPPOSITES
 from skillopt.skill import Edit, Skill
-from skillopt.training.edits.review import checked_decision, file_conflicts, filed, review, write_decisions
+from skillopt.training.edits.review import checked_decision, file_conflicts, review, write_decisions
 from skillopt.training.edits.select import select
 from skillopt.view.review_dialog import review_run, status
 from support import REPO, aggregate_locally, context, differing, essence, only_run, train_sim
@@ -58,7 +59,7 @@ def used_in(run: RunDirectory) -> dict[str, object]:
 
 def test_two_opposite_edits_end_in_review_and_not_in_the_skill(tmp_path: Path) -> None:
     run = RunDirectory(train_sim(tmp_path, PLANTED, *SMALL).path)
-    (conflict,) = filed(run)
+    (conflict,) = Run(run).conflicts
     assert {conflict.a.text, conflict.b.text} == {A, B}
     assert conflict.a.trajectory_ids
     assert conflict.b.trajectory_ids
@@ -82,8 +83,8 @@ def test_a_choice_is_tried_at_the_next_step_and_the_log_names_it(tmp_path: Path,
     entries = [entry for entry in run.patch_log.entries() if entry.edit.source == "review/1-1"]
     assert [entry.step for entry in entries] == [before + 1] * len(kept)
     assert all(entry.edit.trajectory_ids for entry in entries)
-    assert len(filed(run)) == 1, "a question that was decided is not asked again"
-    assert status(run, filed(run)[0]) == f"used in step {before + 1}: {choice} (accept)"
+    assert len(Run(run).conflicts) == 1, "a question that was decided is not asked again"
+    assert status(run, Run(run).conflicts[0]) == f"used in step {before + 1}: {choice} (accept)"
     if choice == "neither":
         rows = [row for path in run.steps.glob("*/selected.json") for row in read_json(path)["ranked"]]
         reasons = {row["reason"] for row in rows if "capital" in row["edit"]["text"]}
@@ -97,7 +98,7 @@ def test_an_own_edit_is_tried_with_the_evidence_of_both_sides(tmp_path: Path) ->
     run = go_on(tmp_path)
     (entry,) = [entry for entry in run.patch_log.entries() if entry.edit.source == "review/1-1"]
     assert entry.edit.text == "- Write the letters of a code as they stand."
-    (conflict,) = filed(run)
+    (conflict,) = Run(run).conflicts
     assert set(entry.edit.trajectory_ids) == {*conflict.a.trajectory_ids, *conflict.b.trajectory_ids}
     assert entry.edit.text in run.best_skill.read_text()
 
@@ -140,7 +141,7 @@ def test_a_decision_wins_over_the_side_that_the_evidence_was_for(tmp_path: Path)
     run.conflicts.parent.mkdir()
     run.conflicts.write_text("")
     file_conflicts(run, 1, pool.conflicts)
-    assert [conflict.id for conflict in filed(run)] == ["1-1"], "it stays a question"
+    assert [conflict.id for conflict in Run(run).conflicts] == ["1-1"], "it stays a question"
     assert review(pool, run, 2, {}).pool == pool, "undecided, the stronger side is tried again"
     write_decisions(run, [Decision(conflict="1-1", choice="b")])
     reviewed = review(pool, run, 2, {})

@@ -62,7 +62,7 @@ def plan_run(
     parts = parts or resolve(config)
     sizes = {split: len(env.items(split)) for split in SPLITS}
     epochs = plan_steps(env.items("train"), config.train)
-    batches = [step.size for epoch in epochs for step in epoch]
+    batches = [len(step.positions) for epoch in epochs for step in epoch]
     task = _task_tokens(env)
     length = (skill.tokens, _grown(config, parts, env, skill, batches, task))
     lines = [*_target_stages(config, parts, env, skill, sizes, batches, task, length[1])]

@@ -16,38 +16,27 @@ class Step:
     """1 … over the whole run."""
     epoch: int
     split: Sequence[Item]
-    positions: list[list[int]]
-    """The positions of each batch's items in the split; more than one batch if gradients are accumulated."""
-
-    @property
-    def batches(self) -> list[list[Item]]:
-        """Read from the split when they are needed: an env may keep its items on disk."""
-        return [[self.split[position] for position in batch] for batch in self.positions]
+    positions: list[int]
+    """The positions of its items in the split: one batch, or several if gradients are accumulated."""
 
     @property
     def items(self) -> list[Item]:
-        return [item for batch in self.batches for item in batch]
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.positions))
+        """Read from the split when they are needed: an env may keep its items on disk."""
+        return [self.split[position] for position in self.positions]
 
 
 def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
     """The steps of each epoch. Every epoch goes through all items once, each epoch in another order."""
     epochs: list[list[Step]] = []
     number = 0
-    by_id = in_id_order(items)
+    by_id, size = in_id_order(items), config.batch_size * config.accumulation
     for epoch in range(1, config.num_epochs + 1):
         order = list(by_id)
         random.Random(f"{config.seed}/{epoch}/batches").shuffle(order)  # noqa: S311
-        batches = [order[at : at + config.batch_size] for at in range(0, len(order), config.batch_size)]
         steps = []
-        for at in range(0, len(batches), config.accumulation):
+        for at in range(0, len(order), size):
             number += 1
-            steps.append(
-                Step(number=number, epoch=epoch, split=items, positions=batches[at : at + config.accumulation])
-            )
+            steps.append(Step(number=number, epoch=epoch, split=items, positions=order[at : at + size]))
         epochs.append(steps)
     return epochs
 

@@ -4,6 +4,7 @@ The slow update is the momentum: two epochs' skills on the same items, and guida
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -38,11 +39,14 @@ async def end_epoch(state: State, previous: Skill, skill: Skill, ctx: Context, g
     """
     optimizer = ctx.config.optimizer
     knowledge = optimizer_context(state, optimizer.learning_rate, ctx)
-    slow = meta = None
+    slow = notes = None
     if optimizer.use_meta_skill and ctx.epoch < ctx.config.train.num_epochs:  # nobody reads notes of the last epoch
-        meta = await meta_skill(state, skill, knowledge, ctx)
-    if optimizer.use_slow_update and ctx.epoch >= 2:
-        skill, slow = await _slow_update(state, previous, skill, knowledge, ctx, gate)
+        notes = asyncio.create_task(meta_skill(state, skill, knowledge, ctx))
+    try:
+        if optimizer.use_slow_update and ctx.epoch >= 2:
+            skill, slow = await _slow_update(state, previous, skill, knowledge, ctx, gate)
+    finally:
+        meta = await notes if notes else None  # the reply is paid for, whatever became of the slow update
     outcome = EpochEnd(epoch=ctx.epoch, slow_update=slow, meta_skill=meta)
     state.epoch_versions = [*state.epoch_versions, state.current]
     state.epoch = ctx.epoch

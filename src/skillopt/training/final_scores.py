@@ -14,7 +14,6 @@ from skillopt.record.base import ByRole
 from skillopt.record.costs import Paid, bill
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
-from skillopt.record.history import read_history
 from skillopt.record.results import MajorityScore, ScoreWithInterval
 from skillopt.record.run import Run
 from skillopt.record.state import State
@@ -88,12 +87,10 @@ class FinalScores:
             seconds=round(telemetry.seconds, 2),
             gain=gains,
         )
-        if state.status == "running":  # the verdict needs the run's end
-            return summary
         stuck = set(summary.persistent_failures)
         names = shown_names(item for split in ("train", "val") if stuck for item in ctx.env.items(split))
         shown = {item: name for item, name in names.items() if item in stuck}
-        return summary.model_copy(update={**_verdict(summary, ctx), "item_names": shown})
+        return summary.model_copy(update={"item_names": shown})
 
     def gains(self, state: State, run: RunDirectory, metric: str) -> Gains:
         """The best skill against the initial one on the same tasks, by split; validation by fresh samples if any."""
@@ -149,14 +146,6 @@ class FinalScores:
 def _by_split(scores: Mapping[str, ScoreWithInterval]) -> dict[str, Any]:
     values = {split: row.score for split, row in scores.items()}
     return values | {f"{split}_interval": row.interval for split, row in scores.items()}
-
-
-def _verdict(summary: Summary, ctx: Context) -> dict[str, str]:
-    """The sentence for people; the only import of `view` in training, until readers make the sentence themselves."""
-    from skillopt.view.diagnosis import training_verdict
-
-    verdict = training_verdict(summary, read_history(ctx.run.history), ctx.config.flat())
-    return {"verdict": verdict.text, "outcome": verdict.word}
 
 
 def paired(before: Mapping[str, float], after: Mapping[str, float], split: str = "test") -> Gain | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -32,7 +32,7 @@ from skillopt.training import prompts
 from skillopt.training.callers import make_callers, open_env, open_models
 from skillopt.training.context import Context
 from skillopt.training.initial import given_feedback, initial_of, recorded_settings, run_of
-from skillopt.training.parts import Parts, needs_optimizer, resolve
+from skillopt.training.parts import Parts, needs_optimizer
 from skillopt.version import METHOD, __version__
 
 Mode = Literal["auto", "resume", "fresh"]
@@ -53,10 +53,6 @@ class Session:
     parts: Parts
     started: float
 
-    def base(self, steps: int) -> Context:
-        """The context outside of any step, for a run of this many steps."""
-        return replace(self.ctx, steps=steps)
-
 
 @asynccontextmanager
 async def open_session(
@@ -66,19 +62,21 @@ async def open_session(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
     mode: Mode = "auto",
-    parts: Parts | None = None,
+    parts: Parts,
     shared_journal: Path | None = None,
     initial_skill: Skill | None = None,
 ) -> AsyncIterator[Session]:
     """Check everything that can be checked without paying, then take the run's lock."""
-    parts = parts or resolve(config)
     started = time.monotonic()
     async with AsyncExitStack() as stack:
         opened_here = env is None
         env = await stack.enter_async_context(open_env(config, env))
         _check(config, env)
         skill = initial_skill or initial_of(config)
-        run = _find(config, env, skill, parts, mode)
+        run = run_of(config, env, skill, fresh=mode == "fresh", passed_in=parts.passed_in)
+        if mode == "resume" and not run.state.exists():
+            what = "the config, the data or the initial skill differ from it"
+            raise UserError(f"{run.root}: no such run to resume; {what}")
         source = _abandoned(run, config, env, skill, parts) if mode == "fresh" else None
         roles = ROLES if needs_optimizer(config, parts, env) else ("target",)
         try:
@@ -122,7 +120,9 @@ async def open_session(
 def _write_start(run: RunDirectory, config: Config, state: State | None, skill: Skill) -> None:
     """Writes the config and the initial skill's files."""
     if state is None or state.status != "finished":
-        _write_config(run, config)
+        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        write_atomic(run.config_yaml, text)
+        write_json(run.config_json, config.flat())
     if state is None and (comments := given_feedback(config)):
         write_jsonl(run.feedback, comments)
     keep_package(config.train.init_skill, skill, run)
@@ -150,19 +150,10 @@ def _for_guidance_alone(error: UserError, config: Config, parts: Parts, env: Env
     )
 
 
-def _find(config: Config, env: Env, skill: Skill, parts: Parts, mode: Mode) -> RunDirectory:
-    run = run_of(config, env, skill, fresh=mode == "fresh", passed_in=parts.passed_in)
-    if mode == "resume" and not run.state.exists():
-        raise UserError(f"{run.root}: no such run to resume; the config, the data or the initial skill differ from it")
-    return run
-
-
 def _abandoned(run: RunDirectory, config: Config, env: Env, skill: Skill, parts: Parts) -> RunDirectory | None:
     """The unfinished run by another method in whose place a fresh one begins: its replies are paid for."""
-    if run.state.exists():
-        return None
     older = run_of(config, env, skill, passed_in=parts.passed_in)
-    if older.root == run.root or not older.state.exists():
+    if run.state.exists() or older.root == run.root or not older.state.exists():
         return None
     state = State.read(older.state)
     return older if state.status != "finished" and method_of(state.pins) != method_of(pins(config)) else None
@@ -215,8 +206,3 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
     raise UserError(
         f"{run.root}: was begun {how}, or start again with --fresh: the replies that it has paid for are used again"
     )
-
-
-def _write_config(run: RunDirectory, config: Config) -> None:
-    write_atomic(run.config_yaml, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
-    write_json(run.config_json, config.flat())

@@ -16,10 +16,10 @@ from skillopt.skill import Applied, Skill
 from skillopt.tasks.base import RolloutError, Trajectory
 from skillopt.training.batches import Step
 from skillopt.training.context import Context
-from skillopt.training.edits.causes import causes
 from skillopt.training.edits.review import Reviewed
 from skillopt.training.gates.base import Verdict
 from skillopt.training.gates.credit import Credited
+from skillopt.training.reflect import causes
 from skillopt.training.rollout import failed, mean_score, scored
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from skillopt.record.base import ByRole
 from skillopt.record.costs import Paid, rollouts_paid, usage
 from skillopt.record.damage import history_of, seal_files
 from skillopt.record.directory import announce
-from skillopt.record.edits import EditPool, Patch, Ranked
 from skillopt.record.events import (
     Advice,
     EpochFinished,
@@ -35,17 +35,18 @@ from skillopt.record.events import (
 )
 from skillopt.record.files import append_jsonl, read_bytes, write_atomic, write_json, write_jsonl
 from skillopt.record.forecast import Plan, Preflight, with_real_figures
-from skillopt.record.history import History
+from skillopt.record.history import History, read_history
 from skillopt.record.result import Result
+from skillopt.record.run import Settings
 from skillopt.record.state import State
-from skillopt.record.step import Evaluation, LearningRate, StepTelemetry, TestSplitRead
+from skillopt.record.step import Evaluation, LearningRate, StepRecord, StepTelemetry, TestSplitRead
 from skillopt.record.summary import Summary
 from skillopt.skill import Skill
 from skillopt.tasks.base import SPLITS, Env, Item, RolloutError, Trajectory
 from skillopt.training.batches import Step, plan_steps
 from skillopt.training.context import Context
 from skillopt.training.edits.aggregate import aggregate
-from skillopt.training.edits.review import Reviewed, file_conflicts, review
+from skillopt.training.edits.review import file_conflicts, review
 from skillopt.training.edits.risk import held_back
 from skillopt.training.edits.select import select
 from skillopt.training.edits.update import candidates
@@ -67,6 +68,9 @@ from skillopt.training.step_files import StepWork, apply_verdict, step_record, w
 MakePreflight = Callable[[Config, Env, Skill, Parts], Preflight]
 """Gives the plan of a run and advice about it; `preflight.doctor.preflight` is one."""
 
+WithVerdict = Callable[[Summary, Sequence[StepRecord], Settings], Summary]
+"""Gives a summary its sentence for people; `view.diagnosis.with_verdict` is one."""
+
 
 class TrainingLoop:
     """Trains one skill. The same config again continues an unfinished run; mode `fresh` begins another."""
@@ -84,18 +88,25 @@ class TrainingLoop:
         read_test: bool = True,
         initial_skill: Skill | None = None,
         preflight: MakePreflight | None = None,
+        with_verdict: WithVerdict | None = None,
     ) -> None:
         """`read_test` false leaves the test split sealed: the run stops before its end and can be finished later."""
         self.config = config
-        self._env, self._models = env, models
         self.listeners = list(listeners)
         self._mode = mode
-        self._parts = parts or resolve(config)
-        self._gate = self._parts.gate
-        self._shared_journal = shared_journal
+        self._opening = open_session(
+            config,
+            env=env,
+            models=models,
+            listeners=self.listeners,
+            mode=mode,
+            parts=parts or resolve(config),
+            shared_journal=shared_journal,
+            initial_skill=initial_skill,
+        )
         self._read_test = read_test
-        self._initial_skill = initial_skill
         self._make_preflight = preflight
+        self._with_verdict = with_verdict
         self.started = False
 
     async def fit(self) -> Result:
@@ -110,8 +121,9 @@ class TrainingLoop:
                     knowledge = optimizer_context(self.state, rates.used, ctx, step.items)
                     patches = await reflect(skill, self._batch(step), results, knowledge, ctx)
                     pool = await aggregate(patches, skill, knowledge, ctx)
-                    reviewed = self._reviewed(pool, ctx)
-                    ranked = self._ranked(reviewed, patches, rates.used, ctx)
+                    reviewed = review(held_back(pool, skill, ctx), self.run, ctx.step, self.state.reviewed)
+                    down = reviewed.turned_down
+                    ranked = select(reviewed.pool, rates.used, skill, ctx, patches=patches, turned_down=down)
                     winner, screening = await screen(candidates(skill, ranked, ctx), self.state.val, ctx)
                     verdict = await self._gate(skill, winner.applied, self.state.val, ctx)
                     credited = await credit(skill, winner.applied, verdict, self.state.val, ctx, self._gate)
@@ -136,22 +148,12 @@ class TrainingLoop:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
         """Everything that the loop needs, closed again whatever happens; a stop leaves a state to continue from."""
-        opened = open_session(
-            self.config,
-            env=self._env,
-            models=self._models,
-            listeners=self.listeners,
-            mode=self._mode,
-            parts=self._parts,
-            shared_journal=self._shared_journal,
-            initial_skill=self._initial_skill,
-        )
-        async with opened as session:
+        async with self._opening as session:
             self.session: Session = session
-            self.config, self._parts, self._gate = session.ctx.config, session.parts, session.parts.gate
+            self._parts, self._gate = session.parts, session.parts.gate
             self.plan = plan_steps(session.ctx.env.items("train"), self.config.train)
             self._steps = [step for steps in self.plan for step in steps]
-            self.base = session.base(len(self._steps))
+            self.base = replace(session.ctx, steps=len(self._steps))
             self.run = session.ctx.run
             self._preflight = (
                 self._make_preflight(self.config, session.ctx.env, session.initial_skill, self._parts)
@@ -264,12 +266,6 @@ class TrainingLoop:
             self.base.emit(SetAside(items=refused))
         self.state.set_aside = {**self.state.set_aside, **refused}
 
-    def _reviewed(self, pool: EditPool, ctx: Context) -> Reviewed:
-        return review(held_back(pool, self.skill, ctx), self.run, ctx.step, self.state.reviewed)
-
-    def _ranked(self, reviewed: Reviewed, patches: list[Patch], rate: float, ctx: Context) -> list[Ranked]:
-        return select(reviewed.pool, rate, self.skill, ctx, patches=patches, turned_down=reviewed.turned_down)
-
     async def _commit(self, work: StepWork, ctx: Context) -> None:
         """Save the step; the state is written last, and finishes it."""
         self.run.check_held()
@@ -370,5 +366,7 @@ class TrainingLoop:
         hits = self.base.target.from_journal + self.base.optimizer.from_journal
         telemetry.from_journal = self._earlier.from_journal + hits
         summary = finals.summary(self.state, self.base, self._paid())
+        if self._with_verdict and summary.status != "running":  # the verdict needs the run's end
+            summary = self._with_verdict(summary, read_history(self.run.history), self.config.flat())
         plan = with_real_figures(self._preflight.plan, summary)
         write_json(self.run.summary, summary.model_copy(update={"plan": plan}))

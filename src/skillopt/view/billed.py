@@ -11,7 +11,7 @@ from skillopt.record.forecast import with_current_costs
 from skillopt.record.journal import read_totals
 from skillopt.record.run import Run
 from skillopt.record.summary import Summary
-from skillopt.view.diagnosis import training_verdict
+from skillopt.view.diagnosis import with_verdict
 
 _PRICES = TypeAdapter(dict[str, Price])
 
@@ -24,5 +24,4 @@ def current_summary(run: Run) -> Summary | None:
     prices = _PRICES.validate_python(run.settings.get("budget.prices") or {})
     paid = usage(read_totals(run.files.journal), lambda total: total_cost(total, prices))
     current = with_current_costs(summary, bill(paid, summary.calls.from_journal))
-    verdict = training_verdict(current, run.history, run.settings)
-    return current.model_copy(update={"verdict": verdict.text, "outcome": verdict.word})
+    return with_verdict(current, run.history, run.settings)

@@ -140,6 +140,12 @@ def diagnose(summary: Summary, history: Sequence[StepRecord], settings: Settings
     )
 
 
+def with_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Summary:
+    """The summary with its sentence; `settings` are the run's config, flat."""
+    verdict = training_verdict(summary, history, settings)
+    return summary.model_copy(update={"verdict": verdict.text, "outcome": verdict.word})
+
+
 def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Sentence:
     """`settings` are the run's config, flat."""
     spent, best = spent_in([summary]), summary.best

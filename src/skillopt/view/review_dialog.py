@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from skillopt.errors import UserError
 from skillopt.record.directory import RunDirectory
-from skillopt.record.edits import Decision
+from skillopt.record.edits import Decision, FiledConflict
 from skillopt.record.run import Run
 from skillopt.record.trajectory import Trajectory
 from skillopt.skill import Edit
-from skillopt.training.edits.review import CHOICES, Filed, checked_decision, decisions, filed, write_decisions
+from skillopt.training.edits.review import CHOICES, checked_decision, write_decisions
 from skillopt.view.blame import where
 from skillopt.view.text import printable
 from skillopt.view.traces import Trace
@@ -32,7 +32,7 @@ def review_run(
         if made:
             _take(run, made, say)
             return
-        conflicts = filed(run)
+        conflicts = Run(run).conflicts
         if not conflicts:
             say("No conflicts: no two edits of this run asked for opposite things.")
         for conflict in conflicts:
@@ -41,7 +41,7 @@ def review_run(
                 return
 
 
-def _ask(run: RunDirectory, conflict: Filed, say: Say, ask: Callable[[str], str]) -> bool:
+def _ask(run: RunDirectory, conflict: FiledConflict, say: Say, ask: Callable[[str], str]) -> bool:
     """One question; False if the person wants to stop."""
     while True:
         answer = ask(f"Conflict {conflict.id}: a, b, both, neither, write your own (w), skip (s) or quit (q)? ").strip()
@@ -77,11 +77,11 @@ def _pair(text: str, form: str) -> tuple[str, str]:
     return conflict.strip(), value.strip()
 
 
-def status(run: RunDirectory, conflict: Filed) -> str:
+def status(run: RunDirectory, conflict: FiledConflict) -> str:
     """open; decided, and waiting for a step; or used, and what the gate said."""
     state = Run(run).state
     step = state.reviewed.get(conflict.id) if state else None
-    decision = decisions(run).get(conflict.id)
+    decision = Run(run).decisions.get(conflict.id)
     if step is None:
         return "open" if decision is None else f"decided: {decision.choice}, waiting for the next step"
     record = next(record for record in Run(run).history if record.step == step)
@@ -89,7 +89,7 @@ def status(run: RunDirectory, conflict: Filed) -> str:
     return f"used in step {step}: {used.choice} ({record.verdict})"
 
 
-def conflict_text(run: RunDirectory, conflict: Filed) -> str:
+def conflict_text(run: RunDirectory, conflict: FiledConflict) -> str:
     rollouts = {rollout.id: rollout for rollout in Run(run).batch_trajectories(conflict.step)}
     head = f"Conflict {conflict.id} (step {conflict.step}, {status(run, conflict)}): {conflict.reason}"
     sides = [_side(name.upper(), edit, rollouts) for name, edit in conflict.sides.items()]

@@ -1,6 +1,8 @@
 """The analyst for small optimizers: one short question after a worked example, and one edit in the reply.
 
-If tasks have a few right answers, the question is what each of them is for (few_answers.py); else what is missing.
+If tasks have a few right answers, the question is which tasks each answer belongs to; else what is missing. A free text
+speaks of the answers that it was shown last, and a small target does not follow prose. So every answer gets one line,
+in a form that a small target can imitate.
 
 A model of a billion parameters loses itself in the full reflection: it summarises, cites and copies until the reply is
 cut off. Shown how one such question was answered, and asked for nothing but a cause and a text, it writes rules that
@@ -12,7 +14,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from pydantic import JsonValue
 
 from skillopt.config import Config
 from skillopt.models.base import JsonObject, Message, Schema
@@ -20,12 +25,12 @@ from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.record.edits import Dropped, Patch, Pattern
 from skillopt.skill import Edit, Skill
+from skillopt.skill.edit import whole_section
 from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.agents import task_text
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training import prompts
 from skillopt.training.analysts.base import Kind, Minibatch, with_answer
-from skillopt.training.analysts.few_answers import Task, answers_schema, edit_for, few_answers, topics
 from skillopt.training.requests.blocks import fair_shares, trim_middle
 from skillopt.training.requests.context import LONGEST_OTHER, OptimizerContext
 from skillopt.training.requests.replies import object_schema
@@ -198,3 +203,83 @@ def echo(text: str, prompt: str) -> str:
     parts = _PARTS.match(prompt)
     answers = _RIGHT_ANSWER.findall(parts[2]) if parts else []
     return next((answer for answer in answers if answer in text), "")
+
+
+ANSWERS_SECTION = "Answers"
+MOST_CHOICES, LONGEST_CHOICE = 12, 40
+"""Answers, and characters of one; more of them, or longer ones, are no choice among a few."""
+EACH = 3
+"""Tasks that are shown of one answer."""
+LONGEST_TOPIC = 120
+"""Characters that say what an answer is for."""
+
+
+@dataclass(frozen=True)
+class Task:
+    kind: str
+    text: str
+    answer: str
+
+
+def few_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -> dict[str, list[Task]]:
+    """The tasks by their right answer, failures first, if all answers are a few words; else empty."""
+    tasks = [Task(t.type, t.input, t.answers[0] if t.answers else "") for t in trajectories]
+    tasks += [Task(item.type, task_text(item), item.answer) for item in others]
+    groups: dict[str, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault(task.answer, []).append(task)
+    words = all(a.strip() and len(a) <= LONGEST_CHOICE and "\n" not in a and not _is_number(a) for a in groups)
+    fits = words and 2 <= len(groups) <= MOST_CHOICES and len(tasks) > len(groups)
+    return {answer: groups[answer][:EACH] for answer in sorted(groups)} if fits else {}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", ""))
+    except ValueError:
+        return False
+    return True
+
+
+def answers_schema(answers: Sequence[str]) -> Schema:
+    topic: JsonValue = {"type": "string", "maxLength": LONGEST_TOPIC}
+    inner = object_schema(dict.fromkeys(answers, topic))
+    return Schema(name="brief_answers", body=object_schema({"answers": inner}))
+
+
+def topics(value: Any) -> dict[str, str]:
+    """Reads a reply: what each answer is for, on one line."""
+    read = value.get("answers") if isinstance(value, dict) else None
+    if not isinstance(read, dict) or not all(isinstance(text, str) and text.strip() for text in read.values()):
+        raise ValueError("it is not an object with a text for each of the answers")
+    return {answer: " ".join(text.split()).rstrip(" .,;") for answer, text in read.items()}
+
+
+def edit_for(topic_of: dict[str, str], skill: Skill, *, tags: bool) -> Edit:
+    """A section with a line for each answer; one that is there is replaced, but for answers that only it has. `tags`:
+    the scorer reads an answer tag, so that the target may name the topic before the answer, which a small one needs."""
+    if tags:
+        head = "First say what the task is about, then give the answer in answer tags, and write nothing else."
+        lines = [f"- {text}. Reply: This is about {_topic(text)}, so {_tagged(a)}." for a, text in topic_of.items()]
+    else:
+        head = f"Reply with one of these and nothing else: {', '.join(topic_of)}."
+        lines = [f"- {text}. Reply: {answer}" for answer, text in topic_of.items()]
+    there = "".join(skill.text[s.span.start : s.span.end] for s in skill.find_sections(ANSWERS_SECTION)).splitlines()
+    kept = [line for line in there if line.startswith("- ") and _reply(line) not in topic_of]
+    text = "\n".join([head, "", *lines, *kept])
+    edit = Edit(op="modify" if skill.find_sections(ANSWERS_SECTION) else "add", section=ANSWERS_SECTION, text=text)
+    return whole_section(edit, skill)
+
+
+def _topic(text: str) -> str:
+    return text.partition(":")[0].strip() or text
+
+
+def _reply(line: str) -> str:
+    """The answer of a line that `edit_for` wrote."""
+    reply = line.rpartition("Reply: ")[2]
+    return reply.partition("<answer>")[2].partition("</answer>")[0] or reply
+
+
+def _tagged(answer: str) -> str:
+    return f"<answer>{answer}</answer>"

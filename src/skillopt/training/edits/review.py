@@ -25,15 +25,12 @@ from skillopt.training.edits.select import REVIEW
 CHOICES: tuple[Choice, ...] = ("a", "b", "both", "neither")
 
 
-class Filed(FiledConflict):
-    """A conflict that later ones are compared with."""
-
-    def is_about(self, other: Conflict) -> bool:
-        """Is it the same question again, whichever side comes first?"""
-        if self.b is None or other.b is None:
-            return self.b is other.b and same_edit(self.a, other.a)
-        straight = same_edit(self.a, other.a) and same_edit(self.b, other.b)
-        return straight or (same_edit(self.a, other.b) and same_edit(self.b, other.a))
+def same_question(one: Conflict, other: Conflict) -> bool:
+    """Is it the same question again, whichever side comes first?"""
+    if one.b is None or other.b is None:
+        return one.b is other.b and same_edit(one.a, other.a)
+    straight = same_edit(one.a, other.a) and same_edit(one.b, other.b)
+    return straight or (same_edit(one.a, other.b) and same_edit(one.b, other.a))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,29 +46,20 @@ class Reviewed:
 
 def file_conflicts(run: RunDirectory, step: int, conflicts: Sequence[Conflict]) -> None:
     """Add a step's conflicts; a question that has been asked before is not asked again."""
-    asked = filed(run)
-    new = [c for c in conflicts if not any(other.is_about(c) for other in asked)]
+    asked = Run(run).conflicts
+    new = [c for c in conflicts if not any(same_question(other, c) for other in asked)]
     append_jsonl(run.conflicts, [{"id": f"{step}-{n}", "step": step, **c.model_dump()} for n, c in enumerate(new, 1)])
-
-
-def filed(run: RunDirectory) -> list[Filed]:
-    return [Filed(**dict(conflict)) for conflict in Run(run).conflicts]
-
-
-def decisions(run: RunDirectory) -> dict[str, Decision]:
-    """By conflict."""
-    return Run(run).decisions
 
 
 def review(pool: EditPool, run: RunDirectory, step: int, used_before: dict[str, int]) -> Reviewed:
     """Bring a person's decisions into the pool: their edits come in, what they decided against is turned down."""
-    decided = decisions(run)
-    closed = [(c, decided[c.id]) for c in filed(run) if c.id in decided and c.step < step]
+    decided = Run(run).decisions
+    closed = [(c, decided[c.id]) for c in Run(run).conflicts if c.id in decided and c.step < step]
     fresh = [(c, d) for c, d in closed if c.id not in used_before]
     open_conflicts: list[Conflict] = []
     freed: list[Edit] = []
     for conflict in pool.conflicts:
-        if any(earlier.is_about(conflict) for earlier, _ in closed):
+        if any(same_question(earlier, conflict) for earlier, _ in closed):
             freed += conflict.sides.values()
         else:
             open_conflicts.append(conflict)
@@ -85,7 +73,7 @@ def review(pool: EditPool, run: RunDirectory, step: int, used_before: dict[str, 
     return Reviewed(pool=kept, used=[d for _, d in fresh], turned_down=down)
 
 
-def chosen_edits(conflict: Filed, decision: Decision, step: int) -> list[Edit]:
+def chosen_edits(conflict: FiledConflict, decision: Decision, step: int) -> list[Edit]:
     """The edits that a decision asks for, with the conflict's evidence."""
     if decision.choice == "own":
         cited = tuple(sorted({tid for edit in conflict.sides.values() for tid in edit.trajectory_ids}))
@@ -99,7 +87,7 @@ def chosen_edits(conflict: Filed, decision: Decision, step: int) -> list[Edit]:
     ]
 
 
-def losing_side(conflict: Filed, decision: Decision) -> list[Edit]:
+def losing_side(conflict: FiledConflict, decision: Decision) -> list[Edit]:
     """Edits that must not be proposed again."""
     kept = {"a": {"a"}, "b": {"b"}, "both": {"a", "b"}}.get(decision.choice, set())
     return [edit for side, edit in conflict.sides.items() if side not in kept]
@@ -107,7 +95,7 @@ def losing_side(conflict: Filed, decision: Decision) -> list[Edit]:
 
 def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str = "") -> Decision:
     """A decision that can be written down. A conflict whose decision a step has used is closed."""
-    ids = [c.id for c in filed(run)]
+    ids = [c.id for c in Run(run).conflicts]
     if conflict_id not in ids:
         listed = ", ".join(ids) or "none"
         raise UserError(f"{run.root}: has no conflict '{conflict_id}'; the conflicts are: {listed}")
