@@ -264,7 +264,6 @@ class AblatedPart(Record):
     name: str
     text: str
     lines: tuple[int, int] | None
-    note: str
     tokens: int
     worth: float
     """The score with it minus the score without it."""
@@ -281,7 +280,7 @@ class Ablation(Document):
 
     optional: ClassVar = frozenset({"path"})
 
-    by: Literal["rule", "section", "step"]
+    by: Literal["rule"]
     benchmark: str
     version: int
     skill_hash: str
