@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +17,7 @@ from skillopt.skill import Edit, Skill
 from skillopt.training.edits.review import checked_decision, file_conflicts, filed, review, write_decisions
 from skillopt.training.edits.select import select
 from skillopt.view.review_dialog import review_run, status
-from support import REPO, aggregate_locally, context, differing, essence, only_run, skillopt, train_sim
+from support import aggregate_locally, context, differing, essence, only_run, skillopt, train_sim
 
 PLANTED = "models.optimizer_model=sim:world?opposites=1"
 SMALL = ("train.num_epochs=1", "train.batch_size=10", "env.options={rules: 20, train: 40, val: 20, test: 4}")
@@ -30,7 +26,7 @@ A, B = OPPOSITES
 
 def choose(run: RunDirectory, *choices: str, write: Sequence[str] = ()) -> None:
     """What `skillopt review RUN --choose … --write …` does."""
-    review_run(run, choices, write, lambda text: None, None)
+    review_run(run, choices, write, lambda text: None)
 
 
 def stopped_run(out: Path) -> RunDirectory:
@@ -230,43 +226,3 @@ def test_before_a_step_uses_it_the_last_decision_holds(tmp_path: Path) -> None:
     for choice in ("a", "b"):
         choose(run, f"1-1={choice}")
     assert used_in(go_on(tmp_path))["review"] == [{"conflict": "1-1", "choice": "b", "text": ""}]
-
-
-def at_terminal(run: RunDirectory, answers: list[str]) -> str:
-    """`skillopt review` on a real pseudo-terminal: each answer is typed when the next question stands there."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "skillopt.cli", "review", str(run.root)]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=REPO, close_fds=True)
-    os.close(theirs)
-    screen, asked = "", 0
-    while True:
-        try:
-            piece = os.read(ours, 65536).decode(errors="replace")
-        except OSError:  # the other side is gone
-            break
-        screen += piece
-        questions = screen.count("quit (q)?") + screen.count("Your edit:")
-        if questions > asked and answers:
-            asked = questions
-            os.write(ours, f"{answers.pop(0)}\n".encode())
-    os.close(ours)
-    assert process.wait() == 0, screen
-    return screen
-
-
-def test_a_person_decides_on_a_terminal(tmp_path: Path) -> None:
-    run = stopped_run(tmp_path)
-    screen = at_terminal(run, ["x", "w", "- Write codes as the rules have them."])
-    assert A in screen
-    assert B in screen
-    assert "'x' is no choice for 1-1" in screen
-    assert "The next step tries it" in screen
-    assert decided(run) == [{"conflict": "1-1", "choice": "own", "text": "- Write codes as the rules have them."}]
-    assert "- Write codes as the rules have them." in go_on(tmp_path).best_skill.read_text()
-
-
-def test_skipping_and_quitting_decide_nothing(tmp_path: Path) -> None:
-    run = stopped_run(tmp_path)
-    at_terminal(run, ["s"])
-    at_terminal(run, ["q"])
-    assert not run.decisions.exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -142,9 +141,8 @@ def review(
         list[str] | None, typer.Option("--write", metavar="ID=TEXT", help="Write the edit yourself, such as 3-1='…'.")
     ] = None,
 ) -> None:
-    """Decide between opposite edits; the next step tries the choice. Asks on a terminal, lists elsewhere."""
+    """Decide between opposite edits; the next step tries the choice. Without a choice, it lists them."""
     from skillopt.record.directory import RunDirectory
     from skillopt.view.review_dialog import review_run
 
-    ask = input if sys.stdin.isatty() and sys.stdout.isatty() else None
-    review_run(RunDirectory(run), choose or [], write or [], lambda text: print(printable(text)), ask)
+    review_run(RunDirectory(run), choose or [], write or [], lambda text: print(printable(text)))

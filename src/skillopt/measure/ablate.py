@@ -60,19 +60,19 @@ async def ablate(
         raise UserError(f"{run.root}: the best skill has no rule that could be left out")
     async with measuring_session(config, run.ablation, env=env, models=models, listeners=listeners) as session:
         ctx = session.ctx
-        bench = _Bench(skill, ctx.env.items("val"), repeats or (NOISY_REPEATS if ctx.noisy else 1), ctx)
+        variants = _Variants(skill, ctx.env.items("val"), repeats or (NOISY_REPEATS if ctx.noisy else 1), ctx)
         stopped, together = None, []
         start = AblationStarted(
-            by="rule", units=len(units), items=len(bench.items), repeats=bench.repeats, version=version
+            by="rule", units=len(units), items=len(variants.items), repeats=variants.repeats, version=version
         )
         ctx.emit(start)
         try:
-            await bench.measure_all(units)
+            await variants.measure_all(units)
             for verdict in ("nothing", "unclear"):
-                together += await bench.measure_together(verdict, units)
+                together += await variants.measure_together(verdict, units)
         except SkillOptError as error:
             stopped = error
-        rows = {unit.name: bench.row(unit) for unit in units}
+        rows = {unit.name: variants.row(unit) for unit in units}
         result = Ablation(
             by="rule",
             benchmark=ctx.env.name,
@@ -80,14 +80,14 @@ async def ablate(
             skill_hash=skill.hash,
             tokens=skill.tokens,
             metric=config.evaluation.metric,
-            items=len(bench.items),
-            repeats=bench.repeats,
+            items=len(variants.items),
+            repeats=variants.repeats,
             deterministic=not ctx.noisy,
-            score=bench.mean(skill),
+            score=variants.mean(skill),
             rows=_ranked([row for row in rows.values() if row], together),
             not_measured=tuple(name for name, row in rows.items() if row is None),
             together=tuple(together),
-            set_aside=bench.refused,
+            set_aside=variants.refused,
             paid=session.paid().target,
         )
         path = session.folder / f"rule_v{version:04d}.json"
@@ -124,7 +124,7 @@ def units_of(skill: Skill) -> Iterator[Unit]:
 
 
 @dataclass
-class _Bench:
+class _Variants:
     """The skill and its variants at work, and what was measured of each."""
 
     skill: Skill

@@ -181,8 +181,6 @@ class SideTakes(Record):
     completion_tokens: float
     usd: float | None
     """None if the price is unknown."""
-    declined: float
-    """The share of replies in which the target refuses the task."""
     turns: float
     telemetry: TaskSeconds
     refused: int

@@ -18,12 +18,11 @@ from skillopt.view.traces import Trace
 SHOWN = 3
 """Trajectories of each side that are shown in full; the others are named."""
 Say = Callable[[str], None]
+_OTHERS = [choice for choice in CHOICES if choice not in ("a", "own")]
 
 
-def review_run(
-    run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
-) -> None:
-    """Take the decisions given on the command line; without any, list the conflicts, and ask where someone is there."""
+def review_run(run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say) -> None:
+    """Take the decisions given on the command line; without any, list the conflicts, and say how to decide."""
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
     with run.as_written():
@@ -37,26 +36,8 @@ def review_run(
             say("No conflicts: no two edits of this run asked for opposite things.")
         for conflict in conflicts:
             say(conflict_text(run, conflict))
-            if ask and not status(run, conflict).startswith("used") and not _ask(run, conflict, say, ask):
-                return
-
-
-def _ask(run: RunDirectory, conflict: Filed, say: Say, ask: Callable[[str], str]) -> bool:
-    """One question; False if the person wants to stop."""
-    while True:
-        answer = ask(f"Conflict {conflict.id}: a, b, both, neither, write your own (w), skip (s) or quit (q)? ").strip()
-        if answer in {"q", "quit"}:
-            return False
-        if answer in {"", "s", "skip"}:
-            return True
-        own = answer in {"w", "write", "own"}
-        try:
-            text = ask("Your edit: ").strip() if own else ""
-            _take(run, [checked_decision(run, conflict.id, "own" if own else answer, text)], say)
-        except UserError as error:
-            say(str(error))
-            continue
-        return True
+            if not status(run, conflict).startswith("used"):
+                say(f"  Decide with --choose {conflict.id}=a (or {', '.join(_OTHERS)}) or --write {conflict.id}=TEXT.")
 
 
 def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
