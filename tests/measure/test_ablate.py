@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from skillopt.config import Config
 from skillopt.errors import Stopped
-from skillopt.measure.ablate import By, ablate, units_of
+from skillopt.measure.ablate import ablate
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
 from skillopt.sim.model import TOPICS, code_for
 from skillopt.skill import Skill
 from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER
-from skillopt.skill.parts import rules, sections, without_lines
+from skillopt.skill.parts import rules, without_lines
 from support import Spy, train_sim
 from support import skillopt as command
 
@@ -52,8 +52,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     return RunDirectory(result.path)
 
 
-def run_ablation(run: RunDirectory, by: By = "rule", *overrides: str, **more: Any) -> dict[str, Any]:
-    return asyncio.run(ablate(run, Config.load(run.config_yaml, list(overrides)), by=by, **more))
+def run_ablation(run: RunDirectory, *overrides: str, **more: Any) -> dict[str, Any]:
+    return asyncio.run(ablate(run, Config.load(run.config_yaml, list(overrides)), **more))
 
 
 def test_planted_useless_and_harmful_rules_are_found_and_no_others(tmp_path: Path, trained: RunDirectory) -> None:
@@ -90,7 +90,7 @@ def test_a_budget_ends_it_with_what_is_known_and_more_money_goes_on(trained: Run
     run = RunDirectory(tmp_path / "run")
     shutil.rmtree(run.ablation, ignore_errors=True)
     with pytest.raises(Stopped, match="max_calls"):
-        run_ablation(run, "rule", "budget.max_calls=150", "hardware.workers=1")
+        run_ablation(run, "budget.max_calls=150", "hardware.workers=1")
     partly = read_json(next(run.ablation.glob("rule_*.json")))
     assert 0 < len(partly["rows"]) < len(rules(Skill(planted())))
     assert len(partly["rows"]) + len(partly["not_measured"]) == len(rules(Skill(planted())))
@@ -143,15 +143,14 @@ def facts_and_junk(folder: Path, noise: float) -> RunDirectory:
 def test_a_verdict_follows_the_interval_that_stands_next_to_it(noise: float, tmp_path: Path) -> None:
     run = facts_and_junk(tmp_path, noise)
     seen = set()
-    for by in ("rule", "section"):
-        for row in run_ablation(run, by, repeats=3 if noise else 1)["rows"]:
-            low, high = row["interval"]
-            seen.add(row["verdict"])
-            assert (row["verdict"] == "earns") is (low > 0), row
-            assert (row["verdict"] == "harmful") is (high < 0), row
-            if row["verdict"] == "nothing":
-                assert (row["wins"], row["losses"]) == (0, 0), row
-    assert "earns" in seen
+    for row in run_ablation(run, repeats=3 if noise else 1)["rows"]:
+        low, high = row["interval"]
+        seen.add(row["verdict"])
+        assert (row["verdict"] == "earns") is (low > 0), row
+        assert (row["verdict"] == "harmful") is (high < 0), row
+        if row["verdict"] == "nothing":
+            assert (row["wins"], row["losses"]) == (0, 0), row
+    assert seen
 
 
 @pytest.mark.parametrize("noise", [0, 0.1])
@@ -166,17 +165,6 @@ def test_facts_that_matter_only_together_are_called_that_and_are_not_listed_as_w
     assert group.startswith("Matter together: "), lines
     assert all(f"line {n};" in group or f"line {n})" in group for n in range(3, 13) if noise == 0)
     assert not any("earns" in line.split("rule")[0] for line in lines if "-0." in line and " to +" in line)
-
-
-def test_a_step_is_worth_what_the_log_without_it_lacks(tmp_path: Path) -> None:
-    result = train_sim(tmp_path, "train.num_epochs=2", "env.options={rules: 8, train: 24, val: 16, test: 6}")
-    run = RunDirectory(result.path)
-    skill, version, units = units_of(run, "step")
-    assert len(units) == version
-    assert all(unit.without.hash != skill.hash for unit in units)
-    found = run_ablation(run, "step")
-    assert any(row["verdict"] == "earns" for row in found["rows"])
-    assert found["rows"][0]["name"].startswith("step ")
 
 
 # The parts of a document
@@ -222,14 +210,6 @@ def test_rules_are_list_items_and_paragraphs() -> None:
         "Guided.",
         "- Guided item.",
     ]
-
-
-def test_sections_come_with_their_heading_and_guidance_is_one_of_its_own() -> None:
-    parts = {part.name: part for part in sections(Skill(DOCUMENT))}
-    assert list(parts) == ["Title", "Rules", "Last", "(guidance)"]
-    assert OPEN_MARKER in parts["Last"].without.text
-    assert parts["(guidance)"].without.guidance == ""
-    assert "Text." in parts["(guidance)"].without.text
 
 
 @given(st.lists(st.sampled_from(["- a", "- b", "para", "", "# H", "  more", "```", "1. x"]), max_size=12))

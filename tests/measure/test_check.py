@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt.measure.check_result import _DECLINED
 from skillopt.measure.sequential import Trial
 from skillopt.record.files import read_json, read_jsonl
 from skillopt.statistics import sign_test
@@ -189,20 +188,6 @@ def test_what_each_side_takes_and_what_changed_is_shown(tmp_path: Path) -> None:
     assert lost[0]["item_id"] in done.stdout
     assert found["scores"]["skill"]["score"] < found["scores"]["base"]["score"]
     assert found["difference_interval"][0] < found["difference"] < found["difference_interval"][1] < 0
-
-
-@pytest.mark.parametrize(
-    ("output", "declines"),
-    [
-        ("I'm sorry, but I can't assist with that.", True),
-        ("Sorry, I am not able to do this.", True),
-        ("I cannot help with this request.", True),
-        ("The customer is sorry. Answer: red", False),
-        ("KX-42 ZM-73", False),
-    ],
-)
-def test_a_target_that_declines_is_counted(output: str, declines: bool) -> None:
-    assert bool(_DECLINED.search(output)) is declines
 
 
 def test_a_runs_folder_is_its_best_skill_for_a_check_and_for_lint(tmp_path: Path) -> None:

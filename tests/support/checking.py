@@ -98,15 +98,7 @@ def hostile_outcome() -> CheckOutcome:
     """A verdict on a skill whose every text tries to be more than text."""
     bad = "<script>x</script>\n```\n::error::y\n]]>\x00\x1b[31m|`%0A"
     side = {"score": 0.0, "interval": (0.0, 0.1)}
-    takes = {
-        "rollouts": 1,
-        "prompt_tokens": 1,
-        "completion_tokens": 1,
-        "usd": None,
-        "turns": 1,
-        "refused": 0,
-        "declined": 0.0,
-    }
+    takes = {"rollouts": 1, "prompt_tokens": 1, "completion_tokens": 1, "usd": None, "turns": 1, "refused": 0}
     takes["telemetry"] = {"seconds": 0.1}
     row = {"score": 1.0, "output": bad, "feedback": bad}
     changed = {"item_id": bad, "type": bad, "change": "regressed", "difference": -1.0, "samples": 1, "input": bad}

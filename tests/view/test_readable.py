@@ -48,7 +48,7 @@ def test_no_probability_is_shown_as_zero(p: float, said: str) -> None:
 
 
 def ablated(together: float, *single: float, verdict: str = "earns") -> str:
-    shared = {"interval": (0.0, 0.1), "tokens": 5, "text": "a rule", "note": "", "lines": None, "wins": 0, "losses": 0}
+    shared = {"interval": (0.0, 0.1), "tokens": 5, "text": "a rule", "lines": None, "wins": 0, "losses": 0}
     rows = tuple(
         AblatedPart.model_validate({**shared, "name": f"line {n}", "worth": worth, "verdict": "unclear"})
         for n, worth in enumerate(single, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -75,7 +75,7 @@ def compare(
 def ablate(
     run: RunArgument,
     overrides: Overrides = None,
-    by: Annotated[Literal["rule", "section", "step"], typer.Option("--by", help="What is left out.")] = "rule",
+    by: Annotated[str, typer.Option("--by", hidden=True)] = "rule",
     repeats: Annotated[
         int | None, typer.Option("--repeats", min=1, help="Samples of each item; 1 or, where noisy, 3.")
     ] = None,
@@ -90,6 +90,8 @@ def ablate(
     from skillopt.record.directory import RunDirectory
     from skillopt.view.measured_tables import ablation_lines, ablation_table
 
+    if by != "rule":
+        raise UserError(f"ablate --by {by}: only rules are left out now; leave --by away")
     directory = RunDirectory(run)
     if not directory.config_yaml.is_file() or not directory.best_skill.is_file():
         raise UserError(f"{run}: is not a run's folder (it has no config.yaml and best_skill.md)")
@@ -102,5 +104,5 @@ def ablate(
         own = own.with_values({"env.scoring": config.env.scoring})
     if config.identity() != own.identity():
         raise UserError("ablate: only budget, hardware and places may differ from the run's own config")
-    result = measured(config, lambda heard: run_ablation(directory, config, by=by, repeats=repeats, listeners=[heard]))
+    result = measured(config, lambda heard: run_ablation(directory, config, repeats=repeats, listeners=[heard]))
     show(*ablation_table(result), *ablation_lines(result), f"Written: {result.path}")

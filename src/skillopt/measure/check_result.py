@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -37,14 +36,6 @@ from skillopt.tasks.base import Env, Trajectory
 SIDES = ("base", "skill")
 MARGIN = 0.05
 """How much lower a skill may score and still be no worse, unless the user says otherwise."""
-_DECLINED = re.compile(
-    r"\b(?:I['’]?m |I am )?sorry\b.{0,40}\b(?:can['’]?t|cannot|unable|not able)\b"
-    r"|\bI (?:can['’]?t|cannot|won['’]?t|will not|am unable to) (?:assist|help|comply|fulfil|provide|do that)\b",
-    re.IGNORECASE,
-)
-"""How targets say, in English, that they will not do a task."""
-
-
 EXIT = {"better": 0, "no worse": 0, "worse": 1, "cannot tell": 4}
 
 
@@ -210,7 +201,6 @@ def _takes(samples: Sequence[Sample], side: str, config: Config, refused: int) -
         prompt_tokens=_mean([sample.usage.prompt for sample in rollouts]),
         completion_tokens=_mean([sample.usage.completion for sample in rollouts]),
         usd=_mean(priced) if len(priced) == len(costs) and (price or priced) else None,
-        declined=_mean([bool(_DECLINED.search(sample.trajectory.output[:400])) for sample in rollouts]),
         turns=_mean([sum(m.get("role") == "assistant" for m in s.trajectory.messages) for s in rollouts]),
         telemetry=TaskSeconds(seconds=_mean([sample.usage.seconds for sample in rollouts])),
         refused=refused,

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from skillopt.config import Config
+from skillopt.config.shipped import is_file, is_there
 from skillopt.errors import UserError
 from skillopt.measure.check import PairMeasurement, both_measured
 from skillopt.measure.check_result import Question, SkillVersion, check_result
@@ -40,19 +41,9 @@ WORDS = ("initial", "best")
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
-    """A file, a package, a run's folder (its best skill) or RUN@3 for a version of a run; or `initial` or `best` of a
-    run, which is the config's own unless another is named."""
+    """As `skill_named`; or `initial` or `best` of a run, which is the config's own unless another is named."""
     if name not in WORDS:
-        path = best_in(Path(name))
-        root, _, version = name.rpartition("@")
-        if root and version.isdecimal() and len(version) < 10 and not path.exists():
-            return _version(RunDirectory(resolve_run(Path(root))), int(version))
-        if not path.is_file() and not (path / FILE).is_file():
-            raise UserError(
-                f"'{name}': no such skill file, package's folder or run's folder; give one of them, RUN@3 for a "
-                f"version of a run, or: {', '.join(WORDS)}"
-            )
-        return read_initial(str(path)), path
+        return skill_named(name)
     if run is None:
         with nullcontext(env) if env else using_env(config) as opened:
             run = run_of(config, opened, initial_of(config)).root
@@ -63,11 +54,22 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
     return directory.read_skill(0) if name == "initial" else directory.read_best(), path
 
 
-def _version(run: RunDirectory, version: int) -> tuple[Skill, Path]:
-    path = run.snapshot(version)
-    if not path.is_file():
-        raise UserError(f"{run.root}@{version}: there is no {path}")
-    return run.read_skill(version), path
+def skill_named(name: str) -> tuple[Skill, Path]:
+    """A file, a package, a run's folder (its best skill) or RUN@3 for a version of a run; and where it is."""
+    root, _, version = name.rpartition("@")
+    if root and version.isdecimal() and len(version) < 10 and not is_there(Path(name)):
+        run = RunDirectory(resolve_run(Path(root)))
+        path = run.snapshot(int(version))
+        if not path.is_file():
+            raise UserError(f"{name}: there is no {path}")
+        return run.read_skill(int(version)), path
+    path = best_in(Path(name)) if is_there(Path(name)) else Path(name)
+    if not is_file(path) and not is_file(path / FILE):
+        raise UserError(
+            f"'{name}': is not a run's folder, and there is no such skill file or package; give one of them, RUN@3 for "
+            f"a version of a run, or, where a config is given: {', '.join(WORDS)}"
+        )
+    return read_initial(str(path), "skill"), path
 
 
 async def compare(

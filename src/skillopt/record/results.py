@@ -167,8 +167,6 @@ class SideTakes(Record):
     completion_tokens: float
     usd: float | None
     """None if the price is unknown."""
-    declined: float
-    """The share of replies in which the target refuses the task."""
     turns: float
     telemetry: TaskSeconds
     refused: int
@@ -249,7 +247,6 @@ class AblatedPart(Record):
     name: str
     text: str
     lines: tuple[int, int] | None
-    note: str
     tokens: int
     worth: float
     """The score with it minus the score without it."""
@@ -264,7 +261,7 @@ class AblatedPart(Record):
 class Ablation(_ResultFile):
     """ablation/<by>_v<version>.json."""
 
-    by: Literal["rule", "section", "step"]
+    by: Literal["rule"]
     benchmark: str
     version: int
     skill_hash: str

@@ -15,16 +15,7 @@ from skillopt.view.text import clipped, counted, duration, item_name, printable,
 
 _SHOWN, _MOST = 600, 12
 """Characters of an output, and items, that a page shows; `check.json` has all."""
-_ROWS = (
-    "score",
-    "prompt tokens",
-    "reply tokens",
-    "dollars",
-    "turns",
-    "seconds",
-    "declined by the target",
-    "refused by the endpoint",
-)
+_ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds", "refused by the endpoint")
 
 
 # On a terminal
@@ -194,6 +185,5 @@ def _column(scores: ScoreWithInterval, takes: SideTakes) -> list[str]:
         _dollars(takes),
         f"{takes.turns:.1f}",
         duration(takes.telemetry.seconds),
-        f"{takes.declined:.0%}",
         str(takes.refused),
     ]

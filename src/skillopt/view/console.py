@@ -161,10 +161,9 @@ class Lines:
 
     def _ablation_started(self, event: Event) -> str:
         data = event.data
-        groups = 2 if data["by"] == "rule" else 0
-        most = (data["units"] + 1 + groups) * data["items"] * data["repeats"]
+        most = (data["units"] + 3) * data["items"] * data["repeats"]
         parts = f"{data['units']} parts of version {data['version']}, one at a time, on {data['items']} items"
-        return f"Ablation by {data['by']}: {parts}; at most {most:,} calls (what is in the journal costs nothing)"
+        return f"Ablation by rule: {parts}; at most {most:,} calls (what is in the journal costs nothing)"
 
     def _part_measured(self, event: Event) -> str:
         data = event.data

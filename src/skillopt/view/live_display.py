@@ -46,9 +46,6 @@ class View:
         self.step = self.steps = self.epoch = self.epochs = 0
         self.scores: list[float] = []
         self.in_flight = 0
-        self.open_letters, self.letters_folder = 0, ""
-        self.throttled: list[str] = []
-        """A sentence for each model that turns calls away."""
         self.spent: dict[str, Sequence[float | None]] = {}
         self.started = time.monotonic()
         self._steps_started: float | None = None
@@ -66,12 +63,6 @@ class View:
             self.stage, self.done, self.total = str(data["stage"]), int(data["done"]), int(data["total"])
         elif event.kind == "pulse":
             self.in_flight, self.spent = sum(data["in_flight"].values()), data["spent"]
-            letters = data.get("letters") or {"waiting": 0, "folder": ""}
-            self.open_letters, self.letters_folder = letters["waiting"], letters["folder"]
-            self.throttled = [
-                f"throttled by {printable(row['model'])}: {row['waiting']} calls wait {row['seconds']:.0f} s"
-                for row in data.get("throttled", ())
-            ]
         elif event.kind == "evaluation_finished" and data["split"] == "val" and not self.scores:
             self.scores.append(float(data["score"]))
         elif event.kind == "rollout_started":
@@ -100,12 +91,7 @@ class View:
             Text(f"{self.done}/{self.total}" if self.total else ""),
             Text(f"{self.in_flight} in flight", style="dim"),
         )
-        return Group(Text(self._where()), line, Text(self._waits() + self._taken(), style="dim"))
-
-    def _waits(self) -> str:
-        """`waits for 3 letters in outputs/…/letters · `, `throttled by openai:…: 8 calls wait 3 s · `."""
-        letters = f"waits for {self.open_letters} letters in {printable(self.letters_folder)}"
-        return "".join(f"{part} · " for part in ([letters] if self.open_letters else []) + self.throttled)
+        return Group(Text(self._where()), line, Text(self._taken(), style="dim"))
 
     def _where(self) -> str:
         if not self.steps:

@@ -24,7 +24,6 @@ def ablation_table(result: Ablation) -> list[str]:
     rows = []
     for row in result.rows:
         low, high = row.interval or (0.0, 0.0)
-        note = f" ({row.note})" if row.note else ""
         text = " ".join(row.text.split())
         rows.append(
             (
@@ -32,7 +31,7 @@ def ablation_table(result: Ablation) -> list[str]:
                 f"{low:+.2f} to {high:+.2f}",
                 str(row.tokens),
                 VERDICTS[row.verdict],
-                f"{row.name}: {text[:_TEXT]}{'…' if len(text) > _TEXT else ''}{note}",
+                f"{row.name}: {text[:_TEXT]}{'…' if len(text) > _TEXT else ''}",
             )
         )
     return table_lines(("worth", "95 %", "tokens", "verdict", result.by), rows, left=(1, 3, 4))

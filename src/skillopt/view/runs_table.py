@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt.config.shipped import is_file, is_there
 from skillopt.errors import UserError
+from skillopt.measure.compare import skill_named
 from skillopt.record.directory import RunDirectory, resolve_run
-from skillopt.record.files import read_text
-from skillopt.record.package import read_skill
 from skillopt.record.run import Run
-from skillopt.skill import FILE, Skill
+from skillopt.skill import Skill
 from skillopt.view.columns import table_lines
 from skillopt.view.run_rows import RunRow, run_row
 from skillopt.view.skill_diff import diff_skills
@@ -58,29 +56,9 @@ def diff_report(a: str, b: str) -> list[str]:
 
 def side_of(name: str) -> _Side:
     """A skill by the name that a person gives it: RUN, RUN@3, a file or a package's folder."""
-    path, _, version = name.rpartition("@")
-    if path and version.isdecimal() and len(version) < 10 and not is_there(Path(name)):
-        run = RunDirectory(resolve_run(Path(path)))
-        if not run.snapshot(int(version)).is_file():
-            raise UserError(f"{name}: there is no {run.snapshot(int(version))}")
-        return _Side(name, _read(name, lambda: run.read_skill(int(version))), None)
-    if is_there(Path(name) / FILE):
-        return _Side(name, _read(name, lambda: read_skill(Path(name))), None)
-    if is_there(Path(name)) and Path(name).is_dir():
-        run = RunDirectory(resolve_run(Path(name)))
-        if not run.best_skill.is_file():
-            raise UserError(f"{name}: is not a run's folder (it has no best_skill.md), nor a package's (no {FILE})")
-        return _Side(name, _read(name, run.read_best), run)
-    if not is_file(Path(name)):
-        raise UserError(f"{name}: no such run, version (RUN@3) or skill file")
-    return _Side(name, _read(name, lambda: Skill(read_text(Path(name).resolve()))), None)
-
-
-def _read(name: str, read: Callable[[], Skill]) -> Skill:
-    try:
-        return read()
-    except UnicodeDecodeError:
-        raise UserError(f"{name}: is not UTF-8 text") from None
+    skill, path = skill_named(name)
+    is_run = path != Path(name) and "@" not in name
+    return _Side(name, skill, RunDirectory(resolve_run(Path(name))) if is_run else None)
 
 
 def _skills(older: _Side, newer: _Side) -> Iterator[str]:
