@@ -62,7 +62,10 @@ def skill_named(name: str) -> tuple[Skill, Path]:
         path = run.snapshot(int(version))
         if not path.is_file():
             raise UserError(f"{name}: there is no {path}")
-        return run.read_skill(int(version)), path
+        try:
+            return run.read_skill(int(version)), path
+        except UnicodeDecodeError:
+            raise UserError(f"{name}: is not UTF-8 text") from None
     path = best_in(Path(name)) if is_there(Path(name)) else Path(name)
     if not is_file(path) and not is_file(path / FILE):
         raise UserError(
