@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+
 from skillopt.record.base import Record
+from skillopt.record.directory import RunDirectory
 from skillopt.record.run import Run
 from skillopt.record.summary import PlanFigures
 from skillopt.skill import FILE, Entry
 from skillopt.view.billed import current_summary
-from skillopt.view.blame import blame_run
-from skillopt.view.failures import failure_groups, lead
+from skillopt.view.blame import BlamedLine, blame_run
+from skillopt.view.failures import FailureGroup, failure_groups, lead
 from skillopt.view.figures import CostRow, cost_rows, dropped, funnel, stage_seconds
 from skillopt.view.skill_diff import file_line
 from skillopt_webui import items, view
-from skillopt_webui.files import Cache
+from skillopt_webui.files import Stamp, readable, stamp
 from skillopt_webui.places import NotThereError
-
-_cache = Cache(16)
-"""Provenance of a long skill takes a while to replay."""
 
 
 class BlamedSkill(Record):
@@ -31,16 +32,21 @@ class BlamedSkill(Record):
 
 def blamed(run: Run, version: int) -> BlamedSkill:
     text = view.skill_text(run, version)
-    snapshot = run.files.snapshot(version)
     entries: dict[int, Entry] = {}
     rows: list[tuple[str, int]] = []
-    for line in _cache.get(f"blame {version}", snapshot, lambda: blame_run(run.files, version)) or []:
+    for line in readable(lambda: _blame(run.root, version, stamp(run.files.snapshot(version)))) or []:
         if line.entry:
             entries[line.entry.seq] = line.entry
         if line.file != FILE and line.number == 1:
             rows.append((file_line(line.file), 0))
         rows.append((line.text, line.entry.seq if line.entry else 0))
     return BlamedSkill(version=version, text=text, lines=rows, entries=entries)
+
+
+@lru_cache(16)
+def _blame(run: Path, version: int, snapshot: Stamp | None) -> list[BlamedLine]:
+    """Provenance of a long skill takes a while to replay."""
+    return blame_run(RunDirectory(run), version)
 
 
 class NewLine(Record):
@@ -103,7 +109,7 @@ class Failures(Record):
 
 
 def failures(run: Run) -> Failures:
-    groups = _cache.get("failures", run.files.summary, lambda: failure_groups(run)) or []
+    groups = _groups(run.root, stamp(run.files.summary))
     shown = []
     for group in groups:
         rows = [
@@ -115,6 +121,11 @@ def failures(run: Run) -> Failures:
         )
     set_aside = run.summary.set_aside if run.summary else {}
     return Failures(general=lead(groups), groups=shown, set_aside=set_aside)
+
+
+@lru_cache(16)
+def _groups(run: Path, summary: Stamp | None) -> list[FailureGroup]:
+    return failure_groups(Run(RunDirectory(run))) if summary else []
 
 
 class Costs(Record):

@@ -107,18 +107,19 @@ def test_the_experiment_table_has_the_figures_of_each_run_and_of_its_seeds(tmp_p
     runs = [RunDirectory(train_sim(tmp_path / "outputs", *same, f"train.seed={seed}").path) for seed in (1, 2, 3)]
     other = RunDirectory(train_sim(tmp_path / "outputs", *same, "train.seed=1", "optimizer.learning_rate=1").path)
     table = RunIndex(make_settings(workspace=tmp_path)).table()
-    rows = {row["run"]: row for row in table["rows"]}
+    rows = {row.name: row for row in table["rows"]}
     for run in [*runs, other]:
         summary, row = read_json(run.summary), rows[run.root.name]
-        assert (row["initial"], row["best"], row["test"]) == (
+        assert (row.initial_val, row.best_val, row.best_test) == (
             summary["initial"]["val"],
             summary["best"]["val"],
             summary["best"]["test"],
         )
-        assert list(row["test_interval"]) == summary["best"]["test_interval"]
-        assert row["config"]["optimizer.learning_rate"] == read_json(run.config_json)["optimizer.learning_rate"]
+        assert row.test_interval
+        assert list(row.test_interval) == summary["best"]["test_interval"]
+        assert row.config["optimizer.learning_rate"] == read_json(run.config_json)["optimizer.learning_rate"]
     assert {"train.seed", "optimizer.learning_rate"} <= set(table["keys"])
-    group = table["groups"][rows[runs[0].root.name]["group"]]
+    group = table["groups"][rows[runs[0].root.name].group]
     assert group["runs"] == 3
-    assert group["test"] == pytest.approx(fmean(read_json(run.summary)["best"]["test"] for run in runs))
-    assert rows[other.root.name]["group"] not in table["groups"]
+    assert group["best_test"] == pytest.approx(fmean(read_json(run.summary)["best"]["test"] for run in runs))
+    assert rows[other.root.name].group not in table["groups"]
