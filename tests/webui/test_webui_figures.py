@@ -89,16 +89,13 @@ def test_every_score_of_the_items_table_is_the_mean_of_its_measurements(run: Run
     assert tested == set(read_json(run.evaluations / "test_initial.json")["items"])
 
 
-def test_what_the_best_skill_gained_and_what_it_cost_is_in_the_files(run: RunDirectory) -> None:
-    summary, found = read_json(run.summary), insight.best(Run(run))
-    assert found["version"] == summary["best"]["version"]
-    initial = read_json(run.evaluations / "val_initial.json")["items"]
-    assert set(found["improved"]) | set(found["regressed"]) <= initial.keys()
+def test_what_failed_and_what_it_cost_is_in_the_files(run: RunDirectory) -> None:
+    summary = read_json(run.summary)
     costs = insight.costs(Run(run))
     for role in ("target", "optimizer"):
         rows = [row for row in costs.rows if row.role == role]
         assert sum(row.calls for row in rows) == summary["calls"][role]
-    stuck = {item["item"] for group in insight.failures(Run(run))["groups"] for item in group["items"]}
+    stuck = {item.item_id for group in insight.failures(Run(run)).groups for item in group.items}
     assert stuck == set(summary["persistent_failures"])
 
 
