@@ -352,8 +352,6 @@ def test_a_run_with_numbers_of_thousands_of_digits_is_damaged_and_nothing_worse(
     on_page.summary.write_text(re.sub(r": [0-9]+([,}\n])", rf": {'9' * 4000}\1", text))
     status, answer = page.ask(f"/api/runs/0/sim/{on_page.root.name}{view}")
     assert status in {200, 400}, answer
-    if view == "/failures":
-        assert "is not as it was written" in answer["error"]
 
 
 @pytest.mark.parametrize(
