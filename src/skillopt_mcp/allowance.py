@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt.config import BudgetConfig, Config
-from skillopt.errors import SkillOptError, UserError
+from skillopt.errors import UserError
 from skillopt.models import endpoint_of
 from skillopt.provider_table import provider_of
 from skillopt.training.parts import needs_optimizer
 from skillopt_webui import forms
-from skillopt_webui.places import config_files
+from skillopt_webui.allowed import user_configs
 from skillopt_webui.settings import PageSettings
 
 _MOST = {"max_usd": 50.0, "max_calls": 20_000, "max_tokens": 50_000_000}
@@ -55,7 +54,7 @@ class Allowances:
             listed = ", ".join(f"budget.{limit}" for limit in _MOST)
             raise UserError(f"{', '.join(models.values())} may cost money, and there is no budget; set one of {listed}")
         _check_lowered(budget, forms.read(file, settings).budget)
-        known = dict(_known(settings))
+        known = user_configs(settings)
         priced = [known[file]] if file in known else [Config(), *known.values()]
         if budget.prices not in [each.budget.prices for each in priced]:
             raise UserError("budget.prices: only a config file sets prices, since budget.max_usd counts by them")
@@ -111,13 +110,6 @@ def _costly(config: Config) -> dict[tuple[str, str], str]:
     roles = ["target", *["optimizer"] * needs_optimizer(config)]
     names = {role: config.role(role).model for role in roles}
     return {endpoint_of(role, config): name for role, name in names.items() if not provider_of(name).is_free}
-
-
-def _known(settings: PageSettings) -> Iterator[tuple[Path, Config]]:
-    """The user's config files that can be read."""
-    for path in config_files(settings):
-        with contextlib.suppress(SkillOptError):
-            yield path.resolve(), forms.read(path, settings)
 
 
 def _limited(budget: BudgetConfig) -> bool:

@@ -88,10 +88,18 @@ class Tools:
     def list_runs(self, count: int = 20) -> list[ListedRun]:
         """List the newest `count` runs of this folder: name, status, validation and test scores, cost."""
         rows = RunIndex(self._space.settings).rows()[: max(count, 0)]
-        names = ListedRun.optional - {"run"}
         return [
             ListedRun(
-                run=row.id.partition("/")[2], status=row.status, **{name: row.get(name) or None for name in names}
+                run=row.id.partition("/")[2],
+                status=row.status,
+                reason=row.reason or None,
+                name=row.labels.name or None,
+                target=row.target or None,
+                steps=row.steps or None,
+                initial=row.initial_val,
+                best=row.best_val,
+                test=row.best_test,
+                usd=row.usd,
             )
             for row in rows
         ]

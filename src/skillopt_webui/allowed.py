@@ -3,6 +3,7 @@ code, endpoints and keys only as a file in the config folders has them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -86,7 +87,7 @@ def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
     wanted = {role: endpoint for role, endpoint in endpoints.items() if endpoint != own[role]}
     servers = {dotted: flat[dotted] for dotted in _ADDRESSES if flat[dotted]}
     models = {dotted: flat[dotted] for dotted in _MODELS if "://" in str(flat[dotted])}
-    written = list(_written(settings)) if code or wanted or servers or models else []
+    written = list(user_configs(settings).values()) if code or wanted or servers or models else []
     if code and not any(_code(known.flat(), settings.workspace) == code for known in written):
         found[next(iter(code))] = (
             "names code; only code that a file in the config folders names is started from here (start the page with "
@@ -148,12 +149,13 @@ def _anchored(value: JsonValue, workspace: Path) -> JsonValue:
     return f"{path}:{name}" if name else str(path)
 
 
-def _written(settings: PageSettings) -> Iterator[Config]:
+def user_configs(settings: PageSettings) -> dict[Path, Config]:
+    """The files in the config folders that can be read."""
+    configs = {}
     for path in config_files(settings):
-        try:
-            yield forms.read(path, settings)
-        except SkillOptError:
-            continue
+        with contextlib.suppress(SkillOptError):
+            configs[path.resolve()] = forms.read(path, settings)
+    return configs
 
 
 def _texts(value: JsonValue) -> Iterator[str]:

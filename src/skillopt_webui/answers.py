@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -60,14 +59,13 @@ def run_name(args: Mapping[str, str]) -> str:
     return "/".join(args[name] for name in ("root", "benchmark", "run"))
 
 
-def answer(request: web.Request, value: BaseModel) -> web.Response:
+def answer(value: BaseModel) -> web.Response:
     """JSON, packed if it is long. Keys of the environment never leave, whatever file they got into."""
     body = redact(as_json(value)).encode("utf-8", "replace")
-    headers = {}
-    if len(body) > _SMALL and "gzip" in request.headers.get("Accept-Encoding", ""):
-        body = gzip.compress(body, 3)
-        headers["Content-Encoding"] = "gzip"
-    return web.Response(body=body, content_type="application/json", charset="utf-8", headers=headers)
+    response = web.Response(body=body, content_type="application/json", charset="utf-8")
+    if len(body) > _SMALL:
+        response.enable_compression()
+    return response
 
 
 def as_json(value: BaseModel) -> str:
@@ -134,7 +132,7 @@ class Routes(web.RouteTableDef):
             async def handler(request: web.Request) -> web.Response:
                 wish = model() if method == "GET" else await body(request, model)
                 call = Call(request.app[STATE], {**request.query, **request.match_info}, wish)
-                return answer(request, await asyncio.to_thread(make, call))
+                return answer(await asyncio.to_thread(make, call))
 
             self.route(method, path)(handler)
 

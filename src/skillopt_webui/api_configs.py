@@ -9,7 +9,6 @@ from pydantic import Field
 
 from skillopt.errors import UserError
 from skillopt.record.base import Record
-from skillopt.record.files import write_atomic
 from skillopt.record.run import Run
 from skillopt_webui import forms
 from skillopt_webui.alive import holder
@@ -27,7 +26,6 @@ _AT_RESUME = ("budget.max_usd", "budget.max_calls", "budget.max_tokens", "budget
 
 class Configs(Record):
     files: list[str]
-    folders: list[str]
     templates: list[str]
     sections: list[forms.FormSection]
 
@@ -50,14 +48,6 @@ class QuestionBody(Body):
     yaml: str = ""
 
 
-class SaveBody(QuestionBody):
-    name: str = ""
-
-
-class SavedConfig(Record):
-    path: str
-
-
 class LaunchBody(QuestionBody):
     title: str = ""
     fresh: bool = False
@@ -71,7 +61,6 @@ class ResumeBody(Body):
 def list_configs(call: Call[Body]) -> Configs:
     return Configs(
         files=[shown(call.settings, path) for path in listed_configs(call.settings)],
-        folders=[str(path) for path in call.settings.configs],
         templates=list(forms.TEMPLATES),
         sections=forms.schema(),
     )
@@ -109,21 +98,7 @@ def _checked(settings: PageSettings, yaml: str, changes: dict[str, str | None] |
 async def ask(request: web.Request) -> web.Response:
     state, wish = request.app[STATE], await body(request, QuestionBody)
     check_allowed(forms.parse(wish.yaml), state.settings)
-    return answer(request, await state.questions.ask(request.match_info["question"], wish.yaml))
-
-
-@routes.change("/api/configs/save", SaveBody)
-def save(call: Call[SaveBody]) -> SavedConfig:
-    """A new file in the first config folder; none is written over."""
-    settings, wish = call.settings, call.wish
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}", wish.name):
-        raise UserError("the name of a config is made of letters, digits, - and _")
-    check_allowed(forms.parse(wish.yaml), settings)
-    path = settings.configs[0] / f"{wish.name}.yaml"
-    if path.exists():
-        raise UserError(f"{shown(settings, path)} exists already; choose another name")
-    write_atomic(path, wish.yaml)
-    return SavedConfig(path=shown(settings, path))
+    return answer(await state.questions.ask(request.match_info["question"], wish.yaml))
 
 
 @routes.change("/api/launch", LaunchBody)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,13 +17,12 @@ from skillopt.record.run import Run, read_record
 from skillopt_webui import items, view
 from skillopt_webui.answers import Body, Call, Routes
 from skillopt_webui.api_runs import FoundItems
-from skillopt_webui.files import Cache
+from skillopt_webui.files import Stamp, readable, stamp
 from skillopt_webui.places import RESULTS, NotThereError, inside, plain_name
 
 routes = Routes()
 ONE = r"/api/measured/{root:\d+}/{kind:evaluations|comparisons|checks}/{benchmark}/{name}"
 _MODELS: dict[str, type[items.Result]] = {"evaluations": EvalSummary, "comparisons": Comparison, "checks": CheckResult}
-_cache = Cache(2000)
 Made = TypeVar("Made", bound=BaseModel)
 
 
@@ -52,14 +51,15 @@ def measured(call: Call[Body]) -> MeasuredList:
     for count, root in enumerate(call.settings.outputs):
         for kind, file in RESULTS.items():
             for path in root.glob(f"{kind}/*/*/{file}"):
-                result = _cache.get("brief", path, partial(_brief, kind, path))
+                result = readable(partial(_brief, kind, path, stamp(path)))
                 if result and inside(path, [root]):
                     name = "/".join((str(count), *path.relative_to(root).parts[:3]))
                     rows.append(MeasuredRow(id=name, kind=kind, changed=path.stat().st_mtime, result=result))
     return MeasuredList(rows=sorted(rows, key=lambda row: -row.changed))
 
 
-def _brief(kind: str, path: Path) -> items.Result:
+@lru_cache(2000)
+def _brief(kind: str, path: Path, state: Stamp | None) -> items.Result:
     result = read_record(_MODELS[kind], path)
     if isinstance(result, EvalSummary):
         return result.model_copy(update={"scores": {}, "failed": (), "by_type": {}})

@@ -189,13 +189,12 @@ def pause(call: Call[Body]) -> Done:
 @routes.post(RUN + "/stop")
 async def stop(request: web.Request) -> web.Response:
     await launch.stop_now(run_of(request).root)
-    return answer(request, Done())
+    return answer(Done())
 
 
 READ: dict[str, Callable[[Run], BaseModel]] = {
     "": view.overview,
     "/items": items.run_items,
-    "/best": insight.best,
     "/costs": insight.costs,
     "/failures": insight.failures,
     "/conflicts": conflicts,

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+
 from skillopt.record.base import Record
+from skillopt.record.directory import RunDirectory
 from skillopt.record.run import Run
 from skillopt.record.summary import PlanFigures
 from skillopt.skill import FILE, Entry
 from skillopt.view.billed import current_summary
-from skillopt.view.blame import blame_run
-from skillopt.view.failures import failure_groups, lead
+from skillopt.view.blame import BlamedLine, blame_run
+from skillopt.view.failures import FailureGroup, failure_groups, lead
 from skillopt.view.figures import CostRow, cost_rows, dropped, funnel, stage_seconds
 from skillopt.view.skill_diff import file_line
-from skillopt_webui import items, view
-from skillopt_webui.files import Cache
+from skillopt_webui import view
+from skillopt_webui.files import Stamp, readable, stamp
 from skillopt_webui.places import NotThereError
-
-_cache = Cache(16)
-"""Provenance of a long skill takes a while to replay."""
 
 
 class BlamedSkill(Record):
@@ -31,10 +32,9 @@ class BlamedSkill(Record):
 
 def blamed(run: Run, version: int) -> BlamedSkill:
     text = view.skill_text(run, version)
-    snapshot = run.files.snapshot(version)
     entries: dict[int, Entry] = {}
     rows: list[tuple[str, int]] = []
-    for line in _cache.get(f"blame {version}", snapshot, lambda: blame_run(run.files, version)) or []:
+    for line in readable(lambda: _blame(run.root, version, stamp(run.files.snapshot(version)))) or []:
         if line.entry:
             entries[line.entry.seq] = line.entry
         if line.file != FILE and line.number == 1:
@@ -43,78 +43,29 @@ def blamed(run: Run, version: int) -> BlamedSkill:
     return BlamedSkill(version=version, text=text, lines=rows, entries=entries)
 
 
-class NewLine(Record):
-    text: str
-    step: int
-
-
-class BestSkill(Record):
-    """What the best skill does that the initial one did not: validation items, and the lines that are new."""
-
-    version: int
-    improved: list[str]
-    regressed: list[str]
-    lines: list[NewLine]
-
-
-def best(run: Run) -> BestSkill:
-    if not run.summary:
-        raise NotThereError("nothing is measured yet")
-    version = run.summary.best.version
-    table = items.run_items(run)
-    improved: list[str] = []
-    regressed: list[str] = []
-    lines = []
-    if version and {"v0", f"v{version}"} <= set(table.columns):
-        before, after = (table.columns.index(name) for name in ("v0", f"v{version}"))
-        for row in table.rows:
-            a, b = row.scores[before], row.scores[after]
-            if row.split == "val" and a is not None and b is not None and a != b:
-                (improved if b > a else regressed).append(row.item)
-    if version:
-        blame = blamed(run, version)
-        lines = [NewLine(text=text, step=blame.entries[seq].step) for text, seq in blame.lines if seq and text.strip()]
-    return BestSkill(version=version, improved=improved, regressed=regressed, lines=lines)
-
-
-class FailedItem(Record):
-    item: str
-    type: str
-    said: str
-    last: str | None
-    """The id of the newest trajectory."""
-
-
-class FailedItems(Record):
-    """Items that fail for one cause."""
-
-    pattern: str
-    advice: str
-    standing: str
-    items: list[FailedItem]
+@lru_cache(16)
+def _blame(run: Path, version: int, snapshot: Stamp | None) -> list[BlamedLine]:
+    """Provenance of a long skill takes a while to replay."""
+    return blame_run(RunDirectory(run), version)
 
 
 class Failures(Record):
     """Items that no skill has solved, by cause, with what the evidence allows; and items that the endpoint refuses."""
 
     general: str
-    groups: list[FailedItems]
+    groups: list[FailureGroup]
     set_aside: dict[str, str]
 
 
 def failures(run: Run) -> Failures:
-    groups = _cache.get("failures", run.files.summary, lambda: failure_groups(run)) or []
-    shown = []
-    for group in groups:
-        rows = [
-            FailedItem(item=item.item_id, type=item.type, said=item.said, last=item.last.id if item.last else None)
-            for item in group.items
-        ]
-        shown.append(
-            FailedItems(pattern=group.pattern, advice=group.advice, standing=group.items[0].standing, items=rows)
-        )
+    groups = _groups(run.root, stamp(run.files.summary))
     set_aside = run.summary.set_aside if run.summary else {}
-    return Failures(general=lead(groups), groups=shown, set_aside=set_aside)
+    return Failures(general=lead(groups), groups=groups, set_aside=set_aside)
+
+
+@lru_cache(16)
+def _groups(run: Path, summary: Stamp | None) -> list[FailureGroup]:
+    return failure_groups(Run(RunDirectory(run))) if summary else []
 
 
 class Costs(Record):

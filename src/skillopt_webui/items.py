@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import ClassVar
@@ -11,19 +12,18 @@ from typing import ClassVar
 from pydantic import Field
 
 from skillopt.record.base import Record
+from skillopt.record.directory import RunDirectory
 from skillopt.record.results import CheckResult, Comparison, EvalSummary
 from skillopt.record.run import Measurement, Run
 from skillopt.record.step import ItemEvidence
 from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.tasks.base import SPLITS
 from skillopt.view.failures import named_causes
-from skillopt_webui.files import Cache
+from skillopt_webui.files import Stamp, stamp
 from skillopt_webui.places import NotThereError
 
 Rollout = Trajectory | RolloutError
 Result = EvalSummary | Comparison | CheckResult
-_cache = Cache(8)
-"""Tables of large runs take a second to make."""
 _SHORT = 200
 NO_SKILL = "no skill"
 
@@ -63,10 +63,15 @@ class StepTables(Record):
 
 def run_items(run: Run) -> ItemTable:
     """Every item that was measured, by version of the skill. The test split is there once it was read."""
-    return _cache.get("items", run.files.summary, lambda: _run_items(run)) or ItemTable()
+    return _run_items(run.root, stamp(run.files.summary))
 
 
-def _run_items(run: Run) -> ItemTable:
+@lru_cache(8)
+def _run_items(root: Path, summary: Stamp | None) -> ItemTable:
+    """Tables of large runs take a second to make."""
+    if summary is None:
+        return ItemTable()
+    run = Run(RunDirectory(root))
     versions = run.versions_by_hash
     measured = list(run.measurements())
     bare = [m for m in measured if m.trajectories.stem.endswith("no_skill") and m.skill_hash not in versions]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import json
 import os
@@ -93,9 +92,7 @@ class Launch:
             return file.read().decode("utf-8", "replace")[-_LOG_END:]
 
     def running(self) -> bool:
-        """Holds its lock; one that has only just begun may not have taken it yet."""
-        if (self.folder / "exit.json").exists():
-            return False
+        """Holds its lock."""
         try:
             with (self.folder / "lock").open("r") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -103,8 +100,7 @@ class Launch:
             return True
         except FileNotFoundError:
             pass
-        record = self.record()
-        return time.time() - record.started < 20 and _lives(record.pid)
+        return False
 
     def record(self) -> LaunchRecord:
         return read_record(LaunchRecord, self.folder / "launch.json")
@@ -120,7 +116,7 @@ class Launch:
         return LaunchStatus(
             **{**dict(record), "run": run},
             id=self.folder.name,
-            state="running" if running else "ended" if ending else "killed",
+            state="ended" if ending else "running" if running else "killed",
             code=ending.code if ending else None,
             begun=bool(work),
             already=bool(work and work.finished),
@@ -149,7 +145,8 @@ class Launches:
         write_atomic(folder / "config.yaml", config)
         command = [sys.executable, "-m", "skillopt_webui.runner", str(folder)]
         command += [kind, "--config", str(folder / "config.yaml"), *arguments]
-        with (folder / "log.txt").open("wb") as log:
+        with (folder / "log.txt").open("wb") as log, (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the child has it as well, and keeps it until it ends
             child = subprocess.Popen(  # noqa: S603
                 command,
                 cwd=self._settings.workspace,
@@ -157,6 +154,7 @@ class Launches:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=[lock.fileno()],
                 env={**os.environ, **_VARIABLES, ANNOUNCED_IN: str(folder / "work.json")},
             )
         record = LaunchRecord(kind=kind, title=title, started=time.time(), pid=child.pid, run=run)
@@ -225,18 +223,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
         return
     except PermissionError:
         raise UserError(f"process {pid} belongs to someone else; stop it where it was started") from None
-
-
-def _lives(pid: int) -> bool:
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def quoted(value: object) -> str:

@@ -1,12 +1,11 @@
 """One `skillopt` command in a separate process, which outlives the server.
 
-While it lives it holds the folder's lock; at its end it leaves its exit code. So a server that was started later still
-knows how it went.
+While it lives it holds the folder's lock, with which it was started; at its end it leaves its exit code. So a server
+that was started later still knows how it went.
 """
 
 from __future__ import annotations
 
-import fcntl
 import sys
 from pathlib import Path
 
@@ -15,16 +14,13 @@ from skillopt.record.files import write_json
 
 
 def main() -> None:
-    folder, arguments = Path(sys.argv[1]), sys.argv[2:]
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        code = 1
-        try:
-            skillopt(arguments)
-        except SystemExit as exited:
-            code = exited.code if isinstance(exited.code, int) else int(bool(exited.code))
-        finally:
-            write_json(folder / "exit.json", {"code": code})
+    code = 1
+    try:
+        skillopt(sys.argv[2:])
+    except SystemExit as exited:
+        code = exited.code if isinstance(exited.code, int) else int(bool(exited.code))
+    finally:
+        write_json(Path(sys.argv[1]) / "exit.json", {"code": code})
     sys.exit(code)
 
 

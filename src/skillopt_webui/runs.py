@@ -6,125 +6,56 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from threading import Lock
-from typing import ClassVar
 
 from pydantic import Field, JsonValue
 
 from skillopt.config.identity import relevant
 from skillopt.record.base import Interval, Record
 from skillopt.record.directory import RunDirectory
-from skillopt.record.results import Sweep
-from skillopt.record.run import Run, Settings, read_record
+from skillopt.record.run import Labels, Run, Settings
 from skillopt.record.status import status_of
 from skillopt.statistics import seeds_interval
+from skillopt.view.billed import current_summary
 from skillopt.view.curves import curves
 from skillopt.view.run_rows import RunRow, with_figures
 from skillopt_webui.alive import holders
-from skillopt_webui.files import Cache, read_summary, stat
+from skillopt_webui.files import readable, stat
 from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.settings import PageSettings
 
 POINTS = 48
 """Points of a small curve."""
-_FILES = ("config.json", "summary.json", "events.jsonl", "run.lock", "labels.json")
-_NOT_WORK = ("run.lock", "labels.json")
-"""Files that change while no process works on the run."""
+_WORK = ("config.json", "summary.json", "events.jsonl", "journal.sqlite", "journal.sqlite-wal")
+_FILES = (*_WORK, "run.lock", "labels.json")
+"""Files that a line depends on; those that are not `_WORK` change while no process works on the run."""
+Files = dict[str, os.stat_result]
 
 
-class RunSettings(Record):
-    """What the table shows of a run's config."""
-
-    env: str = ""
-    target: str = ""
-    optimizer: str = ""
-    config: Settings = Field(default={})
-    """The settings that change results."""
-
-
-class _Figures(Record):
-    """What the summary says; left out if there is none."""
-
-    optional: ClassVar = frozenset(
-        [
-            "seed",
-            "initial",
-            "best",
-            "val_interval",
-            "test",
-            "test_interval",
-            "tokens",
-            "calls",
-            "seconds",
-            "steps",
-            "planned",
-        ]
-    )
-
-    seed: int | None = None
-    initial: float | None = None
-    best: float | None = None
-    val_interval: Interval | None = None
-    test: float | None = None
-    test_interval: Interval | None = None
-    tokens: int | None = None
-    usd: float | None = None
-    calls: int | None = None
-    seconds: float | None = None
-    steps: int | None = None
-    planned: int | None = None
-
-    @classmethod
-    def of(cls, row: RunRow) -> _Figures:
-        return cls(
-            seed=row.seed,
-            initial=row.initial_val,
-            best=row.best_val,
-            val_interval=row.val_interval,
-            test=row.best_test,
-            test_interval=row.test_interval,
-            tokens=row.tokens,
-            usd=row.usd,
-            calls=row.calls,
-            seconds=row.seconds,
-            steps=row.steps,
-            planned=row.planned_steps,
-        )
-
-
-class RunLine(_Figures, RunSettings):
-    """A run in the table: the figures of `RunRow` under the page's names, and what a person calls the run."""
+@dataclass(frozen=True, kw_only=True)
+class RunLine(RunRow):
+    """A run in the table, with what a person calls it."""
 
     id: str
-    benchmark: str
-    run: str
-    changed: float
-    name: str = ""
-    tags: list[str] = Field(default=[])
-    note: str = ""
-    status: str
-    reason: str
-
-
-class ExperimentRow(RunLine):
-    """`config` has the settings in which runs differ."""
-
-    group: str
-    sweep: str
+    labels: Labels = field(default_factory=Labels)
+    config: Settings = field(default_factory=dict)
+    """The settings that change results; in the table, those in which runs differ."""
+    group: str = ""
+    """The same for runs that differ in nothing but their seed."""
 
 
 class SeedGroup(Record):
     """Means over runs that differ in nothing but their seed."""
 
     runs: int
-    initial: float | None
-    best: float | None
-    best_interval: Interval | None
-    test: float | None
+    initial_val: float | None
+    best_val: float | None
+    val_interval: Interval | None
+    best_test: float | None
     test_interval: Interval | None
     usd: float | None
     seconds: float | None
@@ -133,7 +64,7 @@ class SeedGroup(Record):
 class Experiment(Record):
     """The table of runs."""
 
-    rows: list[ExperimentRow]
+    rows: list[RunLine]
     keys: list[str]
     """Settings in which the runs differ."""
     groups: dict[str, SeedGroup]
@@ -147,38 +78,35 @@ class RunIndex:
 
     def __init__(self, settings: PageSettings) -> None:
         self._settings = settings
-        self._cache = Cache(60_000)
         self._making = Lock()
-        self._last: tuple[list[RunLine], dict[str, str], Experiment] | None = None
+        self._lines: dict[str, tuple[object, RunLine]] = {}
+        """By run, with the state of its files."""
+        self._last: tuple[list[RunLine], Experiment] | None = None
 
     def rows(self) -> list[RunLine]:
         """Runs at work first, then the newest."""
         folders = list(self._folders())
         live = holders({f"{folder}/run.lock": files["run.lock"] for _, folder, files in folders})
-        rows = [self._row(name, folder, files, live.get(f"{folder}/run.lock")) for name, folder, files in folders]
-        return sorted(rows, key=lambda row: (row.status != "running", -row.changed))
+        lines = {}
+        for name, folder, files in folders:
+            busy = f"{folder}/run.lock" in live
+            state = (busy, [(file, s.st_mtime_ns, s.st_size, s.st_ino) for file, s in files.items()])
+            known = self._lines.get(name)
+            lines[name] = known if known and known[0] == state else (state, _line(name, Path(folder), files, busy=busy))
+        self._lines = lines
+        return sorted((line for _, line in lines.values()), key=lambda row: (row.status != "running", -row.changed))
 
     def table(self) -> Experiment:
         """Made again only when a row has changed."""
         with self._making:  # a second request waits for what the first one reads
-            rows, sweeps = self.rows(), self._sweeps()
-            if self._last and self._last[:2] == (rows, sweeps):
-                return self._last[2]
-            made = experiment(rows, sweeps)
+            rows = self.rows()
+            if self._last and self._last[0] == rows:
+                return self._last[1]
+            made = experiment(rows)
             stamp = hashlib.sha256(made.model_dump_json().encode()).hexdigest()[:16]
             folders = [str(path) for path in self._settings.outputs]
-            made = made.model_copy(update={"stamp": stamp, "folders": folders})
-            self._last = (rows, sweeps, made)
-            return made
-
-    def _sweeps(self) -> dict[str, str]:
-        """The sweep that a run belongs to, by the run's folder name."""
-        sweep_of = {}
-        for root in self._settings.outputs:
-            for path in root.glob("sweeps/*/*/sweep.json"):
-                for name in self._cache.get("sweep", path, partial(_sweep_runs, path)) or []:
-                    sweep_of[name] = f"{path.parent.parent.name}/{path.parent.name}"
-        return sweep_of
+            self._last = (rows, made.model_copy(update={"stamp": stamp, "folders": folders}))
+            return self._last[1]
 
     def sparks(self, names: Sequence[str]) -> dict[str, list[float]]:
         """The validation score over the steps, thinned."""
@@ -189,9 +117,9 @@ class RunIndex:
             run = find_run(self._settings, name)
         except NotThereError:
             return None
-        return self._cache.get("spark", run.files.summary, lambda: _scores(run)) or []
+        return readable(lambda: thin([score for _, score in curves(run.history, run.summary, {}).scores])) or []
 
-    def _folders(self) -> Iterator[tuple[str, str, dict[str, os.stat_result]]]:
+    def _folders(self) -> Iterator[tuple[str, str, Files]]:
         """Every folder `<output>/<benchmark>/<run>` in which a trainer has begun, and its files that matter here."""
         for number, root in enumerate(self._settings.outputs):
             for benchmark in _subfolders(str(root)):
@@ -201,64 +129,39 @@ class RunIndex:
                     if "config.json" in files and "run.lock" in files:
                         yield f"{number}/{benchmark}/{run}", folder, files
 
-    def _row(self, name: str, folder: str, files: dict[str, os.stat_result], pid: int | None) -> RunLine:
-        def run() -> Run:
-            return Run(RunDirectory(Path(folder)))
 
-        get = self._cache.get
-        row = get("row", f"{folder}/summary.json", lambda: _figures(run()), files.get("summary.json"))
-        if row and row.status != "finished":
-            summary = read_summary(run(), self._cache)
-            row = with_figures(row, summary) if summary else row
-        settings = get("config", f"{folder}/config.json", lambda: _settings(run()), files["config.json"])
-        labels = get("labels", f"{folder}/labels.json", lambda: run().labels, files.get("labels.json"))
-        ending = {"status": row.status, "stop_reason": row.reason} if row else None
-        status, reason = status_of(ending, Path(f"{folder}/events.jsonl"), busy=bool(pid))
-        _, benchmark, run_name = name.split("/")
-        changed = round(max(status.st_mtime for file, status in files.items() if file not in _NOT_WORK), 1)
-        return RunLine(
-            id=name,
-            benchmark=benchmark,
-            run=run_name,
-            changed=changed,
-            status=status,
-            reason=reason,
-            **dict(labels or ()),
-            **dict(settings or ()),
-            **dict(_Figures.of(row) if row else ()),
-        )
-
-
-def _figures(run: Run) -> RunRow | None:
-    row = RunRow(path=run.root, benchmark="", name=run.root.name, status="")
-    return with_figures(row, run.summary) if run.summary else None
-
-
-def _settings(run: Run) -> RunSettings:
-    stored = run.settings
-    return RunSettings(
-        env=str(stored.get("env.name", "")),
+def _line(name: str, folder: Path, files: Files, *, busy: bool) -> RunLine:
+    run = Run(RunDirectory(folder))
+    stored = readable(lambda: run.settings) or {}
+    summary = readable(lambda: current_summary(run))
+    status, reason = status_of(summary, run.files.events, busy=busy)
+    line = RunLine(
+        id=name,
+        path=folder,
+        benchmark=folder.parent.name,
+        name=folder.name,
+        status=status,
         target=str(stored.get("models.target_model", "")),
         optimizer=str(stored.get("models.optimizer_model", "")),
+        changed=round(max(files[file].st_mtime for file in _WORK if file in files), 1),
+        labels=readable(lambda: run.labels) or Labels(),
         config={key: value for key, value in relevant(stored).items() if key != "env.options" or value},
     )
+    if summary:
+        line = with_figures(line, summary)
+    return replace(line, status=status, reason=reason, benchmark=folder.parent.name)
 
 
-def _sweep_runs(path: Path) -> list[str]:
-    return [Path(row.run).name for row in read_record(Sweep, path).rows]
-
-
-def experiment(rows: Sequence[RunLine], sweeps: Mapping[str, str]) -> Experiment:
+def experiment(rows: Sequence[RunLine]) -> Experiment:
     """The rows with the settings in which they differ, and groups of seeds with their means and intervals."""
     keys = _differing([row.config for row in rows])
-    shown: list[ExperimentRow] = []
+    shown: list[RunLine] = []
     groups: dict[str, list[RunLine]] = {}
     for row in rows:
         same = json.dumps([row.benchmark, {k: v for k, v in row.config.items() if k != "train.seed"}], sort_keys=True)
         group = hashlib.sha256(same.encode()).hexdigest()[:12]
         groups.setdefault(group, []).append(row)
-        config = {key: row.config.get(key) for key in keys}
-        shown.append(ExperimentRow(**{**dict(row), "config": config}, group=group, sweep=sweeps.get(row.run, "")))
+        shown.append(replace(row, config={key: row.config.get(key) for key in keys}, group=group))
     means = {name: _means(runs) for name, runs in groups.items() if len(runs) > 1}
     return Experiment(rows=shown, keys=keys, groups=means)
 
@@ -288,21 +191,17 @@ def _means(rows: Sequence[RunLine]) -> SeedGroup:
     """Intervals by Student's t, within what a score can be."""
 
     def values(name: str) -> list[float]:
-        return [float(value) for row in rows if (value := row.get(name)) is not None]
+        return [float(value) for row in rows if (value := getattr(row, name)) is not None]
 
     def interval(name: str) -> Interval | None:
         ends = seeds_interval(values(name))
         return (max(0.0, ends[0]), min(1.0, ends[1])) if ends else None
 
     means = {name: fmean(known) if (known := values(name)) else None for name in _MEANS}
-    return SeedGroup(runs=len(rows), best_interval=interval("best"), test_interval=interval("test"), **means)
+    return SeedGroup(runs=len(rows), val_interval=interval("best_val"), test_interval=interval("best_test"), **means)
 
 
-_MEANS = ("initial", "best", "test", "usd", "seconds")
-
-
-def _scores(run: Run) -> list[float]:
-    return thin([score for _, score in curves(run.history, run.summary, {}).scores])
+_MEANS = ("initial_val", "best_val", "best_test", "usd", "seconds")
 
 
 def thin(values: list[float]) -> list[float]:

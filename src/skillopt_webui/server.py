@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import mimetypes
 from pathlib import Path
 from typing import ClassVar
@@ -15,15 +14,13 @@ from skillopt_webui import api_configs, api_jobs, api_letters, api_measured, api
 from skillopt_webui.answers import STATE, Body, Server, answer, body, explain
 from skillopt_webui.launch import Launches
 from skillopt_webui.questions import Questions
-from skillopt_webui.runs import Experiment, RunIndex
+from skillopt_webui.runs import RunIndex
 from skillopt_webui.security import Door, guard
 from skillopt_webui.settings import PageSettings
 
 STATIC = Path(__file__).parent / "static"
 _LARGEST = 1024 * 1024
 """Bytes of a request: a config is small."""
-
-_AHEAD: web.AppKey[asyncio.Task[Experiment]] = web.AppKey("ahead", asyncio.Task)
 
 routes = web.RouteTableDef()
 
@@ -56,7 +53,7 @@ class LoginBody(Body):
 async def session(request: web.Request) -> web.Response:
     admitted = await request.app[STATE].door.admits(request)
     workspace = str(request.app[STATE].settings.workspace) if admitted else None
-    return answer(request, SessionInfo(needs_token=not admitted, workspace=workspace))
+    return answer(SessionInfo(needs_token=not admitted, workspace=workspace))
 
 
 @routes.post("/api/login")
@@ -75,16 +72,10 @@ _NAMES = {str(path.relative_to(STATIC)) for path in STATIC.rglob("*.*")}
 """What may be asked for; a name that is not here is not looked for."""
 
 
-async def _read_ahead(app: web.Application) -> None:
-    """The first look at thousands of runs reads thousands of files: begin before someone asks."""
-    app[_AHEAD] = asyncio.create_task(asyncio.to_thread(app[STATE].index.table))
-
-
 def make_app(settings: PageSettings) -> web.Application:
     door = Door(settings)
     app = web.Application(middlewares=[guard(settings, door), explain], client_max_size=_LARGEST)
     app[STATE] = Server(settings, RunIndex(settings), Launches(settings), Questions(settings), door)
-    app.on_startup.append(_read_ahead)
     app.add_routes(routes)
     for module in (api_configs, api_runs, api_letters, api_jobs, api_measured, api_notes):
         app.add_routes(module.routes)

@@ -22,7 +22,7 @@ class PageSettings:
     outputs: tuple[Path, ...]
     """Folders of runs; the first also keeps the page's own records, below `.webui`."""
     configs: tuple[Path, ...]
-    """Folders of configs; the first is where the page saves new ones."""
+    """Folders of configs."""
     searched: Path | None = None
     """Configs are looked for below this folder, too."""
     data: tuple[Path, ...]

@@ -16,16 +16,16 @@ from skillopt.record.step import BatchDigest, EpochComparison, GateRecord, StepR
 from skillopt.record.summary import Summary
 from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.skill import Skip
+from skillopt.view.billed import current_summary
 from skillopt.view.curves import Curves, curves, guided_tokens
 from skillopt.view.ranking import ranking_words
 from skillopt.view.skill_diff import whole_text
 from skillopt.view.traces import find_trace
 from skillopt_webui.alive import holder
-from skillopt_webui.files import Cache, read_summary, readable
+from skillopt_webui.files import readable
 from skillopt_webui.items import StepTables, step_tables
 from skillopt_webui.places import NotThereError
 
-_cache = Cache(64)
 _LEFT_OUT = {"summary", "record", "path", "outcome"}
 """Of an event: what the page reads from files anyway."""
 
@@ -56,10 +56,10 @@ class Overview(Record):
 
 def overview(run: Run) -> Overview:
     pid, files = holder(run.root), run.files
-    summary = read_summary(run, _cache)
+    summary = readable(lambda: current_summary(run))
     status, reason = status_of(summary, files.events, busy=bool(pid))
     history = readable(lambda: run.history) or []
-    started = _cache.get("started", files.events, lambda: _started(run))
+    started = _started(run)
     return Overview(
         pid=pid,
         status=status,

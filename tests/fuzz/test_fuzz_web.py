@@ -133,7 +133,6 @@ POSTS = {
     "/api/login": ["token"],
     "/api/configs/load": ["run", "path", "template"],
     "/api/configs/check": ["yaml", "set"],
-    "/api/configs/save": ["name", "yaml"],
     "/api/configs/plan": ["yaml"],
     "/api/launch": ["yaml", "title", "fresh"],
     "/api/evaluate": ["skill", "split", "run", "config"],

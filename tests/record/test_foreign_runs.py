@@ -346,7 +346,7 @@ def test_a_pipe_among_letters_does_not_hang_their_list(tmp_path: Path, name: str
     assert [row["number"] for row in json.loads(done.stdout)["letters"]] == [1]
 
 
-@pytest.mark.parametrize("view", ["", "/best", "/items", "/costs"])
+@pytest.mark.parametrize("view", ["", "/failures", "/items", "/costs"])
 def test_a_run_with_numbers_of_thousands_of_digits_is_damaged_and_nothing_worse(
     page: Ui, on_page: RunDirectory, view: str
 ) -> None:
@@ -354,8 +354,6 @@ def test_a_run_with_numbers_of_thousands_of_digits_is_damaged_and_nothing_worse(
     on_page.summary.write_text(re.sub(r": [0-9]+([,}\n])", rf": {'9' * 4000}\1", text))
     status, answer = page.ask(f"/api/runs/0/sim/{on_page.root.name}{view}")
     assert status in {200, 400}, answer
-    if view == "/best":
-        assert "is not as it was written" in answer["error"]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_run_that_ends_before_its_last_step_says_why_everywhere(
     assert overview(Run(run)).reason == reason, "the page"
     assert "longer training" not in summary["verdict"]
     (row,) = RunIndex(make_settings(workspace=tmp_path, outputs=[tmp_path])).rows()
-    assert (row["status"], row["reason"]) == ("finished", reason)
+    assert (row.status, row.reason) == ("finished", reason)
 
 
 def test_a_training_that_still_improves_at_its_end_says_how_to_train_longer(tmp_path: Path) -> None:

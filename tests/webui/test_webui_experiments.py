@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -59,14 +60,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 # Without a browser
 
 
-def row(run: str, **config: object) -> RunLine:
-    line = {"id": run, "run": run, "benchmark": "b", "config": config, "changed": 0, "status": "finished", "reason": ""}
-    return RunLine.model_validate(line)
+def row(run: str, **config: Any) -> RunLine:
+    return RunLine(id=run, path=Path(run), name=run, benchmark="b", status="finished", config=config)
 
 
 def test_settings_differ_as_they_are_written() -> None:
     def keys(*values: object) -> object:
-        return experiment([row(f"r{n}", k=value) for n, value in enumerate(values)], {})["keys"]
+        return experiment([row(f"r{n}", k=value) for n, value in enumerate(values)])["keys"]
 
     assert keys(1, 1) == keys("a", "a") == keys({"a": 1}, {"a": 1}) == keys([], []) == keys(None, None) == []
     pairs: list[tuple[object, object]] = [
@@ -80,7 +80,7 @@ def test_settings_differ_as_they_are_written() -> None:
     ]
     for pair in pairs:
         assert keys(*pair) == ["k"], pair
-    assert experiment([row("a", k=1), row("b")], {})["keys"] == ["k"], "one of them does not have it"
+    assert experiment([row("a", k=1), row("b")])["keys"] == ["k"], "one of them does not have it"
 
 
 def test_the_table_is_made_again_only_when_a_run_has_changed(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_table_is_made_again_only_when_a_run_has_changed(tmp_path: Path) -> 
     assert index.table() is first
     write_json(run.labels, {"name": "mine", "tags": [], "note": ""})
     second = index.table()
-    assert second["rows"][0]["name"] == "mine"
+    assert second["rows"][0].labels.name == "mine"
     assert second["stamp"] != first["stamp"]
 
 
@@ -168,8 +168,8 @@ def test_the_table_is_exported_as_csv_with_the_figures_of_the_files(world: World
     assert rows.keys() == {*world.seeds, world.package}
     for name, row in rows.items():
         summary = read_json(world.folder(name).summary)
-        assert float(row["best"]) == summary["best"]["val"]
-        assert float(row["test"]) == summary["best"]["test"]
+        assert float(row["best_val"]) == summary["best"]["val"]
+        assert float(row["best_test"]) == summary["best"]["test"]
         assert int(row["train.seed"]) == int(row["seed"]) == summary["seed"]
 
 

@@ -193,7 +193,7 @@ def test_a_killed_run_costs_on_the_page_what_it_costs_on_the_terminal(tmp_path: 
     (terminal,) = list_runs(tmp_path / "outputs")
     (row,) = RunIndex(make_settings(workspace=tmp_path)).rows()
     assert terminal.usd
-    assert (row["status"], row["usd"], row["calls"]) == ("interrupted", terminal.usd, terminal.calls)
+    assert (row.status, row.usd, row.calls) == ("interrupted", terminal.usd, terminal.calls)
     seen = overview(Run(run))
     assert seen.summary
     assert total_usd(seen.summary) == terminal.usd
@@ -212,8 +212,8 @@ def test_the_index_holds_many_runs_and_reads_only_what_changed(tmp_path: Path, m
     index = RunIndex(make_settings(workspace=tmp_path))
     rows = index.rows()
     assert len(rows) == 301
-    assert {row["status"] for row in rows} == {"finished"}
-    assert len(index.sparks([rows[0]["id"]])[rows[0]["id"]]) > 1
+    assert {row.status for row in rows} == {"finished"}
+    assert len(index.sparks([rows[0].id])[rows[0].id]) > 1
     read: list[Path] = []
     monkeypatch.setattr("skillopt.record.run.read_bytes", read.append)
     assert index.rows() == rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from skillopt.errors import UserError
 from skillopt.record.base import Interval
@@ -46,6 +47,9 @@ class RunRow:
     optimizer: str = ""
 
 
+Row = TypeVar("Row", bound=RunRow)
+
+
 def list_runs(root: Path) -> list[RunRow]:
     """All runs below `root` (an output folder, a benchmark's folder in it, or one run), the newest first."""
     folders = {path.parent for depth in ("", "*/", "*/*/") for path in root.glob(f"{depth}config.json")}
@@ -72,7 +76,7 @@ def run_row(files: RunDirectory) -> RunRow:
         return row
 
 
-def with_figures(row: RunRow, summary: Summary) -> RunRow:
+def with_figures(row: Row, summary: Summary) -> Row:
     """The row with what a summary says, which is the status as well unless a process is working on the run."""
     return replace(
         row,

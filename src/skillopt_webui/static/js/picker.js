@@ -9,7 +9,7 @@ export async function loadChoices(signal) {
     get("/api/skills", signal),
     get("/api/configs", signal),
   ]);
-  return { runs: rows.filter((r) => r.best != null), files, configs };
+  return { runs: rows.filter((r) => r.best_val != null), files, configs };
 }
 
 // A run or a file by its name: typing searches all of them.
@@ -39,7 +39,7 @@ function closest(known, typed) {
   return typed.trim() && fits.length === 1 ? known.get(fits[0]) : undefined;
 }
 
-export const runName = (r) => `${r.benchmark} / ${r.name ? `${r.name} · ` : ""}${r.run} (${score(r.best)})`;
+export const runName = (r) => `${r.benchmark} / ${r.labels.name ? `${r.labels.name} · ` : ""}${r.name} (${score(r.best_val)})`;
 
 export function skillPicker(label, choices, { run = "", version = "best", file = "" } = {}, onchange) {
   const id = `pick-${label.replaceAll(" ", "-")}`;

@@ -1,5 +1,5 @@
 // Configure and launch: the form of the config's schema and its YAML in step, questions before the start, the start.
-import { h, put, errorBox, say, dialog } from "../dom.js";
+import { h, put, errorBox, say } from "../dom.js";
 import { get, post } from "../api.js";
 import { fieldRow } from "../field.js";
 import { waitForLaunch } from "../launched.js";
@@ -11,7 +11,7 @@ const OPEN = new Set(["env", "models", "train"]);
 
 export async function configureView(root, { query, signal }) {
   document.title = "New run · SkillOpt";
-  const { files, sections, folders, templates } = await get("/api/configs", signal);
+  const { files, sections, templates } = await get("/api/configs", signal);
   let state = null,
     pending = null,
     typed = false,
@@ -102,7 +102,6 @@ export async function configureView(root, { query, signal }) {
               "div",
               { class: "row" },
               h("button", { class: "plain", onclick: copy }, "Copy"),
-              h("button", { class: "plain", onclick: save }, "Save as…"),
             ),
           ),
           yamlWrong,
@@ -281,39 +280,6 @@ export async function configureView(root, { query, signal }) {
   async function copy() {
     await navigator.clipboard?.writeText(yaml.value);
     say("Copied.");
-  }
-
-  function save() {
-    const name = h("input", { id: "config-name", placeholder: "my-run", "aria-label": "Name" }),
-      wrong = h("div", {});
-    dialog(
-      "box",
-      "Save as a config file",
-      h("div", { class: "stack" }, h("p", { class: "dim" }, `A new file in ${folders[0]}.`), name, wrong),
-      {
-        foot: (close) => [
-          h("button", { onclick: close }, "Cancel"),
-          h(
-            "button",
-            {
-              class: "main",
-              onclick: async () => {
-                try {
-                  const { path } = await post("/api/configs/save", { name: name.value, yaml: yaml.value });
-                  close();
-                  say(`Saved as ${path}.`);
-                  source.append(h("option", { value: `path:${path}` }, path));
-                  source.value = `path:${path}`;
-                } catch (error) {
-                  put(wrong, errorBox(error));
-                }
-              },
-            },
-            "Save",
-          ),
-        ],
-      },
-    );
   }
 
   const given = query.get("run")

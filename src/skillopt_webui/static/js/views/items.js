@@ -57,15 +57,16 @@ function failureList(run, { general, groups, set_aside: aside }) {
 }
 
 function groupCard(run, group) {
-  const lasts = group.items.map((o) => o.last).filter(Boolean);
+  const lasts = group.items.map((o) => o.last?.id).filter(Boolean),
+    standing = group.items[0].standing;
   return h(
     "div",
-    { class: `edit ${group.standing === "task" ? "against" : "out"}` },
+    { class: `edit ${standing === "task" ? "against" : "out"}` },
     h(
       "div",
       { class: "row" },
       h("b", {}, group.pattern),
-      tag(group.items.length === 1 ? "1 item" : `${group.items.length} items`, group.standing === "task" ? "bad" : "grey"),
+      tag(group.items.length === 1 ? "1 item" : `${group.items.length} items`, standing === "task" ? "bad" : "grey"),
     ),
     h("p", { class: "small" }, group.advice),
     h(
@@ -77,8 +78,8 @@ function groupCard(run, group) {
           {},
           h(
             "button",
-            { class: "chip", disabled: !i.last, onclick: () => openTrajectory(run.id, { id: i.last }, lasts) },
-            i.item,
+            { class: "chip", disabled: !i.last, onclick: () => openTrajectory(run.id, { id: i.last.id }, lasts) },
+            i.item_id,
           ),
           " ",
           i.said,

@@ -88,8 +88,10 @@ export async function overviewTab(root, run, { signal }) {
     const version = run.data.summary?.best.version;
     if (version === undefined || version === shown) return;
     shown = version;
-    const found = await get(of(run.id, "/best"), signal).catch(() => null);
-    if (found && found.version) put(gains, gainsPanel(run, found));
+    if (!version) return;
+    const asked = ["/items", `/skills/${version}`].map((what) => get(of(run.id, what), signal));
+    const found = await Promise.all(asked).catch(() => null);
+    if (found) put(gains, gainsPanel(run, version, ...found));
   }
 
   function drawLog() {
@@ -218,7 +220,16 @@ function bar(value, interval) {
 }
 
 const LINES = 8;
-function gainsPanel(run, { version, improved, regressed, lines }) {
+function gainsPanel(run, version, table, skill) {
+  const [before, after] = ["v0", `v${version}`].map((name) => table.columns.indexOf(name));
+  const changed = table.rows
+    .filter((row) => row.split === "val" && row.scores[before] != null && row.scores[after] != null)
+    .map((row) => row.scores[after] - row.scores[before]);
+  const improved = changed.filter((by) => by > 0),
+    regressed = changed.filter((by) => by < 0);
+  const lines = skill.lines
+    .filter(([text, seq]) => seq && text.trim())
+    .map(([text, seq]) => ({ text, step: skill.entries[seq].step }));
   const items = (mode) => `#/run/${path(run.id)}/items?split=val&mode=${mode}&a=v0&b=v${version}`;
   const count = (n) => (n === 1 ? "1 validation item" : `${n} validation items`);
   return h(

@@ -40,7 +40,6 @@ export async function runsView(root, { signal }) {
     [
       ["", "No groups"],
       ["group", "Group seeds"],
-      ["sweep", "Group sweeps"],
     ].map(([value, text]) => h("option", { value, selected: value === kept.group }, text)),
   );
   const heads = h("div", { class: "line heads", role: "row" });
@@ -90,16 +89,16 @@ export async function runsView(root, { signal }) {
   }
 
   const cells = (row) => [
-    h("span", { class: "n c-score", role: "cell" }, row.best == null ? "–" : [`${score(row.initial)} → `, h("b", {}, ranged(row.best, row.val_interval || row.best_interval))]),
-    h("span", { class: "n c-test", role: "cell" }, row.test == null ? "–" : ranged(row.test, row.test_interval)),
-    h("span", { class: "n c-rest", role: "cell" }, row.calls === undefined ? "–" : money(row.usd)),
-    h("span", { class: "n c-rest", role: "cell" }, span(row.seconds)),
+    h("span", { class: "n c-score", role: "cell" }, row.best_val == null ? "–" : [`${score(row.initial_val)} → `, h("b", {}, ranged(row.best_val, row.val_interval))]),
+    h("span", { class: "n c-test", role: "cell" }, row.best_test == null ? "–" : ranged(row.best_test, row.test_interval)),
+    h("span", { class: "n c-rest", role: "cell" }, row.calls === 0 ? "–" : money(row.usd)),
+    h("span", { class: "n c-rest", role: "cell" }, row.seconds ? span(row.seconds) : "–"),
   ];
 
   function line(row) {
     const tick = h("input", {
       type: "checkbox",
-      "aria-label": `Compare ${row.name || row.run}`,
+      "aria-label": `Compare ${row.labels.name || row.name}`,
       checked: kept.ticked.has(row.id),
       onchange: () => {
         if (tick.checked) kept.ticked.add(row.id);
@@ -114,8 +113,8 @@ export async function runsView(root, { signal }) {
       h(
         "span",
         { class: "c-name", role: "cell" },
-        h("a", { href: `#/run/${path(row.id)}/overview`, "data-key": `run-${row.id}` }, h("b", {}, row.name || row.benchmark), h("span", { class: "mono small dim" }, row.run)),
-        h("span", { class: "small tags" }, (row.tags || []).map((t) => tag(t, "info")), row.note && h("span", { class: "dim", title: row.note }, row.note)),
+        h("a", { href: `#/run/${path(row.id)}/overview`, "data-key": `run-${row.id}` }, h("b", {}, row.labels.name || row.benchmark), h("span", { class: "mono small dim" }, row.name)),
+        h("span", { class: "small tags" }, row.labels.tags.map((t) => tag(t, "info")), row.labels.note && h("span", { class: "dim", title: row.labels.note }, row.labels.note)),
       ),
       h("span", { class: "c-status", role: "cell", title: row.reason || null }, tag(row.status)),
       columns().map((key) => h("span", { class: "c-key mono small", role: "cell", title: key }, said(row.config?.[key]))),
@@ -125,7 +124,7 @@ export async function runsView(root, { signal }) {
       h(
         "span",
         { role: "cell", class: "c-edit" },
-        h("button", { class: "icon", "aria-label": `Name, tags and note of ${row.run}`, onclick: () => edit(row) }, "✎"),
+        h("button", { class: "icon", "aria-label": `Name, tags and note of ${row.name}`, onclick: () => edit(row) }, "✎"),
       ),
     );
   }
@@ -147,18 +146,18 @@ export async function runsView(root, { signal }) {
 
   const COLUMNS = () => [
     ["", "", null],
-    ["run", "Run", (r) => r.name || r.id],
+    ["run", "Run", (r) => r.labels.name || r.id],
     ["status", "Status", (r) => r.status],
     ...columns().map((key) => [key, short(key), (r) => r.config?.[key] ?? ""]),
     ["", "Curve", null],
-    ["best", "Validation [95 %]", (r) => r.best ?? -1],
-    ["test", "Test [95 %]", (r) => r.test ?? -1],
+    ["best_val", "Validation [95 %]", (r) => r.best_val ?? -1],
+    ["best_test", "Test [95 %]", (r) => r.best_test ?? -1],
     ["usd", "Cost", (r) => r.usd ?? -1],
     ["seconds", "Time", (r) => r.seconds ?? -1],
     ["changed", "Changed", (r) => r.changed],
     ["", "", null],
   ];
-  const RIGHT = new Set(["best", "test", "usd", "seconds", "changed"]);
+  const RIGHT = new Set(["best_val", "best_test", "usd", "seconds", "changed"]);
 
   function drawHeads() {
     table.style.setProperty("--keys", `${"minmax(60px, 110px) ".repeat(columns().length)}`);
@@ -270,13 +269,13 @@ export async function runsView(root, { signal }) {
   function grouped(list) {
     if (!kept.group) return list;
     const by = new Map();
-    for (const row of list) by.set(row[kept.group], [...(by.get(row[kept.group]) || []), row]);
+    for (const row of list) by.set(row.group, [...(by.get(row.group) || []), row]);
     const inside = [],
       alone = [];
     for (const [name, own] of by) {
-      const head = kept.group === "group" ? groups[name] : name && meansOf(own);
+      const head = groups[name];
       if (!head) alone.push(...own);
-      else inside.push({ head, own, title: kept.group === "group" ? `${own[0].benchmark}: seeds ${own.map((r) => r.seed).join(", ")}` : `sweep ${name}` }, ...own);
+      else inside.push({ head, own, title: `${own[0].benchmark}: seeds ${own.map((r) => r.seed).join(", ")}` }, ...own);
     }
     return [...inside, ...alone];
   }
@@ -308,11 +307,11 @@ export async function runsView(root, { signal }) {
   }
 
   function edit(row) {
-    const name = h("input", { id: "l-name", value: row.name || "" }),
-      tags = h("input", { id: "l-tags", value: (row.tags || []).join(", "), placeholder: "baseline, paper" }),
+    const name = h("input", { id: "l-name", value: row.labels.name }),
+      tags = h("input", { id: "l-tags", value: row.labels.tags.join(", "), placeholder: "baseline, paper" }),
       note = h("textarea", { id: "l-note", rows: 4 }),
       wrong = h("div", {});
-    note.value = row.note || "";
+    note.value = row.labels.note;
     const fields = [
       ["l-name", "Name", name],
       ["l-tags", "Tags, separated by commas", tags],
@@ -320,7 +319,7 @@ export async function runsView(root, { signal }) {
     ];
     dialog(
       "box",
-      `${row.benchmark} / ${row.run}`,
+      `${row.benchmark} / ${row.name}`,
       h("div", { class: "stack" }, fields.map(([id, label, input]) => h("div", { class: "field" }, h("label", { for: id }, label), input)), wrong),
       {
         foot: (close) => [
@@ -348,8 +347,12 @@ export async function runsView(root, { signal }) {
 
   // What is shown, in its order, with every setting that differs.
   function download() {
-    const fields = ["id", "name", "tags", "note", "status", "seed", "initial", "best", "val_interval", "test", "test_interval", "tokens", "usd", "calls", "seconds", "steps"];
-    const lines = [[...fields, ...keys], ...found.map((r) => [...fields.map((f) => r[f]), ...keys.map((k) => r.config?.[k])])];
+    const fields = ["id", "status", "seed", "initial_val", "best_val", "val_interval", "best_test", "test_interval", "tokens", "usd", "calls", "seconds", "steps"];
+    const labels = ["name", "tags", "note"];
+    const lines = [
+      [...labels, ...fields, ...keys],
+      ...found.map((r) => [...labels.map((l) => r.labels[l]), ...fields.map((f) => r[f]), ...keys.map((k) => r.config?.[k])]),
+    ];
     const text = lines.map((cells) => cells.map(csvCell).join(",")).join("\r\n");
     const url = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv" }));
     const link = h("a", { href: url, download: "runs.csv" });
@@ -380,7 +383,7 @@ export async function runsView(root, { signal }) {
     ({ rows, folders, stamp, keys, groups } = answer);
     for (const r of rows) {
       const settings = Object.entries(r.config || {}).map(([key, value]) => `${key}=${said(value)}`);
-      r.text = `${r.id} ${r.name || ""} ${(r.tags || []).join(" ")} ${r.note || ""} ${r.target} ${r.optimizer} ${r.status} seed${r.seed} ${settings.join(" ")}`.toLowerCase();
+      r.text = `${r.id} ${r.labels.name} ${r.labels.tags.join(" ")} ${r.labels.note} ${r.target} ${r.optimizer} ${r.status} seed${r.seed} ${settings.join(" ")}`.toLowerCase();
       if (before.get(r.id) !== r.changed) stale.add(r.id);
     }
     calm(() => {
@@ -412,15 +415,6 @@ export async function runsView(root, { signal }) {
       });
   }, 2500);
   signal.addEventListener("abort", () => clearInterval(timer));
-}
-
-// Of a sweep's trials: means only, since they are no samples of one thing.
-function meansOf(own) {
-  const mean = (name) => {
-    const values = own.map((r) => r[name]).filter((v) => v !== null && v !== undefined);
-    return values.length ? values.reduce((a, b) => a + b, 0) / values.length : null;
-  };
-  return { runs: own.length, initial: mean("initial"), best: mean("best"), test: mean("test"), usd: mean("usd"), seconds: mean("seconds") };
 }
 
 // A cell that a spreadsheet reads as text, whatever it begins with; only numbers are left as they are.
