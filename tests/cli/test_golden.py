@@ -43,7 +43,7 @@ COMMANDS: dict[str, list[str]] = {
         f"train -c config.yaml env.output_root=noisy {NOISY} evaluation.gate=paired train.num_epochs=1",
         "train -c config.yaml --resume --fresh",
     ],
-    "import": ["import house-codes -c config.yaml env.output_root=imported train.num_epochs=1 --to again/house-codes"],
+    "import": ["import house-codes --to again", "import house-codes -c config.yaml"],
     "replicate": ["replicate -c config.yaml env.output_root=seeds --seeds 2 train.num_epochs=1"],
     "sweep": ["sweep -c config.yaml env.output_root=swept train.num_epochs=1 optimizer.learning_rate=1,4"],
     "transfer": ["transfer RUN --to config.yaml env.output_root=moved train.num_epochs=1"],

@@ -252,7 +252,6 @@ def lint(
     project: ProjectOption = Path(PROJECT_FILE),
     as_json: Annotated[bool, typer.Option("--json", help="Findings and token counts as JSON.")] = False,
     github: GithubOption = False,
-    out: Annotated[Path | None, typer.Option("--out", hidden=True)] = None,
 ) -> None:
     """Look at a skill without running it: form, links, scripts, lines, phrases, tokens. Asks no model.
 
@@ -264,8 +263,6 @@ def lint(
     from skillopt.view.check_files import of_findings
     from skillopt.view.check_lines import finding_line, token_line
 
-    if out is not None:
-        raise UserError("lint --out: SARIF is no longer written; use --json > FILE, or --github for notes on lines")
     named, overrides = divide(words)
     found = [one for one in find_skills(named, project, base, head) if not one.removed]
     found = found if named or base == "none" else [one for one in found if one.changed]

@@ -42,10 +42,6 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is there already.")] = False,
 ) -> None:
     """Write a run's best skill as an Agent Skills package. A run that began with a package gives that one back."""
-    _export(run, to, description=description, references=references, overwrite=overwrite)
-
-
-def _export(run: Path, to: Path, *, description: str, references: int | None, overwrite: bool) -> None:
     from skillopt.record.directory import RunDirectory
     from skillopt.record.export import export as write_package
 
@@ -57,63 +53,19 @@ def _export(run: Path, to: Path, *, description: str, references: int | None, ov
 @app.command("import")
 def import_package(
     package: Annotated[Path, typer.Argument(help="Folder of an Agent Skills package (it holds SKILL.md).")],
-    config: ConfigOption,
-    overrides: Overrides = None,
-    train: Annotated[
-        str, typer.Option("--train", help="body,references,scripts or some of them, or description; the rest stays.")
-    ] = "",
-    to: Annotated[Path | None, typer.Option("--to", help="Then export the trained package to this folder.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is there already.")] = False,
-    optimizer_model: OptimizerOption = "",
-    target_model: TargetOption = "",
+    to: Annotated[Path, typer.Option("--to", help="The folder that the package is copied into.")],
 ) -> None:
-    """Train an existing skill package: its files on the config's tasks, or its description on requests."""
-    from skillopt.cli.train import run_and_show
-    from skillopt.record.package import checked_package
-    from skillopt.skill import FILE
-
-    name = checked_package(package).name
-    own = [f"train.init_skill={package / FILE}", *_parts(train), *(overrides or [])]
-    loaded = load_config(config, own, target_model, optimizer_model)
-    result = run_and_show(for_description(loaded, package, name) if train == "description" else loaded)
-    if to is not None:
-        _export(result.path, to, description="", references=None, overwrite=overwrite)
-    else:
-        print(printable(f"To get the package back: skillopt export {result.path} --to DIR/{name}"))
-
-
-def _parts(train: str) -> list[str]:
-    """The override for the parts that are named; none for a description, and where the config decides."""
+    """Copy an Agent Skills package, checked, to where it is trained (`skillopt train --package`)."""
     from skillopt.errors import UserError
-    from skillopt.skill.trained import PARTS
+    from skillopt.record.package import checked_package, whole_package
 
-    named = [part.strip() for part in train.split(",") if part.strip()]
-    if not named or named == ["description"]:
-        return []
-    if wrong := [part for part in named if part not in PARTS]:
-        more = "; a description is trained alone" if "description" in wrong else ""
-        raise UserError(f"--train: '{wrong[0]}' is not one of {', '.join(PARTS)}{more}")
-    return [f"package.train=[{', '.join(named)}]"]
-
-
-def for_description(config: Config, package: Path, name: str) -> Config:
-    """The config with what training a description takes: the trigger metric, its prompts, one short paragraph."""
-    from skillopt.training import prompts
-
-    env, optimizer, gradient = config.env, config.optimizer, config.gradient
-    options = {"package": str(package), **env.options}
-    own = env.model_copy(
-        update={"name": "trigger", "options": options, "benchmark": env.benchmark or f"{name}-description"}
-    )
-    short = {"max_skill_tokens": min(optimizer.max_skill_tokens, 250), "max_edit_tokens": 80}
-    asked = gradient.prompts_dir or str(Path(prompts.__file__).parent / "description")
-    return config.model_copy(
-        update={
-            "env": own,
-            "optimizer": optimizer.model_copy(update={**short, "slow_update_gate": "strict"}),
-            "gradient": gradient.model_copy(update={"prompts_dir": asked}),
-        }
-    )
+    copy = to / checked_package(package).name
+    if copy.exists():
+        raise UserError(f"{copy}: exists already; choose another folder, or remove it first")
+    skill = whole_package(package)
+    skill.write_to(copy)
+    print(printable(f"Package: {copy} ({', '.join(sorted(skill.files))})"))
+    print(printable(f"Now: skillopt train --package {copy} --config FILE"))
 
 
 @app.command()

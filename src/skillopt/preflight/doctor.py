@@ -223,17 +223,18 @@ def _dotenv() -> Iterator[Check]:
 
 
 def _budget(config: Config, plan: Plan) -> Check:
-    """A limit below what a run needs at least stops it for certain."""
+    """A limit below the low end of the plan stops nearly every run, one below the high end some of them."""
     limits = [pair for pair in _limits(config, plan) if pair[1] is not None]
     if not limits and all(provider_of(config.role(role).model).is_free for role in _roles(config)):
         return passed("budget", "no limit is set, and nothing costs money")
     if not limits:
         fix = "set budget.max_usd, budget.max_calls, budget.max_tokens or budget.max_minutes"
         return warned("budget", "no limit is set", fix)
-    for status, edge, word in (("fail", 0, "at least"), ("warn", 1, "up to")):
-        for name, limit, needed in limits:
-            if limit is not None and needed is not None and needed[edge] > limit:
-                says = f"budget.{name} is {limit:g}, and the plan needs {word} {needed[edge]:,.4g} (estimate)"
+    for status, edge in (("fail", 0), ("warn", 1)):
+        for name, limit, expected in limits:
+            if limit is not None and expected is not None and expected[edge] > limit:
+                low, high = expected
+                says = f"budget.{name} is {limit:g}, and the plan expects {low:,.4g} to {high:,.4g} (estimate)"
                 fix = "raise it, or make the run smaller; a run that stops can continue with a larger limit"
                 return Check(name="budget", status=status, says=says, fix=fix)  # type: ignore[arg-type]
     return passed("budget", "the plan stays within every limit (estimate)")
