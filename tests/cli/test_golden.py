@@ -81,7 +81,7 @@ COMMANDS: dict[str, list[str]] = {
     "export": ["export RUN --to exported/codes", "export RUN --to exported/codes"],
     "ui": ["ui --help", "ui --port 99999"],
     "mcp": ["mcp --help"],
-    "models": ["models --help", "models path none"],
+    "models": ["models --help", "models pull none"],
     "data": ["data --help", "data prepare none", "data generate searchqa --out x"],
     "sim": ["sim --help"],
 }

@@ -36,6 +36,11 @@ RETIRED = {
     ("report", "--prices"): "set budget.prices before a training (summary.json has each role's tokens)",
     ("verify", "--repair"): "`skillopt verify RUN` names the files to delete, and training writes them",
     ("lint", "--out"): "SARIF is no longer written; use --json > FILE, or --github for notes on lines",
+    ("lint", "-c"): "lint reads no tasks; leave it out",
+    ("lint", "--config"): "lint reads no tasks; leave it out",
+    ("init", "--interactive"): "give --from, --target_model, --optimizer_model and --scoring",
+    ("models", "path"): "`skillopt models list` shows where the file is",
+    ("models", "verify"): "every training checks the file's SHA-256 when it first reads it",
     **{
         ("import", option): "`skillopt train --package FOLDER --config FILE` trains a package"
         for option in ("--config", "-c", "--train")

@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays 
     from skillopt.config.project import Settings
     from skillopt.measure.batch import CheckJob, CheckOutcome
     from skillopt.record.results import CheckResult
-    from skillopt.tasks.base import Item
     from skillopt.view.check_files import Annotation
 
 Words = Annotated[
@@ -243,9 +242,6 @@ def _commands_off(github: bool) -> Iterator[None]:
 @app.command()
 def lint(
     words: Words = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Tasks, for the share of the skill in what a task sends.")
-    ] = None,
     base: BaseOption = "none",
     head: HeadOption = "",
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
@@ -259,18 +255,13 @@ def lint(
     """
     from skillopt.cli.skills import divide, find_skills
     from skillopt.preflight.lint import lint as run_lint
-    from skillopt.tasks import using_env
     from skillopt.view.check_files import of_findings
     from skillopt.view.check_lines import finding_line, token_line
 
-    named, overrides = divide(words)
+    named, _ = divide(words)
     found = [one for one in find_skills(named, project, base, head) if not one.removed]
     found = found if named or base == "none" else [one for one in found if one.changed]
-    items: Sequence[Item] = ()
-    if config:
-        with using_env(load_config(config, overrides)) as env:
-            items = env.items("val")
-    linted = {one.name: run_lint(one.skill, items) for one in found}
+    linted = {one.name: run_lint(one.skill) for one in found}
     findings = [finding for own in linted.values() for finding in own.findings]
     with _commands_off(github):
         if as_json:

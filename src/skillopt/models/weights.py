@@ -152,15 +152,6 @@ def pull(name: str, progress: Progress | None = None) -> Path:
     return fetch(item, progress or (lambda done, total, what: None))
 
 
-def verify(name: str) -> Path:
-    """Read the whole file again and compare its SHA-256; UserError when it is missing or wrong."""
-    found = path(name)
-    digest = sha256_of(found, afresh=True)
-    if not is_file(name):
-        check(entry(name), found, digest)
-    return found
-
-
 def check(item: WeightsFile, file: Path, digest: str) -> None:
     if digest == item.sha256:
         return
@@ -173,10 +164,10 @@ def check(item: WeightsFile, file: Path, digest: str) -> None:
     )
 
 
-def sha256_of(file: Path, *, afresh: bool = False) -> str:
+def sha256_of(file: Path) -> str:
     """The file's SHA-256, remembered by path, size and time of change so that it is computed once."""
     known = _remembered().get(str(file.resolve()))
-    if not afresh and known is not None and known[:2] == _mark(file):
+    if known is not None and known[:2] == _mark(file):
         return str(known[2])
     digest = sha256_bytes(file)
     remember(file, digest)
