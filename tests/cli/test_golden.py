@@ -35,7 +35,7 @@ COMMANDS: dict[str, list[str]] = {
     "init": ["init made --from tasks.jsonl --target_model sim:world", "init made", "init other --from none.csv"],
     "split": ["split more.jsonl --seed 3", "split more.jsonl", "split none.jsonl"],
     "doctor": ["doctor -c config.yaml --offline"],
-    "plan": ["plan -c config.yaml", "plan -c config.yaml --target-seconds 2 --optimizer-seconds 10"],
+    "plan": ["plan -c config.yaml", "plan -c config.yaml --target-seconds 2"],
     "train": [
         "train -c config.yaml env.output_root=trained",
         "train -c config.yaml env.output_root=trained",

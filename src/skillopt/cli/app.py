@@ -38,6 +38,10 @@ RETIRED = {
     ("lint", "--out"): "SARIF is no longer written; use --json > FILE, or --github for notes on lines",
     ("lint", "-c"): "lint reads no tasks; leave it out",
     ("lint", "--config"): "lint reads no tasks; leave it out",
+    **{
+        ("plan", option): "the time is an estimate; the run's own rate shows after its first step"
+        for option in ("--target-seconds", "--optimizer-seconds")
+    },
     ("init", "--interactive"): "give --from, --target_model, --optimizer_model and --scoring",
     ("models", "path"): "`skillopt models list` shows where the file is",
     ("models", "verify"): "every training checks the file's SHA-256 when it first reads it",

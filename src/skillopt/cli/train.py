@@ -113,8 +113,6 @@ def plan(
     overrides: Overrides = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
-    target_seconds: Annotated[float | None, typer.Option(help="Seconds that a target call takes.")] = None,
-    optimizer_seconds: Annotated[float | None, typer.Option(help="Seconds that an optimizer call takes.")] = None,
 ) -> None:
     """Show what a training will cost, before anything is paid for."""
     from skillopt.preflight.doctor import check_sizes
@@ -126,11 +124,9 @@ def plan(
     from skillopt.view.plan_lines import plan_lines
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
-    given = {"target": target_seconds, "optimizer": optimizer_seconds}
-    seconds = {role: (value, value) for role, value in given.items() if value is not None}
     with using_env(loaded) as env:
         check_splits(env)
-        for line in plan_lines(plan_run(loaded, env, initial_of(loaded), call_seconds=seconds)):
+        for line in plan_lines(plan_run(loaded, env, initial_of(loaded))):
             print(printable(line))
         print(printable(check_line(check_sizes(loaded, env))))
 
