@@ -39,7 +39,7 @@ RETIRED = {
     ("lint", "-c"): "lint reads no tasks; leave it out",
     ("lint", "--config"): "lint reads no tasks; leave it out",
     **{
-        ("plan", option): "the time is an estimate; the run's own rate shows after its first step"
+        ("plan", option): "the time is an estimate from usual durations; leave it out"
         for option in ("--target-seconds", "--optimizer-seconds")
     },
     ("init", "--interactive"): "give --from, --target_model, --optimizer_model and --scoring",
