@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import signal
 import sys
+import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:  # what only some calls need is imported by them
 
 E = TypeVar("E", bound="Event")
 Callback = Callable[[Any], None]
-_PASSED_ON = ("skill", "analysts", "gate", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
+_PASSED_ON = ("skill", "analysts", "gate", "vetoes", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
 
 
 class Trainer:
@@ -60,7 +61,7 @@ class Trainer:
     - `env`, `models`: an Env, and ChatModels by role (`target`, `optimizer`);
     - `analysts`: names, Analysts, or functions of (skill, trajectories) to edits;
     - `gate`: an async function that decides in place of the config's gate (`skillopt.gates.Gate`);
-    - `gates`: functions of (before, after), scores by item, that may reject what the gate accepts;
+    - `vetoes`: functions of (before, after), scores by item, that may reject what the gate accepts;
     - `schedule`: a function of the run's progress to the learning rate's share, both from 0 to 1;
     - `callbacks`: functions of an event; `on` takes those for one type of event. One that raises is reported with its
       traceback and not called again; the run continues. `interrupt` stops a run;
@@ -81,7 +82,7 @@ class Trainer:
         models: ModelsLike = None,
         analysts: str | Sequence[AnyAnalyst] = (),
         gate: Gate | str | None = None,
-        gates: str | Sequence[Veto | str] = (),
+        vetoes: str | Sequence[Veto | str] = (),
         schedule: Shape | str | None = None,
         callbacks: Sequence[Callback] = (),
         trackers: str | Mapping[str, Any] | Sequence[Any] = (),
@@ -93,6 +94,9 @@ class Trainer:
         from skillopt.training.analysts import as_analyst, open_analysts
         from skillopt.training.parts import resolve
 
+        if "gates" in keys:
+            warnings.warn("Trainer(gates=…) is now vetoes=…", FutureWarning, stacklevel=2)
+            vetoes = keys.pop("gates")
         initial = None if skill is None else read_skill_input(skill)
         if initial is not None:
             path = "" if isinstance(initial, Skill) else initial
@@ -100,24 +104,23 @@ class Trainer:
         named = {
             "analysts": ("gradient.analysts", analysts),
             "gate": ("evaluation.gate", gate),
-            "gates": ("evaluation.gates", gates),
+            "vetoes": ("evaluation.vetoes", vetoes),
             "schedule": ("optimizer.lr_scheduler", schedule),
             "trackers": ("trackers.use", trackers),
         }
         parts = named_parts(keys, named)
         self._trackers = tuple(parts["trackers"] or ())
         chosen = [as_analyst(a) if not isinstance(a, str) else open_analysts([a])[0] for a in parts["analysts"] or ()]
-        given = read_inputs(config, keys, tasks=tasks, scorer=scorer, agent=agent, env=env, models=models)
+        given = read_inputs(config, tasks=tasks, scorer=scorer, agent=agent, env=env, models=models, **keys)
         self.config, self.models, self._inputs = given.config, given.models, given
-        own = {"gate": parts["gate"], "vetoes": parts["gates"] or (), "schedule": parts["schedule"]}
-        resolved = resolve(self.config, analysts=chosen, **own)
+        own = {"gate": parts["gate"], "vetoes": parts["vetoes"] or (), "schedule": parts["schedule"]}
+        self._parts = resolve(self.config, analysts=chosen, **own)
+        self._initial = initial if isinstance(initial, Skill) else None
         self._callbacks: list[tuple[type[Event], Callback]] = [(Event, callback) for callback in callbacks]
+        self._mode: Mode = mode
         self._progress = progress
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._training: TrainingLoop | None = None
-        self._make = partial(
-            new_training, mode=mode, parts=resolved, initial_skill=initial if isinstance(initial, Skill) else None
-        )
 
     @property
     def env(self) -> Env | None:
@@ -144,7 +147,15 @@ class Trainer:
         self._event_loop = asyncio.get_running_loop()
         async with self._inputs.open():
             with self._listeners() as listeners:
-                self._training = self._make(self.config, env=self.env, models=self.models, listeners=listeners)
+                self._training = new_training(
+                    self.config,
+                    env=self.env,
+                    models=self.models,
+                    listeners=listeners,
+                    mode=self._mode,
+                    parts=self._parts,
+                    initial_skill=self._initial,
+                )
                 result = await fit_and_report(self._training, self._trackers)
         if self._progress is True:
             from skillopt.view.console import open_console, show_result
@@ -202,22 +213,11 @@ async def train_async(config: ConfigLike = None, **arguments: Any) -> Result:
     return await Trainer(config, **arguments).fit_async()
 
 
-async def evaluate_async(
-    config: ConfigLike,
-    skill: SkillLike,
-    *,
-    split: str = "test",
-    tasks: Tasks | None = None,
-    scorer: ScorerFunction | str | None = None,
-    agent: Function | str | None = None,
-    env: EnvLike = None,
-    models: ModelsLike = None,
-    **keys: Any,
-) -> EvalSummary:
+async def evaluate_async(config: ConfigLike, skill: SkillLike, *, split: str = "test", **inputs: Any) -> EvalSummary:
     """As `evaluate`, for code that is async."""
     from skillopt.measure.evaluate import evaluate as run_evaluation
 
-    given = read_inputs(config, keys, tasks=tasks, scorer=scorer, agent=agent, env=env, models=models)
+    given = read_inputs(config, **inputs)
     async with given.open():
         found, path = _skill_of(skill, given.config, given.env)
         return await run_evaluation(
@@ -228,29 +228,19 @@ async def evaluate_async(
 def evaluate(config: ConfigLike, skill: SkillLike, **arguments: Any) -> EvalSummary:
     """A skill's score on a split (`split="test"`), as `eval_summary.json` has it: score, interval, hard, soft, failed …
 
-    A read of the test split is recorded in the folder of the run that the skill is from.
+    A read of the test split is recorded in the folder of the run that the skill is from. `tasks`, `scorer`, `agent`,
+    `env`, `models` and config keys are as for `Trainer`.
     """
     return run_sync(evaluate_async(config, skill, **arguments))
 
 
 async def compare_async(
-    config: ConfigLike,
-    a: SkillLike,
-    b: SkillLike,
-    *,
-    split: str = "val",
-    repeats: int = 1,
-    tasks: Tasks | None = None,
-    scorer: ScorerFunction | str | None = None,
-    agent: Function | str | None = None,
-    env: EnvLike = None,
-    models: ModelsLike = None,
-    **keys: Any,
+    config: ConfigLike, a: SkillLike, b: SkillLike, *, split: str = "val", repeats: int = 1, **inputs: Any
 ) -> Comparison:
     """As `compare`, for code that is async."""
     from skillopt.measure.compare import compare as run_comparison
 
-    given = read_inputs(config, keys, tasks=tasks, scorer=scorer, agent=agent, env=env, models=models)
+    given = read_inputs(config, **inputs)
     async with given.open():
         sides = [_skill_of(side, given.config, given.env) for side in (a, b)]
         return await run_comparison(
@@ -259,7 +249,10 @@ async def compare_async(
 
 
 def compare(config: ConfigLike, a: SkillLike, b: SkillLike, **arguments: Any) -> Comparison:
-    """Two skills on the same items, as `comparison.json` has it: difference, interval, p, and the items' lists."""
+    """Two skills on the same items, as `comparison.json` has it: difference, interval, p, and the items' lists.
+
+    `split` is "val" unless set, `repeats` 1; `tasks` and the others are as for `Trainer`.
+    """
     return run_sync(compare_async(config, a, b, **arguments))
 
 
@@ -302,7 +295,7 @@ async def fit_and_report(training: TrainingLoop, trackers: Sequence[Tracker] = (
         training.listeners.append(tracker)
         error: SkillOptError | None = None
         try:
-            with _interruptible(training):
+            with _interruptible(training, asyncio.get_running_loop()):
                 result = await training.fit()
         except SkillOptError as stopped:
             error = stopped
@@ -321,27 +314,29 @@ def _skill_of(skill: SkillLike, config: Config, env: Env | None) -> tuple[Skill,
     return (given, None) if isinstance(given, Skill) else find_skill(given, config, None, env)
 
 
-class _interruptible(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
+@contextlib.contextmanager
+def _interruptible(training: TrainingLoop, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """SIGINT and SIGTERM end the run cleanly; a second one has its usual effect."""
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
-    def __init__(self, trainer: TrainingLoop) -> None:
-        self._trainer = trainer
-        self._loop = asyncio.get_running_loop()
-
-    def __enter__(self) -> None:
-        with contextlib.suppress(ValueError):  # not in the main thread
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, self._once)
-
-    def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    def _once(self, *_: object) -> None:
+    def once(*_: object) -> None:
         """Called between two instructions, whatever the event loop is busy with: data may take long to read."""
-        self.__exit__()
-        if self._trainer.started:
-            self._loop.call_soon_threadsafe(self._trainer.interrupt)
+        reset()
+        if training.started:
+            loop.call_soon_threadsafe(training.interrupt)
         else:
-            self._trainer.interrupt()
+            training.interrupt()
+
+    def reset() -> None:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+    for number in usual:
+        signal.signal(number, once)
+    try:
+        yield
+    finally:
+        reset()

@@ -40,7 +40,7 @@ Keys = dict[str, Any]
 KeysLike = Mapping[str, Any]
 """Config keys, or sections of them, as a program writes them."""
 Functions = dict[str, Callable[..., Any]]
-PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "gates", "schedule", "callbacks", "progress", "mode")
+PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "vetoes", "schedule", "callbacks", "progress", "mode")
 """What a program may pass in place of what the config names (`Trainer`)."""
 ConfigLike = Config | str | Path | KeysLike | Sequence[KeysLike] | None
 """A config, its file or its sections; a list is tasks."""
@@ -77,13 +77,13 @@ class Inputs:
 
 def read_inputs(
     config: ConfigLike,
-    keys: Keys,
     *,
     tasks: Tasks | None = None,
     scorer: ScorerFunction | str | None = None,
     agent: Function | str | None = None,
     env: Env | KeysLike | str | None = None,
     models: KeysLike | None = None,
+    **keys: Any,
 ) -> Inputs:
     """Sort what was passed in, then open what has to be open to know the run; use it within `Inputs.open`. Keys of
     models may be in `.env`."""
@@ -96,7 +96,6 @@ def read_inputs(
         if tasks is not None:
             raise UserError("tasks: are given twice, as the first argument and by name; give one of them")
         config, tasks = None, config
-    keys = dict(keys)
     if isinstance(env, Mapping | str):
         _add(keys, "env", {"name": env} if isinstance(env, str) else env)
         env = None

@@ -202,7 +202,7 @@ def no_gain_at_all(before: Mapping[str, float], after: Mapping[str, float]) -> b
 
 
 def test_a_gate_of_ones_own_turns_down_what_improves_and_says_why(tmp_path: Path) -> None:
-    result = skillopt.train(**small(tmp_path, gates=[no_gain_at_all]))
+    result = skillopt.train(**small(tmp_path, vetoes=[no_gain_at_all]))
     assert result.summary["steps"]["accepted"] == 0
     assert result.summary["steps"]["rejected"] == 2
     assert {record["evidence"]["reason"] for record in result.history} == {"the house is not ready"}
@@ -210,7 +210,7 @@ def test_a_gate_of_ones_own_turns_down_what_improves_and_says_why(tmp_path: Path
 
 def test_a_gate_of_ones_own_lets_nothing_through_that_does_not_improve(tmp_path: Path) -> None:
     duds = {"optimizer_model": "sim:world?duds=1"}
-    result = skillopt.train(**small(tmp_path, gates=[lambda before, after: True], **duds))
+    result = skillopt.train(**small(tmp_path, vetoes=[lambda before, after: True], **duds))
     assert result.summary["steps"]["accepted"] == 0
 
 
@@ -238,7 +238,7 @@ def test_a_gate_that_is_passed_in_decides_and_its_source_is_part_of_the_run(tmp_
 
 def test_a_veto_comes_on_top_of_a_gate_that_is_passed_in(tmp_path: Path) -> None:
     duds = {"optimizer_model": "sim:world?duds=1"}
-    result = skillopt.train(**small(tmp_path, gate=always, gates=[lambda before, after: False], **duds))
+    result = skillopt.train(**small(tmp_path, gate=always, vetoes=[lambda before, after: False], **duds))
     assert result.summary["steps"]["accepted"] == 0
     assert {record["evidence"]["reason"] for record in result.history} == {"rejected by '<lambda>'"}
 
@@ -393,7 +393,7 @@ def test_parts_that_a_package_registers_are_used_by_name(tmp_path: Path, monkeyp
     monkeypatch.syspath_prepend(str(site))
     keys: dict[str, Any] = {"lr_scheduler": "halves", "analysts": ["always"]}
     result = skillopt.train(
-        **small(tmp_path, **keys, evaluation={"gates": ["stern"]}, learning_rate=5, metric="soft", scoring="lenient")
+        **small(tmp_path, **keys, evaluation={"vetoes": ["stern"]}, learning_rate=5, metric="soft", scoring="lenient")
     )
     first = result.history[0]
     assert first["learning_rate"]["scheduled"] == 3.75

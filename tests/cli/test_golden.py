@@ -35,7 +35,7 @@ COMMANDS: dict[str, list[str]] = {
     "init": ["init made --from tasks.jsonl --target_model sim:world", "init made", "init other --from none.csv"],
     "split": ["split more.jsonl --seed 3", "split more.jsonl", "split none.jsonl"],
     "doctor": ["doctor -c config.yaml --offline"],
-    "plan": ["plan -c config.yaml", "plan -c config.yaml --target-seconds 2 --optimizer-seconds 10"],
+    "plan": ["plan -c config.yaml", "plan -c config.yaml --target-seconds 2"],
     "train": [
         "train -c config.yaml env.output_root=trained",
         "train -c config.yaml env.output_root=trained",
@@ -43,7 +43,7 @@ COMMANDS: dict[str, list[str]] = {
         f"train -c config.yaml env.output_root=noisy {NOISY} evaluation.gate=paired train.num_epochs=1",
         "train -c config.yaml --resume --fresh",
     ],
-    "import": ["import house-codes -c config.yaml env.output_root=imported train.num_epochs=1 --to again/house-codes"],
+    "import": ["import house-codes --to again", "import house-codes -c config.yaml"],
     "replicate": ["replicate -c config.yaml env.output_root=seeds --seeds 2 train.num_epochs=1"],
     "sweep": ["sweep -c config.yaml env.output_root=swept train.num_epochs=1 optimizer.learning_rate=1,4"],
     "transfer": ["transfer RUN --to config.yaml env.output_root=moved train.num_epochs=1"],
@@ -81,7 +81,7 @@ COMMANDS: dict[str, list[str]] = {
     "export": ["export RUN --to exported/codes", "export RUN --to exported/codes"],
     "ui": ["ui --help", "ui --port 99999"],
     "mcp": ["mcp --help"],
-    "models": ["models --help", "models path none"],
+    "models": ["models --help", "models pull none"],
     "data": ["data --help", "data prepare none", "data generate searchqa --out x"],
     "sim": ["sim --help"],
 }

@@ -496,3 +496,13 @@ def test_a_key_that_is_gone_is_accepted_where_it_says_nothing_and_refused_with_t
     Config.parse({"budget": {"target": {"max_usd": None, "max_calls": None}, "max_usd": 1}})
     with pytest.raises(UserError, match=r"budget\.optimizer: is no longer a key; set budget\.max_usd"):
         Config.parse({"budget": {"optimizer": {"max_usd": 3}}})
+
+
+def test_vetoes_are_found_by_their_earlier_name_and_make_the_same_run(folder: Path) -> None:
+    (folder / "old.yaml").write_text("evaluation: {gates: [careful]}")
+    with pytest.warns(FutureWarning, match="evaluation.gates is now evaluation.vetoes"):
+        old = Config.load(folder / "old.yaml")
+    with pytest.warns(FutureWarning):
+        assert Config.load(folder / "old.yaml", ["evaluation.gates=[other]"]).evaluation.vetoes == ("other",)
+    assert old == Config.parse({"evaluation": {"vetoes": ["careful"]}})
+    assert old.identity() == {"evaluation.gates": ["careful"]}, "as before it was renamed"

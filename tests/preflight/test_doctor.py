@@ -43,10 +43,9 @@ def test_all_is_well_with_the_simulated_world(tmp_path: Path) -> None:
         ("models.optimizer_model=vllm:x", "optimizer price", "warn", "the price of vllm:x is unknown"),
         ("models.optimizer_model=vllm:x", "optimizer model", "fail", "no URL; set hardware.vllm_url"),
         ("evaluation.gate=strict", "gate", "pass", "strict"),
-        ("models.target_rpm=30", "target workers", "warn", "hardware.workers of 2 is enough"),
         (f"env.output_root={SIM}/runs", "output folder", "fail", "not writable"),
-        ("budget.max_calls=3", "budget", "fail", "budget.max_calls is 3, and the plan needs at least"),
-        ("budget.max_calls=400", "budget", "warn", "and the plan needs up to"),
+        ("budget.max_calls=3", "budget", "fail", "budget.max_calls is 3, and the plan expects "),
+        ("budget.max_calls=400", "budget", "warn", "and the plan expects "),
         ("models.target_model=sim:world?noise=0.1", "splits", "pass", "at 10% noise the gate sees gains of"),
     ],
 )

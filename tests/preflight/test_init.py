@@ -231,20 +231,6 @@ def test_a_folder_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "demo").iterdir()] == ["mine.txt"]
 
 
-def test_interactive_asks_and_the_answers_stand_in_the_config(tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
-    from skillopt.cli.app import app
-
-    (tmp_path / "mine.csv").write_text(CSV)
-    answers = f"{tmp_path / 'mine.csv'}\ny\nvllm:mine\nvllm:other\nchoice\n"
-    done = CliRunner().invoke(app, ["init", str(tmp_path / "own"), "--interactive"], input=answers)
-    assert done.exit_code == 0, done.output
-    config = Config.load(tmp_path / "own" / "config.yaml")
-    assert (config.models.target_model, config.models.optimizer_model) == ("vllm:mine", "vllm:other")
-    assert config.env.scoring == "choice"
-
-
 @pytest.mark.wheel
 def test_the_templates_are_in_the_wheel(tmp_path: Path) -> None:
     build = pytest.importorskip("hatchling.builders.wheel")

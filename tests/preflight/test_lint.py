@@ -13,7 +13,7 @@ from skillopt.config import Config
 from skillopt.preflight.lint import Finding, lint
 from skillopt.preflight.scripts import parse_trouble
 from skillopt.record.source import Source, on_disk
-from support import REPO, SIM, ends_within
+from support import REPO, ends_within
 from support.checking import here
 
 FRONT = "---\nname: codes\ndescription: Codes of tickets. Use for ticket questions.\n---\n"
@@ -52,7 +52,6 @@ def test_a_sound_package_has_nothing_to_say(tmp_path: Path) -> None:
         (f"{BODY}See [dates](references/dates.md).\n", "link", "error", 8, "'references/dates.md' does not exist"),
         (f"{BODY}Run `python scripts/gone.py --all`.\n", "link", "error", 8, "'scripts/gone.py' does not exist"),
         (f"{BODY}```bash\nbash scripts/gone.sh\n```\n", "link", "error", 9, "'scripts/gone.sh' does not exist"),
-        (f"{BODY}See [above](#no-such).\n", "link", "warning", 8, "no such heading"),
         (f"{BODY}See [it](../other/SKILL.md).\n", "link", "warning", 8, "leads out of the package"),
         (f"{BODY}- Write it in capitals.\n- Write it in capitals!\n", "duplicate", "warning", 9, "line 8"),
         (
@@ -97,7 +96,6 @@ def test_the_form_of_the_front_matter(tmp_path: Path, front: str, says: str) -> 
     ("name", "text", "line"),
     [
         ("a.py", "x = 1\ndef f(:\n", 2),
-        ("a.sh", "echo a\nif true; then\necho b\n", 4),
         ("run", "#!/usr/bin/env python3\nx = = 1\n", 2),
         ("a.json", '{\n"a": 1,\n}\n', 3),
         ("a.toml", "a = 1\nb = \n", 2),
@@ -161,9 +159,6 @@ def test_who_pays_for_how_many_tokens(tmp_path: Path) -> None:
     assert 5 < tokens.listed < 20
     assert 10 < tokens.loaded < 30
     assert tokens.on_demand > 150
-    assert tokens.share is None
-    done = here(tmp_path, "lint", "codes", "--config", str(SIM))
-    assert "of a task's first request is the skill" in done.stdout
 
 
 def test_exit_codes_json_and_annotations(tmp_path: Path) -> None:
@@ -177,10 +172,6 @@ def test_exit_codes_json_and_annotations(tmp_path: Path) -> None:
     assert shown.splitlines()[-1].startswith("::warning file=")
     gone = here(tmp_path, "lint", "codes", "--out", "found")
     assert (gone.returncode, "use --json" in gone.stderr) == (2, True)
-
-
-def test_a_file_that_nothing_mentions(tmp_path: Path) -> None:
-    assert only(package(tmp_path, references__lost_dot_md="# Lost\n")).rule == "unused"
 
 
 def test_a_plain_file_needs_no_front_matter(tmp_path: Path) -> None:

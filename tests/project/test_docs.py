@@ -31,7 +31,7 @@ FORMS = {
 """What stands for a reader's own run or config, and what is used in its place."""
 SKIPPED = re.compile(
     r"…|RUN[_@]|\bDIR\b|NAME|sim serve|skillopt ui\b|skillopt_webui|bench/|data (?:prepare|generate) "
-    r"|--choose|--write|--interactive"
+    r"|--choose|--write"
 )
 """Commands that need what only the reader has, serve until they are stopped, or fetch and measure for long."""
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from skills_ref import read_properties, validate
 
 import skillopt
-from skillopt.cli.packages import for_description
+from skillopt.cli.train import for_description
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.models.base import ChatReply, ChatRequest
@@ -78,10 +78,10 @@ def test_any_description_survives_the_front_matter(text: str, run: RunDirectory,
 def test_a_round_trip_changes_only_the_body(tmp_path: Path) -> None:
     before = write_package(tmp_path / "a" / "house-codes")
     goal = tmp_path / "b" / "house-codes"
-    done = command(
-        "import", str(before), "-c", str(SIM), *quick(tmp_path / "out"), "--train", "body", "--to", str(goal)
-    )
+    out = tmp_path / "out"
+    done = command("train", "--package", str(before), "-c", str(SIM), *quick(out), "package.train=[body]")
     assert done.returncode == 0, done.stderr
+    assert command("export", str(out / "sim"), "--to", str(goal)).returncode == 0
     assert validate(goal) == []
     old, new = files(before), files(goal)
     assert {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)} == {"SKILL.md"}
@@ -154,9 +154,20 @@ def test_a_package_that_is_none_is_refused(front: str, folder: str, message: str
     assert validate(package) != []
     with pytest.raises(skillopt.UserError, match=re.escape(message)):
         checked_package(package)
-    done = command("import", str(package), "-c", str(SIM), f"env.output_root={tmp_path / 'out'}")
+    done = command("train", "--package", str(package), "-c", str(SIM), f"env.output_root={tmp_path / 'out'}")
     assert done.returncode == 2
     assert not (tmp_path / "out").exists()
+
+
+def test_an_import_copies_a_package_and_trains_nothing(tmp_path: Path) -> None:
+    package = write_package(tmp_path / "house-codes")
+    done = command("import", str(package), "--to", str(tmp_path / "mine"))
+    assert done.returncode == 0, done.stderr
+    assert f"skillopt train --package {tmp_path}/mine/house-codes" in done.stdout
+    assert files(tmp_path / "mine" / "house-codes") == files(package)
+    assert "exists already" in command("import", str(package), "--to", str(tmp_path / "mine")).stderr
+    done = command("import", str(package), "-c", str(SIM))
+    assert (done.returncode, "skillopt train --package" in done.stderr) == (2, True)
 
 
 def test_an_export_never_writes_over_what_is_there_unasked(run: RunDirectory, tmp_path: Path) -> None:
@@ -307,7 +318,7 @@ def test_training_the_description_raises_the_trigger_score_and_changes_that_line
             "env": {"split_dir": str(tmp_path / "data"), "output_root": str(tmp_path / "out")},
         }
     )
-    config = for_description(plain, package, "house-codes")
+    config = for_description(plain)
     config = config.model_copy(
         update={"env": config.env.model_copy(update={"options": {**config.env.options, "others": str(other.parent)}})}
     )

@@ -73,8 +73,9 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunDirecto
     """A package, the run that trained it, and the package that came of it; by the command line."""
     root = tmp_path_factory.mktemp("imported")
     package, goal = write_package(root / "in" / "house-codes"), root / "to" / "house-codes"
-    done = command("import", str(package), "-c", str(SIM), *quick(root / "out"), "--to", str(goal))
+    done = command("train", "--package", str(package), "-c", str(SIM), *quick(root / "out"))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert command("export", str(root / "out" / "sim"), "--to", str(goal)).returncode == 0
     (run,) = (root / "out" / "sim").glob("seed42-*")
     return package, RunDirectory(run), goal
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -13,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from skillopt.dotenv import load_dotenv
-from skillopt.errors import DiskError, SkillOptError, Stopped, StopReason, disk_trouble, is_disk_trouble
+from skillopt.errors import DiskError, SkillOptError, Stopped, StopReason, UserError, disk_trouble, is_disk_trouble
 from skillopt.keys import guard_terminal, redact
 from skillopt.version import __version__
 from skillopt.view.text import printable
@@ -31,10 +32,40 @@ GROUPS = {
     "Page, agents, models and data": ("ui", "mcp", "models", "data", "sim"),
 }
 """The commands as --help shows them. One that is not named here is the last of its `rich_help_panel`, or of all."""
+RETIRED = {
+    ("report", "--prices"): "set budget.prices before a training (summary.json has each role's tokens)",
+    ("verify", "--repair"): "`skillopt verify RUN` names the files to delete, and training writes them",
+    ("lint", "--out"): "SARIF is no longer written; use --json > FILE, or --github for notes on lines",
+    ("lint", "-c"): "lint reads no tasks; leave it out",
+    ("lint", "--config"): "lint reads no tasks; leave it out",
+    **{
+        ("plan", option): "the time is an estimate from usual durations; leave it out"
+        for option in ("--target-seconds", "--optimizer-seconds")
+    },
+    ("check", "--watch"): 'for fresh samples, add "env.output_root=outputs/$(date +%F)"',
+    ("sweep", "--random"): "list the values, such as key=2,4,8",
+    ("ablate", "--by"): "rules are left out one by one; `skillopt blame RUN` shows what a step brought",
+    ("export", "--references"): "train the exported package, and edits may move text to references/",
+    ("init", "--interactive"): "give --from, --target_model, --optimizer_model and --scoring",
+    ("models", "path"): "`skillopt models list` shows where the file is",
+    ("models", "verify"): "every training checks the file's SHA-256 when it first reads it",
+    **{
+        ("import", option): "`skillopt train --package FOLDER --config FILE` trains a package"
+        for option in ("--config", "-c", "--train")
+    },
+}
+"""Options of earlier versions, and what to do instead."""
 
 
 class Grouped(TyperGroup):
     """Commands by group, each with the whole first sentence of its help."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        for word in args[1:]:
+            option = word.partition("=")[0]
+            if instead := RETIRED.get((args[0], option)):
+                raise UserError(f"{args[0]} {option}: is gone; {instead}")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in self._groups().values() for name in names]
@@ -153,6 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Exit codes: 0 done; 1 worse, or a failed verification; 2 bad input, or the endpoint refuses;
     3 stopped, can continue; 4 cannot tell; 130 Ctrl-C."""
     guard_terminal()
+    warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
     try:
         code = _guarded(lambda: app(arguments, standalone_mode=True))
     except Exception:  # a bug in SkillOpt or in a user's code: show all of it, except keys

@@ -37,7 +37,6 @@ if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays 
     from skillopt.measure.batch import CheckOutcome, Measure
     from skillopt.preflight.lint import Finding
     from skillopt.record.results import CheckResult
-    from skillopt.tasks.base import Item
 
 Words = Annotated[
     list[str] | None,
@@ -65,7 +64,6 @@ def check(
     split: Annotated[str | None, typer.Option("--split", help="train, val or test; val unless set.")] = None,
     target_model: TargetOption = "",
     all_targets: Annotated[str, typer.Option("--all-targets", help="Several targets, such as a:x,b:y; a table.")] = "",
-    watch: Annotated[bool, typer.Option("--watch", hidden=True)] = False,
     project: ProjectOption = Path(PROJECT_FILE),
     out: Annotated[Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml and check.json.")] = None,
     github: GithubOption = False,
@@ -81,8 +79,6 @@ def check(
     from skillopt.config.project import parse_settings
     from skillopt.measure.batch import exit_code, run_jobs
 
-    if watch:
-        raise UserError('check --watch: is gone; for fresh samples, add "env.output_root=outputs/$(date +%F)"')
     options = {"config": str(config or ""), "margin": margin, "budget": budget, "max_items": max_items, "split": split}
     given = parse_settings(options, "--")
     named, overrides = divide(words)
@@ -235,16 +231,12 @@ def _commands_off(github: bool) -> Iterator[None]:
 @app.command()
 def lint(
     words: Words = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Tasks, for the share of the skill in what a task sends.")
-    ] = None,
     base: BaseOption = "none",
     head: HeadOption = "",
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
     project: ProjectOption = Path(PROJECT_FILE),
     as_json: Annotated[bool, typer.Option("--json", help="Findings and token counts as JSON.")] = False,
     github: GithubOption = False,
-    out: Annotated[Path | None, typer.Option("--out", hidden=True)] = None,
 ) -> None:
     """Look at a skill without running it: form, links, scripts, lines, phrases, tokens. Asks no model.
 
@@ -252,19 +244,12 @@ def lint(
     """
     from skillopt.cli.skills import divide, find_skills
     from skillopt.preflight.lint import lint as run_lint
-    from skillopt.tasks import using_env
     from skillopt.view.check_lines import finding_line, token_line
 
-    if out is not None:
-        raise UserError("lint --out: SARIF is no longer written; use --json > FILE, or --github for notes on lines")
-    named, overrides = divide(words)
+    named, _ = divide(words)
     found = [one for one in find_skills(named, project, base, head) if not one.removed]
     found = found if named or base == "none" else [one for one in found if one.changed]
-    items: Sequence[Item] = ()
-    if config:
-        with using_env(load_config(config, overrides)) as env:
-            items = env.items("val")
-    linted = {one.name: run_lint(one.skill, items) for one in found}
+    linted = {one.name: run_lint(one.skill) for one in found}
     findings = [finding for own in linted.values() for finding in own.findings]
     with _commands_off(github):
         if as_json:

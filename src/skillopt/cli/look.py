@@ -14,17 +14,12 @@ from skillopt.view.text import printable
 
 @app.command()
 def report(
-    run: RunArgument,
-    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
-    prices: Annotated[list[str] | None, typer.Option("--prices", hidden=True)] = None,
+    run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False
 ) -> None:
     """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
-    from skillopt.errors import UserError
     from skillopt.record.directory import RunDirectory
     from skillopt.view.html import write_report
 
-    if prices:
-        raise UserError("--prices: is gone; set budget.prices before a training (summary.json has each role's tokens)")
     directory = RunDirectory(run)
     print(printable(write_report(directory).verdict))
     print(directory.report)
@@ -65,7 +60,7 @@ def blame(
 
 
 @app.command()
-def verify(run: RunArgument, repair: Annotated[bool, typer.Option("--repair", hidden=True)] = False) -> None:
+def verify(run: RunArgument) -> None:
     """Check every file of a run against its checksum, and that the patch log gives every version byte for byte.
 
     Exit code 1 if not, with the files to delete, so that the same `skillopt train` command writes them again.
@@ -76,8 +71,6 @@ def verify(run: RunArgument, repair: Annotated[bool, typer.Option("--repair", hi
     from skillopt.record.run import Run
     from skillopt.record.state import WAY_OUT
 
-    if repair:
-        raise UserError("--repair: is gone; `skillopt verify RUN` names the files to delete, and training writes them")
     directory = RunDirectory(run)
     if not directory.snapshot(0).exists() and not directory.patch_log.path.exists():
         raise UserError(f"{run}: is not a run's folder (it has no skills/skill_v0000.md and no patch_log.jsonl)")

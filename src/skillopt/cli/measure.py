@@ -75,7 +75,6 @@ def compare(
 def ablate(
     run: RunArgument,
     overrides: Overrides = None,
-    by: Annotated[str, typer.Option("--by", hidden=True)] = "rule",
     repeats: Annotated[
         int | None, typer.Option("--repeats", min=1, help="Samples of each item; 1 or, where noisy, 3.")
     ] = None,
@@ -90,8 +89,6 @@ def ablate(
     from skillopt.record.directory import RunDirectory
     from skillopt.view.measured_tables import ablation_lines, ablation_table
 
-    if by != "rule":
-        raise UserError(f"ablate --by {by}: only rules are left out now; leave --by away")
     directory = RunDirectory(run)
     if not directory.config_yaml.is_file() or not directory.best_skill.is_file():
         raise UserError(f"{run}: is not a run's folder (it has no config.yaml and best_skill.md)")

@@ -35,18 +35,9 @@ def export(
     description: Annotated[
         str, typer.Option("--description", help="What the skill does and when to use it, for the front matter.")
     ] = "",
-    references: Annotated[str, typer.Option("--references", hidden=True)] = "",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is there already.")] = False,
 ) -> None:
     """Write a run's best skill as an Agent Skills package. A run that began with a package gives that one back."""
-    from skillopt.errors import UserError
-
-    if references:
-        raise UserError("--references: is gone; train the exported package, and edits may move text to references/")
-    _export(run, to, description=description, overwrite=overwrite)
-
-
-def _export(run: Path, to: Path, *, description: str, overwrite: bool) -> None:
     from skillopt.record.directory import RunDirectory
     from skillopt.record.export import export as write_package
 
@@ -57,63 +48,19 @@ def _export(run: Path, to: Path, *, description: str, overwrite: bool) -> None:
 @app.command("import")
 def import_package(
     package: Annotated[Path, typer.Argument(help="Folder of an Agent Skills package (it holds SKILL.md).")],
-    config: ConfigOption,
-    overrides: Overrides = None,
-    train: Annotated[
-        str, typer.Option("--train", help="body,references,scripts or some of them, or description; the rest stays.")
-    ] = "",
-    to: Annotated[Path | None, typer.Option("--to", help="Then export the trained package to this folder.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is there already.")] = False,
-    optimizer_model: OptimizerOption = "",
-    target_model: TargetOption = "",
+    to: Annotated[Path, typer.Option("--to", help="The folder that the package is copied into.")],
 ) -> None:
-    """Train an existing skill package: its files on the config's tasks, or its description on requests."""
-    from skillopt.cli.train import run_and_show
-    from skillopt.record.package import checked_package
-    from skillopt.skill import FILE
-
-    name = checked_package(package).name
-    own = [f"train.init_skill={package / FILE}", *_parts(train), *(overrides or [])]
-    loaded = load_config(config, own, target_model, optimizer_model)
-    result = run_and_show(for_description(loaded, package, name) if train == "description" else loaded)
-    if to is not None:
-        _export(result.path, to, description="", overwrite=overwrite)
-    else:
-        print(printable(f"To get the package back: skillopt export {result.path} --to DIR/{name}"))
-
-
-def _parts(train: str) -> list[str]:
-    """The override for the parts that are named; none for a description, and where the config decides."""
+    """Copy an Agent Skills package, checked, to where it is trained (`skillopt train --package`)."""
     from skillopt.errors import UserError
-    from skillopt.skill.trained import PARTS
+    from skillopt.record.package import checked_package, whole_package
 
-    named = [part.strip() for part in train.split(",") if part.strip()]
-    if not named or named == ["description"]:
-        return []
-    if wrong := [part for part in named if part not in PARTS]:
-        more = "; a description is trained alone" if "description" in wrong else ""
-        raise UserError(f"--train: '{wrong[0]}' is not one of {', '.join(PARTS)}{more}")
-    return [f"package.train=[{', '.join(named)}]"]
-
-
-def for_description(config: Config, package: Path, name: str) -> Config:
-    """The config with what training a description takes: the trigger metric, its prompts, one short paragraph."""
-    from skillopt.training import prompts
-
-    env, optimizer, gradient = config.env, config.optimizer, config.gradient
-    options = {"package": str(package), **env.options}
-    own = env.model_copy(
-        update={"name": "trigger", "options": options, "benchmark": env.benchmark or f"{name}-description"}
-    )
-    short = {"max_skill_tokens": min(optimizer.max_skill_tokens, 250), "max_edit_tokens": 80}
-    asked = gradient.prompts_dir or str(Path(prompts.__file__).parent / "description")
-    return config.model_copy(
-        update={
-            "env": own,
-            "optimizer": optimizer.model_copy(update={**short, "slow_update_gate": "strict"}),
-            "gradient": gradient.model_copy(update={"prompts_dir": asked}),
-        }
-    )
+    copy = to / checked_package(package).name
+    if copy.exists():
+        raise UserError(f"{copy}: exists already; choose another folder, or remove it first")
+    skill = whole_package(package)
+    skill.write_to(copy)
+    print(printable(f"Package: {copy} ({', '.join(sorted(skill.files))})"))
+    print(printable(f"Now: skillopt train --package {copy} --config FILE"))
 
 
 @app.command()
@@ -148,19 +95,14 @@ def sweep(
     axes: Annotated[
         list[str], typer.Argument(metavar="section.key=V1,V2...", help="Values to try; one value is an override.")
     ],
-    draws: Annotated[int | None, typer.Option("--random", hidden=True)] = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
     """Train under several values of some keys and choose by validation. The same command again continues."""
     from skillopt.api import train_config
-    from skillopt.errors import UserError
     from skillopt.measure.sweep import sweep as run_sweep
     from skillopt.record.events import Listener
     from skillopt.view.measured_tables import sweep_lines, sweep_table
-
-    if draws is not None:
-        raise UserError("sweep --random: draws are no longer made; list the values, such as key=2,4,8")
 
     def load(given: Sequence[str]) -> Config:
         return load_config(config, given, target_model, optimizer_model)

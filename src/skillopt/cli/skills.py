@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt.config.project import FILE, Listed, Settings, read_project
+from skillopt.config.project import FILE, Settings, listed_path, read_project
 from skillopt.config.shipped import is_file, shipped
 from skillopt.errors import UserError
 from skillopt.record.git import Repository
@@ -47,27 +47,26 @@ def divide(words: Sequence[str] | None) -> tuple[str, list[str]]:
 def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
     """The named skill with its entry in the project, if there is one; else all of the project's."""
     if named:
-        known = read_project(project).find(Path(named)) if project.is_file() else None
-        folder, settings = project.parent, known.settings if known else Settings()
-        entry = Listed(path=known.path if known else named, settings=settings)
-        return [_found(entry, folder if known else Path(), base, head, named)]
-    listed = read_project(project)
-    if len(listed.skills) > 1 and _is_skill(base):
-        raise UserError(
-            f"--base {base}: is one skill, and {project} lists {len(listed.skills)}; name the one that is meant"
-        )
-    return [_found(entry, listed.folder, base, head, entry.path) for entry in listed.skills]
+        skills = read_project(project) if project.is_file() else {}
+        path = listed_path(skills, project.parent, Path(named))
+        if path is None:
+            return [_found(named, named, Settings(), Path(), base, head)]
+        return [_found(named, path, skills[path], project.parent, base, head)]
+    skills = read_project(project)
+    if len(skills) > 1 and _is_skill(base):
+        raise UserError(f"--base {base}: is one skill, and {project} lists {len(skills)}; name the one that is meant")
+    return [_found(path, path, settings, project.parent, base, head) for path, settings in skills.items()]
 
 
-def _found(entry: Listed, folder: Path, base: str, head: str, name: str) -> Found:
-    place = folder / entry.path
+def _found(name: str, path: str, settings: Settings, folder: Path, base: str, head: str) -> Found:
+    place = folder / path
     skill: Source | None
     if head:
         repository = _repository(folder, place)
         skill = in_commit(repository, repository.commit(head), repository.inside(place), head) or no_skill()
     else:
         skill = on_disk(shipped(place), _shown(shipped(place)))
-    return Found(name=name, settings=entry.settings, skill=skill, base=_base(place, folder, base))
+    return Found(name=name, settings=settings, skill=skill, base=_base(place, folder, base))
 
 
 def _base(place: Path, folder: Path, base: str) -> Source:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from skillopt.cli.app import OptimizerOption, TargetOption, app
 from skillopt.view.text import printable
-
-if TYPE_CHECKING:
-    from skillopt.preflight.starter import InitOptions
 
 
 @app.command()
@@ -31,7 +28,6 @@ def init(
     env: Annotated[bool, typer.Option("--env", help="Write a custom env (several turns, tools), not a file.")] = False,
     target_model: TargetOption = "",
     optimizer_model: OptimizerOption = "",
-    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Ask for the choices.")] = False,
 ) -> None:
     """Write a folder that is ready to train; without --from, a demo with a model on your CPU."""
     from skillopt.preflight.starter import InitOptions, write_folder
@@ -50,39 +46,9 @@ def init(
         scorer=scorer,
         env=env,
     )
-    if interactive:
-        wish = _asked(wish)
     config = shlex.quote(str(folder / "config.yaml"))
     for line in [*write_folder(folder, wish), f"Now: {this_command()} train --config {config}"]:
         print(printable(line))
-
-
-def _asked(wish: InitOptions) -> InitOptions:
-    """The same request with a person's answers; what was given as an option is not asked."""
-    from dataclasses import replace
-
-    from skillopt.preflight.starter import LOCAL
-    from skillopt.provider_table import provider_of
-    from skillopt.tasks.scoring import SCORERS
-
-    if wish.source is None:
-        file = typer.prompt("File with your tasks (.jsonl, .json, .csv; empty for the demo's)", "", show_default=False)
-        wish = replace(wish, source=Path(file) if file else None)
-    if wish.source is not None:
-        from skillopt.preflight.starter import own_file
-
-        for line in own_file(wish, wish.source, answers=False).lines():
-            print(printable(line))
-        typer.confirm("Is that right?", default=True, abort=True)
-    if not wish.target:
-        wish = replace(wish, target=typer.prompt("Model that does the tasks (provider:model)", LOCAL))
-    if not wish.optimizer and not provider_of(wish.target).is_local:
-        wish = replace(wish, optimizer=typer.prompt("Model that writes the edits (provider:model)", "openai:gpt-4o"))
-    if not wish.scoring and not wish.scorer:
-        known = ", ".join([*SCORERS, "judge", "own (a scorer.py)"])
-        chosen = typer.prompt(f"Scoring: {known}; empty to choose by the answers", "", show_default=False)
-        wish = replace(wish, scorer=True) if chosen.startswith("own") else replace(wish, scoring=chosen)
-    return wish
 
 
 @app.command()

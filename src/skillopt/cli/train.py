@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +22,6 @@ from skillopt.view.text import printable
 
 if TYPE_CHECKING:
     from skillopt.config import Config
-    from skillopt.record.result import Result
     from skillopt.training.session import Mode
 
 
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 def train(
     config: ConfigOption,
     overrides: Overrides = None,
+    package: Annotated[
+        Path | None, typer.Option("--package", help="Start from this Agent Skills package (its folder).")
+    ] = None,
+    description: Annotated[
+        bool, typer.Option("--description", help="Train the package's description on requests, not its files.")
+    ] = False,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
     resume: Annotated[bool, typer.Option("--resume", help="Only continue an unfinished run.")] = False,
@@ -36,18 +42,48 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Each event as a line of JSON, as in events.jsonl.")] = False,
 ) -> None:
     """Train a skill. The same command again continues the run."""
-    if resume and fresh:
-        raise typer.BadParameter("--resume and --fresh exclude each other")
-    mode: Mode = "resume" if resume else "fresh" if fresh else "auto"
-    run_and_show(load_config(config, overrides, target_model, optimizer_model), mode, as_json=as_json)
-
-
-def run_and_show(config: Config, mode: Mode = "auto", *, as_json: bool = False) -> Result:
-    """Train, with the run on the terminal as it goes and its result at the end."""
     from skillopt.api import Trainer
 
-    fetch_weights(config)
-    return Trainer(config, mode=mode, progress="json" if as_json else True).fit()
+    if resume and fresh:
+        raise typer.BadParameter("--resume and --fresh exclude each other")
+    own = [] if package is None else [f"train.init_skill={_package_file(package)}"]
+    loaded = load_config(config, [*own, *(overrides or [])], target_model, optimizer_model)
+    if description:
+        loaded = for_description(loaded)
+    fetch_weights(loaded)
+    mode: Mode = "resume" if resume else "fresh" if fresh else "auto"
+    result = Trainer(loaded, mode=mode, progress="json" if as_json else True).fit()
+    if package is not None and not as_json:
+        print(printable(f"To get the package back: skillopt export {result.path} --to DIR/{package.resolve().name}"))
+
+
+def _package_file(package: Path) -> Path:
+    from skillopt.record.package import checked_package
+    from skillopt.skill import FILE
+
+    checked_package(package)
+    return package / FILE
+
+
+def for_description(config: Config) -> Config:
+    """The config with what training a description takes: the trigger metric, its prompts, one short paragraph."""
+    from skillopt.record.package import checked_package
+    from skillopt.training import prompts
+
+    folder = Path(config.train.init_skill)
+    folder = folder if folder.is_dir() else folder.parent
+    name = checked_package(folder).name
+    return config.with_values(
+        {
+            "env.name": "trigger",
+            "env.options": {"package": str(folder), **config.env.options},
+            "env.benchmark": config.env.benchmark or f"{name}-description",
+            "optimizer.max_skill_tokens": min(config.optimizer.max_skill_tokens, 250),
+            "optimizer.max_edit_tokens": 80,
+            "optimizer.slow_update_gate": "strict",
+            "gradient.prompts_dir": config.gradient.prompts_dir or str(Path(prompts.__file__).parent / "description"),
+        }
+    )
 
 
 @app.command()
@@ -77,8 +113,6 @@ def plan(
     overrides: Overrides = None,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
-    target_seconds: Annotated[float | None, typer.Option(help="Seconds that a target call takes.")] = None,
-    optimizer_seconds: Annotated[float | None, typer.Option(help="Seconds that an optimizer call takes.")] = None,
 ) -> None:
     """Show what a training will cost, before anything is paid for."""
     from skillopt.preflight.doctor import check_sizes
@@ -90,11 +124,9 @@ def plan(
     from skillopt.view.plan_lines import plan_lines
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
-    given = {"target": target_seconds, "optimizer": optimizer_seconds}
-    seconds = {role: (value, value) for role, value in given.items() if value is not None}
     with using_env(loaded) as env:
         check_splits(env)
-        for line in plan_lines(plan_run(loaded, env, initial_of(loaded), call_seconds=seconds)):
+        for line in plan_lines(plan_run(loaded, env, initial_of(loaded))):
             print(printable(line))
         print(printable(check_line(check_sizes(loaded, env))))
 

@@ -20,8 +20,8 @@ _PLACES = {"env.output_root", "env.private", "env.split_dir", "env.data", "env.s
 _PLACES |= {"train.init_skill", "gradient.analyst_workers", "gradient.prompts_dir", "gradient.feedback"}
 _PLACES |= {f"models.{role}_{key}" for role in ("target", "optimizer") for key in ("url", "key_name", "rpm", "tpm")}
 """What may change between a stop and a resume. The data and the user's files count by what they hold."""
-
-
+_EARLIER_NAMES = {"evaluation.vetoes": "evaluation.gates"}
+"""A key that has another name now makes no other run."""
 PASSED_IN = "function:"
 """How `env.scoring` begins in a run whose scorer a program passed in: a function, which counts by its source."""
 _SCORING = {"env.scoring", "env.scoring_options", "evaluation.metric"}
@@ -31,7 +31,8 @@ _DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
 def relevant(flat: Flat) -> dict[str, JsonValue]:
     """The settings that change results; files by their names alone, since another folder makes no other run."""
     used = in_use(flat).items()
-    return {key: _normal(key, value) for key, value in used if not key.startswith(_FREE) and key not in _PLACES}
+    kept = ((key, value) for key, value in used if not key.startswith(_FREE) and key not in _PLACES)
+    return {_EARLIER_NAMES.get(key, key): _normal(key, value) for key, value in kept}
 
 
 def _normal(key: str, value: Any) -> Any:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field, JsonValue, ValidationError
 
@@ -31,32 +29,9 @@ class Settings(Options):
     """train, val or test."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """A skill of the project."""
-
-    path: str
-    """As the file names it: a Markdown file or a package's folder, relative to the file's own folder."""
-    settings: Settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class Project:
-    folder: Path
-    skills: tuple[Listed, ...]
-
-    def find(self, path: Path) -> Listed | None:
-        """The entry of a skill, named by its file or its folder."""
-        wanted = path.resolve()
-        for listed in self.skills:
-            place = (self.folder / listed.path).resolve()
-            if wanted in {place, place / "SKILL.md"} or wanted / "SKILL.md" == place:
-                return listed
-        return None
-
-
-def read_project(file: Path) -> Project:
-    """The file, checked: `[check]` holds for all skills, `[skills."path"]` for one."""
+def read_project(file: Path) -> dict[str, Settings]:
+    """The skills by their paths (a Markdown file or a package's folder, relative to the file's own folder): `[check]`
+    holds for all, `[skills."path"]` for one."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; name a skill and a --config, or list the skills in a {FILE}")
     try:
@@ -68,20 +43,28 @@ def read_project(file: Path) -> Project:
     shared, skills = tree.get("check", {}), tree.get("skills", {})
     if not isinstance(skills, dict) or not skills or not isinstance(shared, dict):
         raise UserError(f'{file}: lists no skill; add [skills."path/of/skill"] with a config')
-    parse_settings(shared, f"{file}: check")
-    return Project(folder=file.parent, skills=tuple(_listed(path, own, shared, file) for path, own in skills.items()))
+    found = {}
+    for path, own in {"": {}, **skills}.items():
+        where = f"{file}: skills.{path}" if path else f"{file}: check"
+        if not isinstance(own, dict):
+            raise UserError(f'{where}: must be a table, such as {{config = "evals/config.yaml"}}')
+        if Path(path).is_absolute() or ".." in Path(path).parts:
+            raise UserError(f"{where}: must be a path below the folder of {file.name}")
+        found[path] = parse_settings({**shared, **own}, where)
+        if path and not found[path].config:
+            raise UserError(f"{where}: has no config; say which YAML file measures it")
+    del found[""]
+    return found
 
 
-def _listed(path: str, own: Any, shared: dict[str, JsonValue], file: Path) -> Listed:
-    where = f"{file}: skills.{path}"
-    if not isinstance(own, dict):
-        raise UserError(f'{where}: must be a table, such as {{config = "evals/config.yaml"}}')
-    if Path(path).is_absolute() or ".." in Path(path).parts:
-        raise UserError(f"{where}: must be a path below the folder of {file.name}")
-    settings = parse_settings({**shared, **own}, where)
-    if not settings.config:
-        raise UserError(f"{where}: has no config; say which YAML file measures it")
-    return Listed(path=path, settings=settings)
+def listed_path(skills: Mapping[str, Settings], folder: Path, wanted: Path) -> str | None:
+    """The path by which a project in a folder lists a skill, which is named by its file or its folder."""
+    wanted = wanted.resolve()
+    for path in skills:
+        place = (folder / path).resolve()
+        if wanted in {place, place / "SKILL.md"} or wanted / "SKILL.md" == place:
+            return path
+    return None
 
 
 def parse_settings(tree: Mapping[str, JsonValue], where: str) -> Settings:
@@ -90,7 +73,6 @@ def parse_settings(tree: Mapping[str, JsonValue], where: str) -> Settings:
         return Settings.model_validate(tree, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(Settings.model_fields)
-        hint = f"; known are: {known}" if first["type"] == "extra_forbidden" else f": {first['msg']}"
-        raise UserError(f"{where}.{key}{hint}") from None
+        known = f"; known are: {', '.join(Settings.model_fields)}"
+        hint = known if first["type"] == "extra_forbidden" else f": {first['msg']}"
+        raise UserError(f"{where}.{'.'.join(map(str, first['loc']))}{hint}") from None

@@ -168,7 +168,7 @@ class EvaluationConfig(Section):
     """Who decides. strict: accept when the validation score is higher than the current skill's. paired: and when fresh
     samples of both skills on the items on which they differ confirm it; equals strict where nothing is noisy. Or the
     name of an entry point of the group skillopt.gates."""
-    gates: tuple[str, ...] = ()
+    vetoes: tuple[str, ...] = ()
     """Vetoes on what the gate accepts, functions of the items' scores before and after: names of entry points of the
     group skillopt.gates."""
     credit_gates: int = Field(default=1, ge=0, le=16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from skillopt.errors import UserError
 from skillopt.provider_table import COMMAND, provider_of
 
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
+_MOVED["evaluation.gates"] = "evaluation.vetoes"
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data")
 _CODE = ("env.name", "env.scoring", "env.agent")
 """`file.py:name`; the file may be next to the config."""
@@ -164,6 +166,7 @@ def _merge(into: dict[str, JsonValue], tree: Mapping[str, JsonValue]) -> None:
 def override(tree: dict[str, JsonValue], text: str) -> None:
     dotted, equals, raw = text.partition("=")
     dotted = dotted.strip()
+    _say_renamed(dotted)
     keys = flat_name(_MOVED.get(dotted, dotted)).split(".")
     if not equals or len(keys) < 2 or not all(keys):
         raise UserError(f"'{text}': an override has the form section.key=value, such as train.batch_size=20")
@@ -212,6 +215,12 @@ def name_command(tree: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return tree
 
 
+def _say_renamed(old: str) -> None:
+    """The guide's other names are as good as ours; this one is only an earlier one."""
+    if old == "evaluation.gates":
+        warnings.warn(f"{old} is now {_MOVED[old]}", FutureWarning, stacklevel=3)
+
+
 def move_keys(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Accept the guide's names for keys that live in another section; refuse retired keys that change something."""
     out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in _short_forms(tree).items()}
@@ -225,10 +234,11 @@ def move_keys(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
             if not empty and (dotted not in FORMER_DEFAULTS or value != FORMER_DEFAULTS[dotted]):
                 raise UserError(f"{dotted}: is no longer a key; {instead}")
     for old, new in _MOVED.items():
-        (old_section, key), (new_section, _) = old.split("."), new.split(".")
-        section, home = out.get(old_section), out.get(new_section, {})
-        if isinstance(section, dict) and key in section and isinstance(home, dict):
-            out[new_section] = {**home, key: section.pop(key)}
-            if not section:
-                del out[old_section]
+        (old_section, old_key), (new_section, new_key) = old.split("."), new.split(".")
+        section, home = out.get(old_section), out.setdefault(new_section, {})
+        if isinstance(section, dict) and old_key in section and isinstance(home, dict):
+            value = section.pop(old_key)
+            if value:
+                _say_renamed(old)
+            home[new_key] = value
     return out

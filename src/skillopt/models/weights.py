@@ -150,14 +150,6 @@ def pull(name: str, progress: Progress | None = None) -> Path:
     return fetch(item, progress or (lambda done, total, what: None))
 
 
-def verify(name: str) -> Path:
-    """The file, compared with its SHA-256; UserError when it is missing or wrong."""
-    found = path(name)
-    if not is_file(name):
-        check(entry(name), found)
-    return found
-
-
 def check(item: WeightsFile, file: Path) -> None:
     if (digest := sha256_of(file)) == item.sha256:
         return

@@ -15,11 +15,12 @@ from skillopt.config import Config
 from skillopt.errors import SkillOptError
 from skillopt.models import open_model
 from skillopt.models.base import Message, TransientError
+from skillopt.models.bound import BoundChat
 from skillopt.models.call import Caller
 from skillopt.models.prices import price_of
 from skillopt.models.structured import ask
-from skillopt.preflight.agents import agent_answers, does_tasks, installed_agents
 from skillopt.preflight.plan import is_deterministic, plan_run
+from skillopt.processes.coding_agents import preset_of
 from skillopt.provider_table import provider_of
 from skillopt.record.base import ROLES
 from skillopt.record.forecast import Check, Plan, Preflight
@@ -28,8 +29,10 @@ from skillopt.skill import Skill
 from skillopt.statistics import smallest_detectable, smallest_sure
 from skillopt.tasks import using_env
 from skillopt.tasks.base import SPLITS, Env, Item, check_splits, is_noisy, score_output, unknown_members
+from skillopt.tasks.command import CommandAgent
 from skillopt.tasks.scorer_check import can_be_tried, scorer_finding
 from skillopt.tasks.splits import how_to_enlarge
+from skillopt.tasks.workspace import Workspaces
 from skillopt.training.callers import make_callers, open_models
 from skillopt.training.initial import initial_kind, initial_of, run_of
 from skillopt.training.parts import Parts, needs_optimizer
@@ -41,6 +44,7 @@ PLAUSIBLE = 0.25
 """A gain that a training may well reach, and that the splits must be large enough to show."""
 _SCORED = 10
 """Items of each split that the scorer is tried on."""
+_ASKED = Item(id="doctor", question="Reply with the word ready. Do nothing else.")
 
 
 def passed(name: str, says: str) -> Check:
@@ -64,21 +68,29 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
         checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env, config.evaluation.metric)]
     opened = [_opens(config, role) for role in _roles(config, env)]
     checks += opened
-    if does_tasks(config):
-        checks.append(passed("coding agents", installed_agents()))
     if not offline and all(check.status == "pass" for check in opened):
         checks += await endpoints(config, env)
-        checks += await _agent(config) if does_tasks(config) else []
+        if isinstance(config.env.command, str) and preset_of(config.env.command) is not None:
+            checks.append(await _agent(config))
     return checks
 
 
-async def _agent(config: Config) -> list[Check]:
+async def _agent(config: Config) -> Check:
     """One short task for a coding agent that is the target."""
-    says, problem = await agent_answers(config)
-    if not problem:
-        return [passed("target agent", says)]
-    fix = "run the same command line in a terminal; see docs/your_data.md for its key"
-    return [Check(name="target agent", status="fail", says=problem, fix=fix)]
+    started = time.monotonic()
+    quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 0})})
+    try:
+        agent = CommandAgent(quick.env, Workspaces(Path()))
+        with Journal(":memory:") as journal:
+            callers, _, _ = make_callers(quick, journal, {"target": open_model("target", quick)})
+            episode = await agent.run(_ASKED, Skill(""), BoundChat(callers["target"], label="doctor", stage="doctor"))
+        problem = episode.score.feedback if episode.score else "" if episode.output.strip() else "an empty answer"
+    except SkillOptError as error:
+        problem = str(error)
+    if problem:
+        fix = "run the same command line in a terminal; see docs/your_data.md for its key"
+        return Check(name="target agent", status="fail", says=problem, fix=fix)
+    return passed("target agent", f"{config.env.command} answered in {time.monotonic() - started:.1f} s")
 
 
 def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
@@ -90,7 +102,6 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
         _schedule(config, plan),
         _boundary(config),
         *_prices(config),
-        *_rates(config),
         _output(config, env, skill),
         *_dotenv(),
         _budget(config, plan),
@@ -188,18 +199,6 @@ def _prices(config: Config) -> Iterator[Check]:
             yield passed(f"{role} price", says)
 
 
-def _rates(config: Config) -> Iterator[Check]:
-    """Workers above the rate limit only wait; a second for a call is quick."""
-    widths: dict[str, int] = {role: config.role(role).workers for role in ROLES}
-    keys = {"target": "hardware.workers", "optimizer": "gradient.analyst_workers"}
-    for role in _roles(config):
-        rpm = config.role(role).rpm
-        says = f"{widths[role]} at once" + (f", {rpm} requests a minute" if rpm else "; the limiter adapts")
-        too_many = rpm is not None and widths[role] * 60 > rpm * 4
-        fix = f"{keys[role]} of {max(1, (rpm or 0) // 15)} is enough for that rate" if too_many else ""
-        yield warned(f"{role} workers", says, fix)
-
-
 def _output(config: Config, env: Env, skill: Skill) -> Check:
     """The nearest folder that exists must be writable. Each run has a separate folder in it, named after what makes the
     run, so that none overwrites another."""
@@ -223,17 +222,18 @@ def _dotenv() -> Iterator[Check]:
 
 
 def _budget(config: Config, plan: Plan) -> Check:
-    """A limit below what a run needs at least stops it for certain."""
+    """A limit below the low end of the plan stops nearly every run, one below the high end some of them."""
     limits = [pair for pair in _limits(config, plan) if pair[1] is not None]
     if not limits and all(provider_of(config.role(role).model).is_free for role in _roles(config)):
         return passed("budget", "no limit is set, and nothing costs money")
     if not limits:
         fix = "set budget.max_usd, budget.max_calls, budget.max_tokens or budget.max_minutes"
         return warned("budget", "no limit is set", fix)
-    for status, edge, word in (("fail", 0, "at least"), ("warn", 1, "up to")):
-        for name, limit, needed in limits:
-            if limit is not None and needed is not None and needed[edge] > limit:
-                says = f"budget.{name} is {limit:g}, and the plan needs {word} {needed[edge]:,.4g} (estimate)"
+    for status, edge in (("fail", 0), ("warn", 1)):
+        for name, limit, expected in limits:
+            if limit is not None and expected is not None and expected[edge] > limit:
+                low, high = expected
+                says = f"budget.{name} is {limit:g}, and the plan expects {low:,.4g} to {high:,.4g} (estimate)"
                 fix = "raise it, or make the run smaller; a run that stops can continue with a larger limit"
                 return Check(name="budget", status=status, says=says, fix=fix)  # type: ignore[arg-type]
     return passed("budget", "the plan stays within every limit (estimate)")

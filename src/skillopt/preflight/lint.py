@@ -5,10 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import fmean
 from typing import Literal
 
 from skillopt.keys import key_lines
@@ -18,7 +17,6 @@ from skillopt.skill.document import FILE, Skill, open_fence
 from skillopt.skill.package import PackageError, problems
 from skillopt.skill.parts import Part, rules
 from skillopt.skill.tokens import count_tokens
-from skillopt.tasks.base import Item
 from skillopt.training.edits.similarity import (
     content_words,
     opposite_text,
@@ -27,7 +25,7 @@ from skillopt.training.edits.similarity import (
     words_without_values,
 )
 
-Level = Literal["error", "warning", "note"]
+Level = Literal["error", "warning"]
 _MOST_LINES, _MOST_TOKENS = 500, 5000
 """Of a body, by the advice of the format's authors."""
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)<>\s]+)>?(?:\s+[\"'(][^)\n]*)?\)|^\s{0,3}\[[^\]\n]+\]:\s*<?(\S+?)>?\s*$")
@@ -71,8 +69,6 @@ class Tokens:
     """The document itself: every task that uses it."""
     on_demand: int
     """Other Markdown files: only tasks that read them."""
-    share: float | None = None
-    """Of what a task's first request holds, how much is the document; None without tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,22 +80,20 @@ class Linted:
     def counts(self) -> str:
         """`2 errors, 1 warning`; empty where nothing was found."""
         levels = [finding.level for finding in self.findings]
-        known = ((levels.count(level), level) for level in ("error", "warning", "note"))
+        known = ((levels.count(level), level) for level in ("error", "warning"))
         return ", ".join(f"{count} {level}{'s' * (count > 1)}" for count, level in known if count)
 
 
 NOTHING = Linted(findings=(), tokens=Tokens(listed=0, loaded=0, on_demand=0))
 
 
-def lint(source: Source, items: Sequence[Item] = ()) -> Linted:
+def lint(source: Source) -> Linted:
     """All rules on all files; nothing is run, and nothing is asked of any model."""
     found = [*_form(source), *_lines(source)]
     for name in sorted(source.files):
         found += _file(source, name)
-    found += _unused(source)
-    order = {"error": 0, "warning": 1, "note": 2}
-    found.sort(key=lambda finding: (order[finding.level], finding.file, finding.line, finding.rule))
-    return Linted(findings=tuple(found), tokens=_tokens(source, items))
+    found.sort(key=lambda finding: (finding.level, finding.file, finding.line, finding.rule))
+    return Linted(findings=tuple(found), tokens=_tokens(source))
 
 
 def _form(source: Source) -> Iterator[Finding]:
@@ -191,8 +185,7 @@ def _links(source: Source, name: str, number: int, line: str, *, fenced: bool) -
     for target in dict.fromkeys([*linked, *named]):
         if re.match(r"[a-z][a-z0-9+.-]*:|//", target, re.IGNORECASE):
             continue
-        path, _, anchor = target.partition("#")
-        path = path.partition("?")[0]
+        path = re.split("[#?]", target)[0]
         base = "" if target in named and target not in linked else posixpath.dirname(name)
         place = posixpath.normpath(posixpath.join(base, path)) if path else name
         if path.startswith("/") or place.startswith(".."):
@@ -202,34 +195,9 @@ def _links(source: Source, name: str, number: int, line: str, *, fenced: bool) -
             yield _finding(
                 source, "link", "error", number, f"'{target}' does not exist", "add the file, or fix the link", name
             )
-        elif anchor and not _has_heading(source, place, anchor):
-            says = f"'{target}': there is no such heading"
-            yield _finding(source, "link", "warning", number, says, "name a heading of the file", name)
 
 
-def _has_heading(source: Source, name: str, anchor: str) -> bool:
-    content = source.files.get(name)
-    if content is None or not name.lower().endswith(".md"):
-        return True
-    titles = [section.title for section in Skill(content.decode("utf-8", "replace")).sections if section.level]
-    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
-    return anchor.lower() in slugs or re.sub(r"-\d+\Z", "", anchor.lower()) in slugs
-
-
-def _unused(source: Source) -> Iterator[Finding]:
-    """Files that no document of the package names are never read."""
-    if not source.is_package:
-        return
-    texts = "\n".join(
-        content.decode("utf-8", "replace") for name, content in sorted(source.files.items()) if content is not None
-    )
-    for name in sorted(source.files):
-        folder, _, file = name.rpartition("/")
-        if folder.split("/")[0] in {"references", "scripts"} and file not in texts and not file.startswith("__"):
-            yield _finding(source, "unused", "note", 1, f"{name} is not mentioned anywhere", "mention it, or remove it")
-
-
-def _tokens(source: Source, items: Sequence[Item]) -> Tokens:
+def _tokens(source: Source) -> Tokens:
     package = source.document
     listed = 0
     if source.is_package and package.front:
@@ -243,10 +211,7 @@ def _tokens(source: Source, items: Sequence[Item]) -> Tokens:
         if name != source.main and name.lower().endswith(".md") and content is not None
     ]
     body = package.body if source.main == FILE else source.text
-    loaded = count_tokens(body)
-    tasks = [count_tokens(f"{item.context}\n\n{item.question}".strip()) for item in items]
-    share = fmean(loaded / max(1, loaded + task) for task in tasks) if tasks else None
-    return Tokens(listed=listed, loaded=loaded, on_demand=sum(map(count_tokens, others)), share=share)
+    return Tokens(listed=listed, loaded=count_tokens(body), on_demand=sum(map(count_tokens, others)))
 
 
 def _finding(

@@ -39,7 +39,7 @@ REPLY_TOKENS = {"target": 256, "optimizer": 1500}
 TURN_TOKENS = 60
 """What one turn of a game adds to the prompts after it."""
 SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
-"""Seconds of one call, unless the user gives better figures."""
+"""Seconds of one call."""
 HANDOFF_SECONDS: Range = (30.0, 600.0)
 """What a reader takes for one letter."""
 REPEATED = 0.3
@@ -50,14 +50,7 @@ _SAMPLE = 100
 """Items of a split whose length is looked at."""
 
 
-def plan_run(
-    config: Config,
-    env: Env,
-    skill: Skill,
-    *,
-    call_seconds: Mapping[str, Range] | None = None,
-    parts: Parts | None = None,
-) -> Plan:
+def plan_run(config: Config, env: Env, skill: Skill, *, parts: Parts | None = None) -> Plan:
     """The plan of a whole run from its beginning."""
     parts = parts or resolve(config)
     sizes = {split: len(env.items(split)) for split in SPLITS}
@@ -70,8 +63,7 @@ def plan_run(
     if is_judged(env):
         lines.append(_judge_stage(config, lines, task))
     widths: dict[str, int] = {role: config.role(role).workers for role in ROLES}
-    assumed = call_seconds or {}
-    durations: dict[str, Range] = {role: assumed.get(role) or _call_seconds(config, role) for role in ROLES}
+    durations: dict[str, Range] = {role: _call_seconds(config, role) for role in ROLES}
     usage = {role: _usage(config, role, [line for line in lines if line.role == role]) for role in ROLES}
     return Plan(
         steps=len(batches),
@@ -226,10 +218,6 @@ def _usage(config: Config, role: str, lines: Sequence[StagePlan]) -> tuple[Usage
     low, high = (round(sum(line.calls[end] * line.prompt[end] for line in lines)) for end in (0, 1))
     least, most = (sum(line.calls[end] for line in lines) for end in (0, 1))
     return Usage(prompt=low, completion=least), Usage(prompt=high, completion=most * longest)
-
-
-def _total(usage: Usage) -> int:
-    return usage.prompt + usage.completion
 
 
 def _dollars(config: Config, role: str, usage: tuple[Usage, Usage]) -> Range | None:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import re
-import shutil
-import subprocess
 import tomllib
 import warnings
 from dataclasses import dataclass
 
 from skillopt.config.tree import parse_yaml
-
-_WITHIN = 10
-"""Seconds for a shell's parser."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +24,6 @@ def parse_trouble(name: str, text: str) -> Trouble | None:
     first = text.split("\n", 1)[0]
     if ending == "py" or (not ending and re.match(r"#!.*\bpython", first)):
         return _python(text)
-    if ending in {"sh", "bash"} or (not ending and re.match(r"#!.*\b(?:ba)?sh\b", first)):
-        return _shell(text)
     parsers = {"json": json.loads, "ipynb": json.loads, "toml": tomllib.loads, "yaml": parse_yaml, "yml": parse_yaml}
     if ending not in parsers:
         return None
@@ -54,30 +47,3 @@ def _python(text: str) -> Trouble | None:
     except (ValueError, RecursionError, MemoryError) as error:
         return Trouble(1, f"does not parse as Python ({type(error).__name__})")
     return None
-
-
-def _shell(text: str) -> Trouble | None:
-    """bash reads the script from its input and only parses it: no file, no environment, no start-up script."""
-    bash = shutil.which("bash")
-    if bash is None:
-        return None
-    try:
-        done = subprocess.run(  # noqa: S603 - -n: nothing is run
-            [bash, "--norc", "--noprofile", "-n"],
-            input=text.encode(),
-            capture_output=True,
-            timeout=_WITHIN,
-            check=False,
-            env={"LC_ALL": "C"},
-        )
-    except subprocess.TimeoutExpired:
-        return Trouble(1, f"could not be parsed as a shell script within {_WITHIN} s")
-    if done.returncode == 0:
-        return None
-    said = done.stderr.decode(errors="replace")
-    found = re.search(r"line (\d+): (.*)", said)
-    return (
-        Trouble(int(found[1]), f"does not parse as a shell script: {found[2][:200]}")
-        if found
-        else Trouble(1, said[:200])
-    )

@@ -44,7 +44,7 @@ def resolve(
     shape = schedule or shape_of(config.optimizer.lr_scheduler)
     if schedule is not None:
         _check_shape(schedule, config)
-    named = [plugins.load("gates", name, key="evaluation.gates", known=()) for name in config.evaluation.gates]
+    named = [plugins.load("gates", name, key="evaluation.vetoes", known=()) for name in config.evaluation.vetoes]
     passed: dict[str, JsonValue] = {
         "analysts": [plugins.fingerprint(getattr(analyst, "function", analyst)) for analyst in analysts],
         "gate": plugins.fingerprint(gate) if gate else "",

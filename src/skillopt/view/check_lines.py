@@ -70,8 +70,7 @@ def token_line(linted: Linted) -> str:
     tokens = linted.tokens
     listed = f"{tokens.listed:,} by every request (name and description), " if tokens.listed else ""
     read = f", {tokens.on_demand:,} more when all other documents are read" if tokens.on_demand else ""
-    share = f"; {tokens.share:.0%} of a task's first request is the skill" if tokens.share is not None else ""
-    return f"Tokens: {listed}{tokens.loaded:,} by every task that uses the skill{read}{share}."
+    return f"Tokens: {listed}{tokens.loaded:,} by every task that uses the skill{read}."
 
 
 # For a pull request
