@@ -94,7 +94,7 @@ def test_letters_answered_in_parallel_wrongly_first_and_in_another_order_give_th
     with Reader(tmp_path / "letters", WORLD, seed=1, wrong_first=True) as reader:
         done = RunDirectory(train_sim(tmp_path / "letters", HANDOFF, *SHORT).path)
     assert differing(essence(calm), essence(done)) == []
-    assert reader.refused >= 3
+    assert reader.refused >= 2
     assert len(reader.answered) == len(set(reader.answered)), "a request was asked for twice"
     assert not list(done.letters.glob("*.problem.md")), "every problem was solved, so that its page is gone"
     assert read_json(done.summary)["calls"]["optimizer"] == len(reader.answered)
