@@ -446,18 +446,6 @@ def test_hangs_resets_and_errors_at_once_change_neither_skill_nor_scores(tmp_pat
     assert differing(essence(RunDirectory(clean.path)), essence(RunDirectory(rough.path))) == []
 
 
-@pytest.mark.slow
-def test_every_fifth_turned_away_costs_a_quarter_more_requests_and_nothing_else(tmp_path: Path) -> None:
-    with sim_server(SimOptions(duds=0.35)) as (server, url):
-        clean = train_sim(tmp_path / "clean", *over_http(url), *SMALL)
-        paid = server.requests.total()
-    with sim_server(SimOptions(duds=0.35, rate_limit_every=5, retry_after=0.1)) as (server, url):
-        rough = train_sim(tmp_path / "rough", *over_http(url), *SMALL)
-        assert server.turned_away > 0.15 * paid
-        assert server.requests.total() <= 1.3 * paid
-    assert differing(essence(RunDirectory(clean.path)), essence(RunDirectory(rough.path))) == []
-
-
 def test_headers_are_read_and_connections_used_again(tmp_path: Path) -> None:
     connections = set()
 
