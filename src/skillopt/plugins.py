@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import is_dataclass
 from functools import cache, partial
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import EntryPoints, distributions
 from typing import Any
 
 from skillopt.errors import UserError
@@ -26,7 +26,7 @@ GROUPS = {
 @cache
 def _installed(_path: tuple[str, ...]) -> EntryPoints:
     """Every entry point of every package: to read them takes longer than the rest of a start."""
-    return entry_points()
+    return EntryPoints(point for package in distributions() for point in package.entry_points)
 
 
 def registered(kind: str) -> EntryPoints:
