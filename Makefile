@@ -35,6 +35,9 @@ install: $(ALL)      ## create .venv and install everything that quickstart and 
 quickstart: $(LOCAL) ## train a skill on this machine, without a key, and show what it gained
 	@$(BIN)/skillopt train --config configs/quickstart/default.yaml
 
+# The tests start many processes, and each would compile everything anew if Python may not keep what it has compiled.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(TOOLS) lint  ## lint, types, import directions, unit and end-to-end tests in the simulated world (3 minutes)
 	$(BIN)/pytest -n auto --dist worksteal -m quick
 

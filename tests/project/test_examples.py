@@ -149,6 +149,7 @@ def test_an_agent_on_a_framework_learns_and_its_tokens_are_in_the_bill(
     assert summary["tokens"]["target"]["prompt"] == 2 * summary["calls"]["target"]
 
 
+@pytest.mark.slow
 def test_a_scorer_of_ones_own_teaches_through_its_feedback(endpoint: tuple[StandIn, list[str]], tmp_path: Path) -> None:
     *models, url = endpoint[1]
     program = str(REPO / "examples" / "custom_scorer" / "train.py")

@@ -19,7 +19,7 @@ from support import REPO, SIM, skillopt, until
 pytestmark = pytest.mark.slow
 MOST = 2.5
 """Times as many calls for twice the input."""
-PATIENCE = 40
+PATIENCE = 120
 """Seconds for what takes minutes if it is wrong."""
 LETTERS = str.maketrans("01", "oi")
 

@@ -283,6 +283,7 @@ class Hostile:
         return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["processes", pytest.param("ray", marks=[pytest.mark.ray, ray])])
 def test_hostile_tasks_and_replies_give_the_same_run_on_other_processes(tmp_path: Path, executor: str) -> None:
     names = ["../../x", "a/b", "\u202eevil", "<script>", "x" * 3000, "-rf", " ", "$(id)"]

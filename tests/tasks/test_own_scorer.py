@@ -84,7 +84,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened(folder: Path, function: str = "score", **options: Any) -> QAEnv:
-    given = {"timeout": 20.0, **options}
+    given = {"timeout": 20.0, "workers": 1, **options}
     return QAEnv(
         EnvConfig(data=str(folder / "tasks.jsonl"), scoring=f"{folder}/scorer.py:{function}", scoring_options=given)
     )

@@ -147,7 +147,7 @@ def test_no_output_makes_a_scorer_fail_or_hang(scorer: str, output: str) -> None
 @pytest.mark.parametrize("output", ["≈" * 300_000 + "a", "x ≈ " * 100_000 + "a", "x = " + "!" * 300_000 + "a"])
 @pytest.mark.parametrize("scorer", sorted(SCORERS))
 def test_no_output_occupies_a_scorer(scorer: str, output: str) -> None:
-    with ends_within(30):
+    with ends_within(120):
         SCORERS[scorer](output, ["1"])
 
 

@@ -14,7 +14,7 @@ from skillopt.record.files import read_json
 from skillopt.skill import Edit, Skill, apply_edits
 from skillopt.skill.document import CLOSE_MARKER, OPEN_MARKER
 from skillopt.training.requests.replies import says_nothing
-from support import Spy, skillopt, train_short
+from support import SMALL, Spy, skillopt, train_short
 from support.packages import FRONT, write_package
 
 GUIDED = ("train.num_epochs=2", "optimizer.learning_rate=2")
@@ -105,7 +105,7 @@ def test_a_package_and_a_second_training_get_the_text_without_markers(
     body = f"# Codes\n\n{OPEN_MARKER}\n- Mind the order.\n{CLOSE_MARKER}\n"
     package = write_package(tmp_path / "house-codes")
     (package / "SKILL.md").write_text(FRONT + body)
-    result = train_short(tmp_path / "out", f"train.init_skill={package}", "train.num_epochs=1")
+    result = train_short(tmp_path / "out", f"train.init_skill={package}", *SMALL)
     run = RunDirectory(result.path)
     text = (run.best_package / "SKILL.md").read_text()
     assert MARK not in text

@@ -233,6 +233,7 @@ def test_a_changed_package_folder_of_a_run_is_found(imported: tuple[Path, RunDir
     assert "not what they were" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_is_begun_again_finds_its_files(tmp_path: Path) -> None:
     package = write_package(tmp_path / "house-codes")
     keys = [*quick(tmp_path / "out"), f"train.init_skill={package}"]

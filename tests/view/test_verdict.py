@@ -177,19 +177,6 @@ def test_a_stopped_run_says_what_it_has_so_far(tmp_path: Path) -> None:
     assert "budget.max_calls: the limit of 40 is reached" in said
 
 
-def test_compare_names_its_sides_and_begins_with_the_verdict(tmp_path: Path) -> None:
-    train_sim(tmp_path, *SMALL, *WORLD)
-    done = command("compare", tmp_path, "initial", "best", "--split", "test", *SMALL, *WORLD)
-    said = result_block(done.stdout)
-    assert said.startswith("Better: best scores ")
-    assert " on 24 held-out tasks, initial " in said
-    assert " A " not in done.stdout
-    assert "B minus A" not in done.stdout
-    assert "p = 0.000" not in done.stdout
-    found = read_json(Path(done.stdout.rpartition("Written: ")[2].strip()))
-    assert (found["verdict"], found["outcome"]) == (said, "better")
-
-
 def test_seeds_that_agree_do_not_make_an_interval_of_no_width(tmp_path: Path) -> None:
     done = command("replicate", tmp_path, "--seeds", "2", *SMALL, "train.num_epochs=3")
     found = read_json(Path(done.stdout.rpartition("Written: ")[2].strip()))
