@@ -4,7 +4,8 @@
 from one point that everything after it must wait for to the next (initial skill → first candidate → verdict → … →
 figures at the end) and adds, for each stretch, the longer of its longest chain of calls and its work divided by the
 workers. It counts the calls that were made and the endpoint's latencies; all else (our own time, waves that are not
-full, barriers) is what the ratio of wall time to it shows.
+full, barriers) is what the ratio of wall time to it shows. Rollouts that begin before the end of a gate whose
+result is certain can take that ratio a little below 1.
 """
 
 from __future__ import annotations

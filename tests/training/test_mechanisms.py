@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from skillopt.models.base import ChatReply, ChatRequest
+from skillopt.models.structured import CheckedReply
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
-from skillopt.record.step import MetaSkillOutcome
 from skillopt.sim.optimizer import rules_in
 from skillopt.training import epoch_end, reflect, step_files, trainer
 from skillopt.training.edits import aggregate, select
@@ -174,8 +174,8 @@ def unplug_slow_update(patch: pytest.MonkeyPatch) -> None:
 
 
 def unplug_meta_skill(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(*args: Any) -> MetaSkillOutcome:
-        return MetaSkillOutcome(lost="unplugged", unusable=())
+    async def nothing(*args: Any) -> CheckedReply[str]:
+        return CheckedReply(lost="unplugged")
 
     patch.setattr(epoch_end, "meta_skill", nothing)
 

@@ -62,7 +62,7 @@ class Grouped(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         for word in args[1:]:
-            option = word.partition("=")[0]
+            option = str(word).partition("=")[0]
             if instead := RETIRED.get((args[0], option)):
                 raise UserError(f"{args[0]} {option}: is gone; {instead}")
         return super().resolve_command(ctx, args)

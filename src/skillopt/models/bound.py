@@ -53,10 +53,11 @@ def open_unseen(spec: ModelSpec) -> UnseenModel:
 class BoundChat:
     """A Chat (tasks/base.py) that names every call by the rollout that it is made for."""
 
-    def __init__(self, caller: Caller, *, label: str, stage: str) -> None:
+    def __init__(self, caller: Caller, *, label: str, stage: str, low_priority: bool = False) -> None:
         self._caller = caller
         self._label = label
         self._stage = stage
+        self._low_priority = low_priority
         self._turn = 0
         self.calls: list[dict[str, float]] = []
         """What each call took, in order: tokens, and the seconds until its reply was there, without waits for a slot or
@@ -75,6 +76,7 @@ class BoundChat:
             label=f"{self._label}/{self._turn}",
             turn=self._turn,
             tools=tools,
+            low_priority=self._low_priority,
             waits=self._waits,
         )
         self._count(reply.usage, started)

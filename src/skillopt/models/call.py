@@ -60,6 +60,7 @@ class _Asked:
     attempt: int
     stage: str
     turn: int
+    low_priority: bool
     waits: list[float]
 
 
@@ -120,15 +121,16 @@ class Caller:
         schema: Schema | None = None,
         attempt: int = 1,
         turn: int = 1,
+        low_priority: bool = False,
         tools: Sequence[ToolDefinition] = (),
         waits: list[float] | None = None,
     ) -> ChatReply:
         """The reply, from the journal or paid for.
 
         `label` names the purpose of the sample (split, item, step, repeat). A noisy model gives a fresh sample for
-        each; a deterministic one is never asked the same twice, whatever the label. To `waits` are
-        added the seconds in which no request was on its way: the wait for a slot, and after the endpoint had turned the
-        call away.
+        each; a deterministic one is never asked the same twice, whatever the label. A call that nothing waits for yet
+        has `low_priority`. To `waits` are added the seconds in which no request was on its way: the wait for a slot,
+        and after the endpoint had turned the call away.
         """
         label = "" if self.deterministic else label
         request = ChatRequest(
@@ -153,7 +155,13 @@ class Caller:
             if not earlier.cancelled():
                 return earlier.result()
         asked = _Asked(
-            request=request, key=key, attempt=attempt, stage=stage, turn=turn, waits=[] if waits is None else waits
+            request=request,
+            key=key,
+            attempt=attempt,
+            stage=stage,
+            turn=turn,
+            low_priority=low_priority,
+            waits=[] if waits is None else waits,
         )
         # Whoever wants the same meanwhile waits for this reply; if this call is cancelled, one of them asks instead.
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
@@ -195,7 +203,9 @@ class Caller:
             estimate = self._estimate(asked.request)
             tokens = estimate.prompt + estimate.completion
             with timed(asked.waits):
-                sent = await self.limiter.enter(self.switch, tokens=tokens, again=attempt > 0)
+                sent = await self.limiter.enter(
+                    self.switch, tokens=tokens, again=attempt > 0, low_priority=asked.low_priority
+                )
             if not attempt:
                 first, others = time.monotonic(), self._replies
             try:

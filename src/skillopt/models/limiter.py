@@ -115,20 +115,20 @@ class Bucket:
 
 class Slots:
     """A number of places, which may change. Waiting calls get one in order of arrival: calls that are sent `again`
-    first."""
+    first, `low_priority` ones last."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.in_flight = 0
-        self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque())
+        self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque(), deque())
 
-    async def enter(self, *, again: bool = False) -> int:
+    async def enter(self, *, again: bool = False, low_priority: bool = False) -> int:
         """Wait for a place; returns the level: how many are taken now."""
         if self.in_flight < self.limit:
             self.in_flight += 1
             return self.in_flight
         turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting[0 if again else 1].append(turn)
+        self._waiting[2 if low_priority else 0 if again else 1].append(turn)
         try:
             return await turn
         except asyncio.CancelledError:
@@ -255,10 +255,12 @@ class Limiter:
         if "tokens" in self._buckets:
             self._buckets["tokens"].take(tokens)
 
-    async def enter(self, switch: Switch, *, tokens: float = 0, again: bool = False) -> Sent:
-        """A slot for one call of about `tokens` tokens. A call that is sent `again` goes before all others. The
-        call is sent when this returns."""
-        await self._slots.enter(again=again)
+    async def enter(
+        self, switch: Switch, *, tokens: float = 0, again: bool = False, low_priority: bool = False
+    ) -> Sent:
+        """A slot for one call of about `tokens` tokens. A call that is sent `again` goes before all others, one of
+        `low_priority` after them. The call is sent when this returns."""
+        await self._slots.enter(again=again, low_priority=low_priority)
         level = 0
         try:
             level = await self.endpoint.enter(again=again)

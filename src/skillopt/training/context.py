@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from skillopt.config import Config
 from skillopt.models.call import Caller
 from skillopt.record.directory import RunDirectory
 from skillopt.record.events import Event, Events
+from skillopt.skill import Skill
 from skillopt.tasks.base import Env, is_judged, is_noisy
 from skillopt.tasks.executor import Executor, LocalExecutor
 from skillopt.training.analysts.base import Analyst
+
+if TYPE_CHECKING:
+    from skillopt.training.rollout import Rollouts
+
+T = TypeVar("T")
+
+
+class BackgroundTasks:
+    """Starts work in parallel with the loop. Callers that need a result await its task; `settle` awaits the others.
+    No work may outlive the session, since it is paid for."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.ahead: dict[str, Rollouts] = {}
+        """Rollouts that were begun before the loop needed them, by their tag."""
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # the caller that awaits it gets it; without one, the run has ended for another reason
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def settle(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +72,12 @@ class Context:
     """By stage; telemetry only."""
     executor: Executor = field(default_factory=LocalExecutor)
     """Where tasks are done and scored."""
+    background: BackgroundTasks = field(default_factory=BackgroundTasks)
+    """Work that was started in parallel with the loop."""
+    low_priority: bool = False
+    """Nothing waits for this work yet: its calls use only free slots."""
+    expect: Callable[[Skill], None] | None = None
+    """A gate calls it as soon as it is certain which skill training continues with, even if items are still running."""
 
     @property
     def noisy(self) -> bool:

@@ -1,11 +1,11 @@
-"""An epoch's end: slow update (guidance through the gate) and meta skill (notes for the optimizer).
+"""An epoch's end: slow update (guidance through the gate) and meta skill (notes for the optimizer), in parallel.
 
 The slow update is the momentum: two epochs' skills on the same items, and guidance that keeps the progress."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from skillopt.models.call import gather_all
@@ -25,33 +25,42 @@ from skillopt.training.optimizer_context import optimizer_context
 from skillopt.training.requests.compose import meta_skill_request, slow_update_request
 from skillopt.training.requests.context import OptimizerContext, Pair
 from skillopt.training.requests.replies import says_nothing, text_of, text_schema
-from skillopt.training.rollout import require_most, rollout, scored
+from skillopt.training.rollout import begin_ahead, require_most, rollout, scored
 from skillopt.training.step_files import accept, update_scores
 
 LONGEST_MEMORY = 1500
 """Tokens; longer notes are asked for again."""
 
 
-async def end_epoch(state: State, previous: Skill, skill: Skill, ctx: Context, gate: Gate) -> tuple[Skill, EpochEnd]:
+async def end_epoch(
+    state: State, previous: Skill, skill: Skill, ctx: Context, gate: Gate, settled: Callable[[int, Skill], None]
+) -> tuple[Skill, EpochEnd]:
     """Bring `state` to the epoch's end. Returns the skill that training continues with, and the record for the history.
 
-    `previous` is the skill at the end of the epoch before.
+    `previous` is the skill at the end of the epoch before. `settled` is called with the step and the skill as soon as
+    the skill can no longer change.
     """
     optimizer = ctx.config.optimizer
     knowledge = optimizer_context(state, optimizer.learning_rate, ctx)
-    slow = notes = None
-    if optimizer.use_meta_skill and ctx.epoch < ctx.config.train.num_epochs:  # nobody reads notes of the last epoch
-        notes = asyncio.create_task(meta_skill(state, skill, knowledge, ctx))
-    try:
-        if optimizer.use_slow_update and ctx.epoch >= 2:
-            skill, slow = await _slow_update(state, previous, skill, knowledge, ctx, gate)
-    finally:
-        meta = await notes if notes else None  # the reply is paid for, whatever became of the slow update
+    read_later = ctx.epoch < ctx.config.train.num_epochs  # nobody reads notes that the last epoch would write
+    notes = ctx.background.start(meta_skill(skill, knowledge, ctx)) if optimizer.use_meta_skill and read_later else None
+    slow = None
+    if optimizer.use_slow_update and ctx.epoch >= 2:
+        skill, slow = await _slow_update(state, previous, skill, knowledge, ctx, gate)
+    settled(ctx.step, skill)
+    meta = _remember(state, await notes, ctx) if notes else None
     outcome = EpochEnd(epoch=ctx.epoch, slow_update=slow, meta_skill=meta)
     state.epoch_versions = [*state.epoch_versions, state.current]
     state.epoch = ctx.epoch
     write_json(ctx.run.epoch_end(state.step), outcome)
     return skill, outcome
+
+
+def look_ahead(previous: Skill, skill: Skill, ctx: Context) -> None:
+    """In an epoch's last step: if the epoch has changed the skill, the slow update will compare it with the previous
+    epoch's, which can be rolled out already."""
+    if ctx.config.optimizer.use_slow_update and ctx.epoch >= 2 and previous.hash != skill.hash:
+        begin_ahead(previous, _sample(ctx), ctx, tag=_tag("before", ctx), stage="slow_update")
 
 
 async def _slow_update(
@@ -104,14 +113,17 @@ def guidance_edit(comparison: EpochComparison, earlier: str, ctx: Context) -> Ed
     )
 
 
-async def meta_skill(state: State, skill: Skill, knowledge: OptimizerContext, ctx: Context) -> MetaSkillOutcome:
+async def meta_skill(skill: Skill, knowledge: OptimizerContext, ctx: Context) -> CheckedReply[str]:
     """The optimizer's memory: new notes from the old ones and the results of the epoch's edits, for later reflection,
     never put into the skill. Without a usable reply the old ones stay."""
     epoch = [tried for tried in knowledge.tried if tried.epoch == ctx.epoch]
     request = meta_skill_request(prompts.load("meta_skill", ctx.config.gradient.prompts_dir), knowledge, skill, epoch)
     label = f"{ctx.config.train.seed}/meta_skill/{ctx.epoch}"
     read = text_of("memory", LONGEST_MEMORY)
-    answer = await ask(ctx.optimizer, request, text_schema("meta_skill", "memory"), read, label=label)
+    return await ask(ctx.optimizer, request, text_schema("meta_skill", "memory"), read, label=label)
+
+
+def _remember(state: State, answer: CheckedReply[str], ctx: Context) -> MetaSkillOutcome:
     if answer.value is not None:
         state.memory = answer.value
     write_atomic(ctx.run.meta_skill(ctx.epoch) / "memory.md", state.memory + "\n" if state.memory else "")
@@ -142,7 +154,7 @@ async def slow_update(
         return comparison, []
     items = _sample(ctx)
     old, new = await gather_all(
-        rollout(skill, items, ctx, tag=f"slow-{ctx.epoch:02d}-{name}", stage="slow_update")
+        rollout(skill, items, ctx, tag=_tag(name, ctx), stage="slow_update")
         for name, skill in (("before", before), ("after", after))
     )
     require_most([*old, *new], "slow update")
@@ -162,6 +174,10 @@ def _sample(ctx: Context) -> list[Item]:
     positions = in_id_order(items)
     drawn = ctx.rng("slow_update").sample(positions, min(len(positions), ctx.config.optimizer.slow_update_samples))
     return [items[position] for position in drawn]
+
+
+def _tag(name: str, ctx: Context) -> str:
+    return f"slow-{ctx.epoch:02d}-{name}"
 
 
 def _rows(old: list[Trajectory | RolloutError], new: list[Trajectory | RolloutError]) -> list[ComparedItem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from skillopt.record.edits import Dropped, Patch
 from skillopt.record.events import Reflected, ReflectStarted
 from skillopt.skill import Edit, Skill
 from skillopt.tasks.agents import task_text
-from skillopt.tasks.base import Item, RolloutError, Trajectory
+from skillopt.tasks.base import RolloutError, Trajectory
 from skillopt.training.analysts.base import Kind, Minibatch
 from skillopt.training.analysts.leaks import find_leaks
 from skillopt.training.context import Context
@@ -20,29 +21,39 @@ from skillopt.training.edits.similarity import normal_name, same_text
 from skillopt.training.edits.update import update
 from skillopt.training.requests.blocks import shown_tokens
 from skillopt.training.requests.context import OptimizerContext
-from skillopt.training.rollout import failed, mean_score, require_most, scored
+from skillopt.training.rollout import Rollouts, failed, mean_score, require_most, scored
 from skillopt.training.smoke_test import check_first_scores
 
+KINDS: tuple[Kind, ...] = ("mixed", "failure", "batch")
 
-async def reflect(
-    skill: Skill,
-    items: Sequence[Item],
-    results: Sequence[Trajectory | RolloutError],
-    knowledge: OptimizerContext,
-    ctx: Context,
-) -> list[Patch]:
-    """Patches of all analysts, in a fixed order; then deep reflection on causes that no edit answers."""
-    require_most(results, "rollout")
-    trajectories = sorted(scored(results), key=lambda trajectory: trajectory.id)
+
+async def reflect(skill: Skill, rollouts: Rollouts, knowledge: OptimizerContext, ctx: Context) -> list[Patch]:
+    """Patches of all analysts, in a fixed order; then deep reflection on causes that no edit answers.
+
+    A whole batch is one request if it fits. If the config cuts it into minibatches, each is read as soon as its
+    trajectories are there. They are cut in id order, so that the order of arrival does not matter.
+    """
+    reading = BatchReader(skill, knowledge, ctx)
+    with ctx.timed("rollout"):
+        async for result in rollouts:
+            reading.add(result)
+    require_most(reading.results, "rollout")
+    trajectories = scored(reading.results)
     if ctx.step == 1:
-        await check_first_scores(items, trajectories, ctx)
+        await check_first_scores(rollouts.items, trajectories, ctx)
     score = mean_score(trajectories, ctx.config.evaluation.metric)
-    ctx.emit(ReflectStarted(score=score, errors=len(failed(results))))
+    ctx.emit(ReflectStarted(score=score, errors=len(failed(reading.results))))
     with ctx.timed("reflect"):
-        shallow = await _patches(skill, minibatches(trajectories, ctx), knowledge, ctx)
+        shallow = await reading.patches()
         if shallow and all(patch.unreachable for patch in shallow):
             raise Stopped(f"reflect: no reply from the optimizer; the last error was: {shallow[-1].lost}")
-        deep = await _patches(skill, deep_minibatches(trajectories, shallow, ctx), knowledge, ctx)
+        minibatches = deep_minibatches(trajectories, shallow, ctx)
+        deep = await gather_all(
+            analyst.propose(skill, minibatch, knowledge, ctx.optimizer, ctx.config)
+            for analyst in ctx.analysts
+            for minibatch in minibatches
+            if "deep" in analyst.kinds
+        )
     patches = shallow + deep
     shown = {t.item_id: "\n".join((t.input, *t.answers)) for t in trajectories}
     shown |= {item.id: "\n".join((task_text(item), *item.answers)) for item in knowledge.others}
@@ -60,41 +71,61 @@ async def reflect(
     return usable
 
 
-async def _patches(
-    skill: Skill, minibatches: Sequence[Minibatch], knowledge: OptimizerContext, ctx: Context
-) -> list[Patch]:
-    """Analyst by analyst, each on the kinds of minibatch that it wants to see."""
-    return await gather_all(
-        analyst.propose(skill, minibatch, knowledge, ctx.optimizer, ctx.config)
-        for analyst in ctx.analysts
-        for minibatch in minibatches
-        if minibatch.kind in analyst.kinds
-    )
+class BatchReader:
+    """Cuts the batch into the parts that analysts read; each part is read as soon as it is full."""
 
+    def __init__(self, skill: Skill, knowledge: OptimizerContext, ctx: Context) -> None:
+        self.results: list[Trajectory | RolloutError] = []
+        self._skill, self._case, self._ctx = skill, knowledge, ctx
+        self._open: dict[Kind, list[Trajectory]] = {kind: [] for kind in KINDS}
+        self._cut = dict.fromkeys(KINDS, 0)
+        self._tasks: dict[tuple[int, Kind, int], asyncio.Task[Patch]] = {}
 
-def minibatches(trajectories: list[Trajectory], ctx: Context) -> list[Minibatch]:
-    """The parts of a batch that analysts read. Without a failure there is nothing to ask an optimizer about."""
-    failures = [t for t in trajectories if t.score.hard < 1]
-    cut: list[Minibatch] = []
-    kinds: tuple[tuple[Kind, list[Trajectory]], ...] = (("mixed", trajectories), ("failure", failures))
-    for kind, read in kinds:
-        parts = [part for part in _parts(read, ctx) if any(t.score.hard < 1 for t in part)]
-        cut += [
-            Minibatch(id=f"{ctx.step:04d}-{kind}-{number:02d}", kind=kind, trajectories=part)
-            for number, part in enumerate(parts)
-        ]
-    return [*cut, Minibatch(id=f"{ctx.step:04d}-batch", kind="batch", trajectories=trajectories)]
+    def add(self, result: Trajectory | RolloutError) -> None:
+        """The next result in id order."""
+        self.results.append(result)
+        size = self._ctx.config.gradient.minibatch_size
+        if isinstance(result, Trajectory):
+            for kind in KINDS:
+                if kind != "failure" or result.score.hard < 1:
+                    self._open[kind].append(result)
+                if kind != "batch" and size and len(self._open[kind]) == size:
+                    self._read(kind, self._taken(kind))
 
+    async def patches(self) -> list[Patch]:
+        """After the last result: analyst by analyst, kind by kind."""
+        for kind in KINDS:
+            left = self._taken(kind)
+            parts = [left] if kind == "batch" else self._fitting(left)
+            for part in parts:
+                self._read(kind, part)
+        order = sorted(self._tasks, key=lambda key: (key[0], KINDS.index(key[1]), key[2]))
+        return await gather_all(self._tasks[key] for key in order)
 
-def _parts(trajectories: list[Trajectory], ctx: Context) -> list[list[Trajectory]]:
-    """As large as the config wants them. What is left is one request if it fits; else several of about one size."""
-    size, budget = ctx.config.gradient.minibatch_size, ctx.config.gradient.prompt_tokens
-    full = len(trajectories) // size * size if size else 0
-    left = trajectories[full:]
-    tokens = sum(min(shown_tokens(t), budget // 4) for t in left if t.score.hard < 1)
-    each = math.ceil(len(left) / max(1, math.ceil(tokens / budget)))
-    whole = [trajectories[at : at + size] for at in range(0, full, size or 1)]
-    return whole + [left[at : at + each] for at in range(0, len(left), each or 1)]
+    def _taken(self, kind: Kind) -> list[Trajectory]:
+        taken, self._open[kind] = self._open[kind], []
+        return taken
+
+    def _fitting(self, trajectories: list[Trajectory]) -> list[list[Trajectory]]:
+        """One request if all fit into it; else several of about the same size."""
+        budget = self._ctx.config.gradient.prompt_tokens
+        sizes = [min(shown_tokens(t), budget // 4) for t in trajectories if t.score.hard < 1]
+        requests = max(1, math.ceil(sum(sizes) / budget))
+        each = math.ceil(len(trajectories) / requests)
+        return [trajectories[at : at + each] for at in range(0, len(trajectories), each)] if trajectories else []
+
+    def _read(self, kind: Kind, read: list[Trajectory]) -> None:
+        """Ask every analyst that wants this kind. Without a failure there is nothing to ask an optimizer about."""
+        ctx, number = self._ctx, self._cut[kind]
+        if kind != "batch" and all(t.score.hard >= 1 for t in read):
+            return
+        self._cut[kind] = number + 1
+        name = f"{ctx.step:04d}-batch" if kind == "batch" else f"{ctx.step:04d}-{kind}-{number:02d}"
+        minibatch = Minibatch(id=name, kind=kind, trajectories=read)
+        for position, analyst in enumerate(ctx.analysts):
+            if kind in analyst.kinds:
+                work = analyst.propose(self._skill, minibatch, self._case, ctx.optimizer, ctx.config)
+                self._tasks[position, kind, number] = ctx.background.start(work)
 
 
 def deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: Context) -> list[Minibatch]:

@@ -7,9 +7,9 @@ without a decision.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,27 +34,76 @@ Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 async def rollout(
     skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
 ) -> list[Trajectory | RolloutError]:
-    """Roll out every item, in any order of time; results are in the order of `items`."""
-    with ctx.timed(stage):
-        return await gather_all(begin(skill, items, ctx, tag=tag, stage=stage))
-
-
-def begin(
-    skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
-) -> list[asyncio.Task[Trajectory | RolloutError]]:
-    """Start the rollouts.
+    """Roll out every item, in any order of time; results are in the order of `items`.
 
     `tag` names the purpose: it labels fresh samples and begins the trajectories' ids. Without it, it is the step's.
     """
-    tag, done = tag or f"{ctx.step:04d}", itertools.count(1)
+    with ctx.timed(stage):
+        return await begin(skill, items, ctx, tag=tag, stage=stage).all()
 
-    def count() -> None:
-        ctx.emit(Progress(stage=stage, done=next(done), total=len(items)))
 
-    return [
-        asyncio.create_task(roll_out_one(skill, item, ctx, tag=tag, number=number, stage=stage, on_result=count))
-        for number, item in enumerate(items)
-    ]
+def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> Rollouts:
+    """Start the rollouts, or return the same ones if they were begun ahead."""
+    ahead = ctx.background.ahead.pop(tag or f"{ctx.step:04d}", None)
+    if ahead and ahead.is_of(skill, items):
+        ahead.wanted = True
+        return ahead
+    return Rollouts(skill, items, ctx, tag=tag, stage=stage)
+
+
+def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
+    """Begin what the loop will most likely need next, in free slots; nothing is recorded before the loop asks for it
+    with `begin`."""
+    tag = tag or f"{ctx.step:04d}"
+    begun = ctx.background.ahead.get(tag)
+    if not (begun and begun.is_of(skill, items)):
+        low = replace(ctx, low_priority=True)
+        ctx.background.ahead[tag] = Rollouts(skill, items, low, tag=tag, stage=stage, wanted=False)
+
+
+class Rollouts:
+    """A batch that is running: its results one by one in the order of their ids, or all of them at once."""
+
+    def __init__(
+        self,
+        skill: Skill,
+        items: Sequence[Item],
+        ctx: Context,
+        *,
+        tag: str = "",
+        stage: str = "rollout",
+        wanted: bool = True,
+    ) -> None:
+        self._skill = skill
+        self.items = items
+        self.tag = tag or f"{ctx.step:04d}"
+        self.wanted = wanted
+        """Whether the loop has reached it; before that, it reports no progress."""
+        self._stage = stage
+        self._done = 0
+        self._ctx = ctx
+        self._tasks = [
+            ctx.background.start(
+                roll_out_one(skill, item, ctx, tag=self.tag, number=number, stage=stage, on_result=self._count)
+            )
+            for number, item in enumerate(items)
+        ]
+
+    def is_of(self, skill: Skill, items: Sequence[Item]) -> bool:
+        return self._skill.hash == skill.hash and [item.id for item in self.items] == [item.id for item in items]
+
+    def _count(self, result: Trajectory | RolloutError) -> None:
+        self._done += 1
+        if self.wanted:
+            self._ctx.emit(Progress(stage=self._stage, done=self._done, total=len(self.items)))
+
+    async def all(self) -> list[Trajectory | RolloutError]:
+        """In the order of the items."""
+        return await gather_all(self._tasks)
+
+    async def __aiter__(self) -> AsyncIterator[Trajectory | RolloutError]:
+        for number in sorted(range(len(self._tasks)), key=lambda number: trajectory_id(self.tag, number)):
+            yield await asyncio.shield(self._tasks[number])
 
 
 def trajectory_id(tag: str, number: int) -> str:
@@ -69,18 +118,18 @@ async def roll_out_one(
     tag: str,
     number: int,
     stage: str,
-    on_result: Callable[[], None] = lambda: None,
+    on_result: Callable[[Trajectory | RolloutError], None] = lambda result: None,
 ) -> Trajectory | RolloutError:
     """One episode and its score, or the failure of the endpoint or the scorer, which is not a score.
 
-    `on_result` is called as soon as there is one.
+    `on_result` is called with the result as soon as there is one.
     """
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
 
     chats: list[BoundChat] = []
 
     def new_chat() -> BoundChat:
-        chats.append(BoundChat(ctx.target, label=label, stage=stage))
+        chats.append(BoundChat(ctx.target, label=label, stage=stage, low_priority=ctx.low_priority))
         return chats[-1]
 
     async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
@@ -101,7 +150,7 @@ async def roll_out_one(
             refused=not alone and not isinstance(error, TransientError),
             error=ctx.target.clean(str(error)),
         )
-    on_result()
+    on_result(result)
     return result
 
 

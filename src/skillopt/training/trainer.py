@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from skillopt.config import Config
 from skillopt.errors import DiskError, SkillOptError, Stopped, StopReason, disk_trouble, is_disk_trouble
 from skillopt.models.base import ChatModel
-from skillopt.models.call import gather_all
 from skillopt.record.base import ByRole
 from skillopt.record.costs import Paid, rollouts_paid, usage
 from skillopt.record.damage import history_of, seal_files
@@ -42,7 +42,7 @@ from skillopt.record.state import State
 from skillopt.record.step import Evaluation, LearningRate, StepRecord, StepTelemetry, TestSplitRead
 from skillopt.record.summary import Summary
 from skillopt.skill import Skill
-from skillopt.tasks.base import SPLITS, Env, Item, RolloutError, Trajectory
+from skillopt.tasks.base import SPLITS, Env, Item
 from skillopt.training.batches import Step, plan_steps
 from skillopt.training.context import Context
 from skillopt.training.edits.aggregate import aggregate
@@ -50,8 +50,9 @@ from skillopt.training.edits.review import file_conflicts, review
 from skillopt.training.edits.risk import held_back
 from skillopt.training.edits.select import select
 from skillopt.training.edits.update import candidates
-from skillopt.training.epoch_end import end_epoch
+from skillopt.training.epoch_end import end_epoch, look_ahead
 from skillopt.training.final_scores import FinalScores, measure_finals
+from skillopt.training.gates import GATES
 from skillopt.training.gates.credit import credit
 from skillopt.training.gates.screening import screen
 from skillopt.training.heartbeat import heartbeat
@@ -59,7 +60,7 @@ from skillopt.training.initial import differences
 from skillopt.training.optimizer_context import optimizer_context, probe_rejected, remember
 from skillopt.training.parts import Parts, resolve
 from skillopt.training.reflect import reflect
-from skillopt.training.rollout import Measured, begin, failed, measure
+from skillopt.training.rollout import Measured, Rollouts, begin, begin_ahead, failed, measure
 from skillopt.training.schedule import decayed_rate, scheduled_rate
 from skillopt.training.session import Mode, Session, open_session, pins
 from skillopt.training.smoke_test import smoke_test
@@ -94,6 +95,7 @@ class TrainingLoop:
         self.config = config
         self.listeners = list(listeners)
         self._mode = mode
+        self._baseline: asyncio.Task[Measured] | None = None  # the initial skill's validation, while it is under way
         self._opening = open_session(
             config,
             env=env,
@@ -116,18 +118,17 @@ class TrainingLoop:
             for epoch, steps in enumerate(self.plan, 1):
                 for step in self._left(steps):
                     ctx, skill, rates = self.base.at(epoch, step.number), self.skill, self._rates(step)
-                    with ctx.timed("rollout"):
-                        results = await gather_all(self._rollouts(step, skill, ctx))
+                    rollouts = self._rollouts(step, skill, ctx)
                     knowledge = optimizer_context(self.state, rates.used, ctx, step.items)
-                    patches = await reflect(skill, self._batch(step), results, knowledge, ctx)
+                    patches = await reflect(skill, rollouts, knowledge, ctx)
                     pool = await aggregate(patches, skill, knowledge, ctx)
                     reviewed = review(held_back(pool, skill, ctx), self.run, ctx.step, self.state.reviewed)
                     down = reviewed.turned_down
                     ranked = select(reviewed.pool, rates.used, skill, ctx, patches=patches, turned_down=down)
-                    winner, screening = await screen(candidates(skill, ranked, ctx), self.state.val, ctx)
-                    verdict = await self._gate(skill, winner.applied, self.state.val, ctx)
+                    winner, screening = await screen(candidates(skill, ranked, ctx), await self._val(), ctx)
+                    verdict = await self._gate(skill, winner.applied, self.state.val, self._expecting(step, ctx))
                     credited = await credit(skill, winner.applied, verdict, self.state.val, ctx, self._gate)
-                    self._set_aside(results)
+                    results = self._checked(await rollouts.all())
                     work = StepWork(step, skill, rates, results, patches, reviewed, ranked, screening, credited)
                     await self._commit(work, ctx)
                 if self.state.epoch < epoch and not self._over():
@@ -169,15 +170,22 @@ class TrainingLoop:
                     yield
             except SkillOptError as error:
                 session.switch.trip(error)
+                await self.base.background.settle()
                 self._stop(error)
                 raise
             except DiskError as error:
                 if not is_disk_trouble(error):
+                    self.base.background.cancel()
                     raise
                 stopped = Stopped(disk_trouble(error))
                 session.switch.trip(stopped)
+                await self.base.background.settle()
                 self._stop(stopped)
                 raise stopped from error
+            except BaseException:  # a second Ctrl-C, or a bug: wait for nothing
+                self.base.background.cancel()
+                raise
+            await self.base.background.settle()
 
     async def _begin(self) -> None:
         """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""
@@ -220,15 +228,28 @@ class TrainingLoop:
         self.history.begin([])
         self._write_summary(FinalScores())  # a run that is cut short in its first step has costs, too
         await smoke_test(self.skill, self._batch(self._steps[0]), self.base.at(1, 1))
-        measured = await self._evaluate("val", "initial", self.skill)
-        state.val = measured.values
-        state.initial_val = state.best.val = state.score = measured.score
-        state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
-        self._counted(self.base)
-        self._save()  # from here on there is a run that can be resumed
+        self._baseline = self.base.background.start(self._evaluate("val", "initial", self.skill, low_priority=True))
+
+    async def _val(self) -> dict[str, float]:
+        """The current skill's validation scores; the initial skill's are measured during the first rollout."""
+        if self._baseline:
+            await self._baseline
+            self._keep_baseline()
+        return self.state.val
+
+    def _keep_baseline(self) -> None:
+        """From here on there is a run that can be resumed."""
+        if self._baseline and self._baseline.done() and not self._baseline.exception():
+            measured, self._baseline, state = self._baseline.result(), None, self.state
+            state.val = measured.values
+            state.initial_val = state.best.val = state.score = measured.score
+            state.telemetry.rollouts_to_best = rollouts_paid(self.session.journal.totals())
+            self._counted(self.base)
+            self._save()
 
     def _stop(self, error: SkillOptError) -> None:
         """Keep the state of the last finished step; only record why the run ended."""
+        self._keep_baseline()
         if self.state.status != "finished":
             begun = self.run.state.exists()  # if not, there is a bill, and no state to continue from
             self.state = State.read(self.run.state) if begun else self.state
@@ -252,19 +273,39 @@ class TrainingLoop:
         scheduled = scheduled_rate(step.number, self.base.steps, self.config.optimizer, self._parts.schedule)
         return LearningRate(scheduled=scheduled, used=decayed_rate(scheduled, self.state.decay, self.config.optimizer))
 
-    def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> list[asyncio.Task[Trajectory | RolloutError]]:
+    def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
         """The step's batch, under way."""
         items = self._batch(step)
         ctx.emit(RolloutStarted(items=len(items), workers=self.config.role("target").workers))
-        return begin(skill, items, ctx)
+        rollouts = begin(skill, items, ctx)
+        if self._ends_epoch(step):
+            look_ahead(self._epoch_start, skill, ctx)
+        return rollouts
 
     def _batch(self, step: Step) -> list[Item]:
         return [item for item in step.items if item.id not in self.state.set_aside]
 
-    def _set_aside(self, results: Sequence[Trajectory | RolloutError]) -> None:
+    def _ends_epoch(self, step: Step) -> bool:
+        return step is self.plan[step.epoch - 1][-1]
+
+    def _go_ahead(self, done: int, skill: Skill) -> None:
+        """Begin the rollouts of the step after `done`, while files and notes are written."""
+        if done < self.base.steps and not self._over():
+            step = self._steps[done]
+            begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number))
+
+    def _expecting(self, step: Step, ctx: Context) -> Context:
+        """For the step's gate: the next rollouts begin as soon as it is certain which skill they are for. That is never
+        certain if a gate or veto of the user decides."""
+        if self._ends_epoch(step) or self._gate not in GATES.values():
+            return ctx
+        return replace(ctx, expect=lambda skill: self._go_ahead(step.number, skill))
+
+    def _checked(self, results: list[Any]) -> list[Any]:
         if refused := {error.item_id: error.error for error in failed(results) if error.refused}:
             self.base.emit(SetAside(items=refused))
         self.state.set_aside = {**self.state.set_aside, **refused}
+        return results
 
     async def _commit(self, work: StepWork, ctx: Context) -> None:
         """Save the step; the state is written last, and finishes it."""
@@ -277,6 +318,8 @@ class TrainingLoop:
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
         self.skill = work.candidate.skill if work.verdict.accepted else work.skill
+        if not self._ends_epoch(work.step):  # where it does, the slow update may change the skill
+            self._go_ahead(ctx.step, self.skill)
         telemetry = StepTelemetry(seconds=self._counted(ctx), paid_so_far=self._paid())
         record = step_record(work, state, self.config.evaluation.metric, telemetry)
         await asyncio.to_thread(write_step, self.run, work, record)
@@ -288,7 +331,7 @@ class TrainingLoop:
     async def _end_epoch(self, epoch: int) -> None:
         ctx = self.base.at(epoch, self.state.step)
         skills = self._epoch_start, self.skill
-        self.skill, outcome = await end_epoch(self.state, *skills, ctx, self._gate)
+        self.skill, outcome = await end_epoch(self.state, *skills, ctx, self._gate, self._go_ahead)
         self._epoch_start = self.skill
         self.history.end_epoch(outcome)
         self._counted(ctx)
@@ -312,14 +355,14 @@ class TrainingLoop:
 
     # The end
 
-    async def _evaluate(self, split: str, name: str, skill: Skill) -> Measured:
+    async def _evaluate(self, split: str, name: str, skill: Skill, *, low_priority: bool = False) -> Measured:
         """Measure a skill on a split, and leave the items' scores in the run."""
         whole = self.base.env.items(split)
         items = [item for item in whole if item.id not in self.state.set_aside]
         self.base.emit(EvaluationStarted(split=split, name=name, items=len(items)))
-        gone = len(whole) - len(items)
+        ctx, gone = replace(self.base, low_priority=low_priority), len(whole) - len(items)
         stage = "baseline" if name == "no_skill" else "evaluate"
-        measured = await measure(skill, items, self.base, tag=f"{split}-{name}", stage=stage, set_aside=gone)
+        measured = await measure(skill, items, ctx, tag=f"{split}-{name}", stage=stage, set_aside=gone)
         self.state.set_aside = {**self.state.set_aside, **measured.set_aside}
         scores = {t.item_id: t.score.numbers for t in measured.trajectories}
         report = Evaluation(skill_hash=skill.hash, score=measured.score, items=scores, set_aside=measured.set_aside)

@@ -67,6 +67,10 @@ class Screen(EarlyStop):
         slack = math.fsum(differences) + _LENIENCE * by_chance
         return slack - 1e-9 if self.rule == "strict" else slack + 1e-9
 
+    def won(self, items: Mapping[str, Item]) -> bool:
+        """The repeats decide that."""
+        return False
+
 
 class _Trial:
     """One candidate's way through the gate, and the verdict with its evidence."""

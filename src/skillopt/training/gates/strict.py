@@ -12,6 +12,7 @@ import math
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from skillopt.record.events import Progress
@@ -108,6 +109,15 @@ class EarlyStop:
     def beaten(self, shown: Sequence[str]) -> bool:
         return self.slack(shown) <= 0
 
+    def won(self, items: Mapping[str, Item]) -> bool:
+        """Is the candidate accepted even if every item that it has not shown yet fails? No task type may be able to
+        fall, and some item must have failed: nothing is left to train once all are solved."""
+        gains: dict[str, float] = {}
+        for i in self.counted(self.order):
+            gains[items[i].type] = gains.get(items[i].type, 0.0) + self.scores.get(i, 0.0) - self.current[i]
+        safe = min(gains.values(), default=-1.0) >= -EPSILON and math.fsum(gains.values()) > EPSILON
+        return safe and min(self.scores.values()) < 1
+
     def deciding_prefix(self) -> list[str]:
         """The shortest prefix of the order that decides; the whole order if none does."""
         prefixes = (self.order[:end] for end in range(len(self.order)))
@@ -184,6 +194,9 @@ async def run_until_decided(
                 continue
             unmeasured += progress.add(task.result(), metric)
             ctx.emit(Progress(stage="gate", done=len(progress.results), total=len(progress.order)))
+        if ctx.expect and not trouble and progress.won(items):
+            ctx.expect(candidate.skill)
+            ctx = replace(ctx, expect=None)
         if trouble and not running:
             raise trouble[0]
     require_few(progress.refused_in(progress.deciding_prefix()), len(items), set_aside=len(split) - len(items))
