@@ -13,7 +13,7 @@ from campaign import holds_for
 from skillopt.skill import Edit, PatchLog, PatchLogError, SizeLimits, Skill, apply_edits, replay
 from skillopt.skill.document import CLOSE_MARKER, MARKER, OPEN_MARKER, open_fence
 from skillopt.skill.package import one_line, read_package
-from skillopt.skill.parts import rules, sections, without_lines
+from skillopt.skill.parts import rules, without_lines
 
 pytestmark = pytest.mark.fuzz
 
@@ -151,7 +151,7 @@ def test_guidance_is_read_back_and_the_rest_stays(text: str, guidance: str) -> N
 @holds_for(documents())
 def test_a_part_taken_out_leaves_a_document_of_the_other_lines(text: str) -> None:
     skill = Skill(text)
-    for part in [*rules(skill), *sections(skill)]:
+    for part in rules(skill):
         left = iter(skill.text)
         assert all(any(char == other for other in left) for char in part.without.text)
         assert part.lines[0] <= part.lines[1]

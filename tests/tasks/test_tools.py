@@ -262,7 +262,7 @@ def test_an_env_is_found_by_entry_point_and_a_wrong_name_is_told_the_known_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "plugged.py").write_text(
-        "class PlugEnv:\n    name = 'plug'\n"
+        "from skillopt import Env\nclass PlugEnv(Env):\n    name = 'plug'\n"
         "    def __init__(self, config):\n        self.task = config.options['about']\n"
         "    def items(self, split): ...\n    async def run(self, item, skill, chat): ...\n"
         "    def score(self, item, output): ...\n"

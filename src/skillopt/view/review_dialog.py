@@ -37,7 +37,11 @@ def review_run(
             say("No conflicts: no two edits of this run asked for opposite things.")
         for conflict in conflicts:
             say(conflict_text(run, conflict))
-            if ask and not status(run, conflict).startswith("used") and not _ask(run, conflict, say, ask):
+            if status(run, conflict).startswith("used"):
+                continue
+            if ask is None:
+                say(f"  Decide with --choose {conflict.id}=a (or b, both, neither) or --write {conflict.id}=TEXT.")
+            elif not _ask(run, conflict, say, ask):
                 return
 
 
