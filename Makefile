@@ -1,6 +1,6 @@
 # `make quickstart`, `make test` and `make test-all` install what they need into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-all test-ray test-agents lint format lock audit chaos fuzz docs bench soak clean
+.PHONY: help install quickstart test quick test-all test-ray test-agents lint format lock audit chaos fuzz docs bench soak clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -38,7 +38,10 @@ quickstart: $(LOCAL) ## train a skill on this machine, without a key, and show w
 # The tests start many processes, and each would compile everything anew if Python may not keep what it has compiled.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(TOOLS) lint  ## lint, types, import directions, unit and end-to-end tests in the simulated world (3 minutes)
+test: $(TOOLS)       ## lint, types, import directions, unit and end-to-end tests in the simulated world (3 minutes)
+	@$(MAKE) --no-print-directory -j2 lint quick
+
+quick: $(TOOLS)      ## the tests of `make test` alone
 	$(BIN)/pytest -n auto --dist worksteal -m quick
 
 test-all: $(ALL)     ## the tests that `make test` leaves out: browser, real model, games, trackers, docs, wheel, chaos, fuzz, sandbox
