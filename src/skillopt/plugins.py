@@ -55,7 +55,8 @@ def load(kind: str, name: str, *, key: str, known: Iterable[str]) -> Any:
             ) from error
     every = sorted({*known, *names(kind)})
     near = difflib.get_close_matches(name, every, n=1, cutoff=0)
-    raise UserError(f"{key}: unknown '{name}'; did you mean '{near[0]}'? Known are: {', '.join(every)}")
+    known_ones = f"did you mean '{near[0]}'? Known are: {', '.join(every)}" if near else "no package has registered any"
+    raise UserError(f"{key}: unknown '{name}'; {known_ones}")
 
 
 def instance(part: Any) -> Any:

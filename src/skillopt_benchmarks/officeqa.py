@@ -51,6 +51,8 @@ class OfficeQAEnv(QAEnv):
         self.options = OfficeQAOptions.read(config.options, "env.options")
         read = read_rows(config, ("answers", "documents"))
         folder = Path(config.split_dir) / "documents"
+        if not folder.resolve().is_relative_to(Path(config.split_dir).resolve()):
+            raise UserError(f"{folder}: leads out of {config.split_dir}; copy the documents there")
         texts: dict[str, str] = {}
         splits = {
             split: [_with_passages(item, folder, texts, self.options.context_tokens) for item in items]

@@ -61,7 +61,8 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
         listed = ", ".join(str(path) for path in settings.outputs)
         found["env.output_root"] = f"is not one of the output folders ({listed})"
     for dotted in _PLACES:
-        if flat.get(dotted) and not fits(settings.workspace / str(flat[dotted]), roots):
+        place = settings.workspace / str(flat.get(dotted) or "")
+        if flat.get(dotted) and (not fits(place, roots) or _links_away(place, roots)):
             found[dotted] = outside
     skill = config.train.init_skill
     if skill and (Path(skill).suffix.lower() not in _TEXT or not fits(settings.workspace / skill, roots)):
@@ -170,6 +171,20 @@ def _texts(value: JsonValue) -> Iterator[str]:
 
 
 def _leads_away(text: str, settings: PageSettings, roots: tuple[Path, ...]) -> bool:
-    looks_like_path = text.startswith(("/", "~")) or ".." in Path(text).parts
-    home = text.startswith("~")
-    return looks_like_path and not fits(Path(text) if home else settings.workspace / text, roots)
+    path = Path(text) if text.startswith("~") else settings.workspace / text
+    leads = text.startswith(("/", "~")) or ".." in Path(text).parts
+    named = ("/" in text or text.startswith(".")) and _is_there(path)
+    return (leads or named) and not fits(path, roots)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a text that cannot be a path
+        return False
+
+
+def _links_away(path: Path, roots: tuple[Path, ...]) -> bool:
+    """Does a folder of data or prompts hold a link that leads out?"""
+    inside = (Path(place) / name for place, folders, files in os.walk(path) for name in (*folders, *files))
+    return any(entry.is_symlink() and not fits(entry, roots) for entry in inside)

@@ -22,6 +22,7 @@ from skillopt.errors import UserError
 from skillopt.record.directory import ANNOUNCED_IN, make_folder
 from skillopt.record.files import write_atomic, write_json
 from skillopt.record.run import read_record
+from skillopt.skill.folder import open_regular
 from skillopt_webui.alive import holder
 from skillopt_webui.places import NotThereError, measured_id, run_id
 from skillopt_webui.settings import PageSettings
@@ -84,23 +85,30 @@ class Launch:
     folder: Path
 
     def log(self) -> str:
-        path = self.folder / "log.txt"
-        if not path.exists():
+        try:
+            with open_regular(self.folder / "log.txt") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * _LOG_END))
+                return file.read().decode("utf-8", "replace")[-_LOG_END:]
+        except OSError:
             return ""
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 4 * _LOG_END))
-            return file.read().decode("utf-8", "replace")[-_LOG_END:]
 
     def running(self) -> bool:
         """Holds its lock."""
         try:
-            with (self.folder / "lock").open("r") as lock:
+            with open_regular(self.folder / "lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-        except FileNotFoundError:
+        except OSError:  # missing, or not a regular file
             pass
         return False
+
+    def worked_on_by(self, pid: int) -> bool:
+        """Is this process the command's? Its record may come from elsewhere and name any process."""
+        try:
+            return str(self.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
 
     def record(self) -> LaunchRecord:
         return read_record(LaunchRecord, self.folder / "launch.json")
@@ -143,7 +151,8 @@ class Launches:
         make_folder(self._folder.parent, private=True)  # logs and configs are of no use to other users
         folder.mkdir(parents=True)
         write_atomic(folder / "config.yaml", config)
-        command = [sys.executable, "-m", "skillopt_webui.runner", str(folder)]
+        # -P: a Python file in the folder is data, and not imported
+        command = [sys.executable, "-P", "-m", "skillopt_webui.runner", str(folder)]
         command += [kind, "--config", str(folder / "config.yaml"), *arguments]
         with (folder / "log.txt").open("wb") as log, (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # the child has it as well, and keeps it until it ends
@@ -181,8 +190,9 @@ class Launches:
 
     def stop(self, launch: Launch) -> None:
         """End a command that is not a training; what it has paid for is in its journal."""
-        if launch.running():
-            _signal(launch.record().pid, signal.SIGTERM)
+        pid, child = launch.record().pid, self._children.get(launch.folder.name)
+        if launch.running() and (child.pid == pid if child else launch.worked_on_by(pid)):
+            _signal(pid, signal.SIGTERM)
 
     def _forget_old(self) -> None:
         for launch in self.all()[_KEPT:]:

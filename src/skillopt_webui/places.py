@@ -21,7 +21,7 @@ _TELLING = {"_base_", "train", "models", "env"}
 _DEEPEST = 4
 """Levels of folders that are searched for configs."""
 _LARGEST = 200_000
-_OF_A_RUN = {"journal.sqlite", "runtime_state.json", "patch_log.jsonl", "events.jsonl"}
+_OF_A_RUN = {"journal.sqlite", "runtime_state.json", "patch_log.jsonl", "events.jsonl", "run.lock"}
 """A folder with one of these files is a run, whose config may come from elsewhere."""
 _NOT_OURS = {"node_modules", "__pycache__", "site-packages", "venv"}
 
@@ -132,7 +132,13 @@ def config_files(settings: PageSettings) -> Iterator[Path]:
     for folder in settings.configs:
         if folder.is_dir():
             found = (p for p in folder.rglob("*.y*ml") if p.suffix in {".yaml", ".yml"} and fits(p, [folder]))
-            yield from sorted(p for p in found if not inside(p, settings.outputs))
+            yield from sorted(p for p in found if not inside(p, settings.outputs) and not _of_a_run(p, folder))
+
+
+def _of_a_run(path: Path, root: Path) -> bool:
+    """Does the file lie in a run that was copied below the root, or is the root one?"""
+    above = [folder for folder in path.parents if folder.is_relative_to(root)]
+    return any((folder / name).exists() for folder in above for name in _OF_A_RUN)
 
 
 def listed_configs(settings: PageSettings) -> Iterator[Path]:

@@ -50,7 +50,7 @@ class Questions:
     async def ask(self, question: str, config: str) -> Answer:
         async with self._slots:
             child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "skillopt_webui.questions", question),
+                *(sys.executable, "-P", "-m", "skillopt_webui.questions", question),
                 cwd=self._settings.workspace,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

@@ -309,6 +309,17 @@ def test_anls_is_as_published(said: str, golds: list[str], soft: float) -> None:
     assert score.hard == float(soft >= 0.999)
 
 
+def test_documents_of_officeqa_that_are_a_link_out_of_the_data_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("TOPSECRET")
+    row = {"question": "What?", "answers": ["x"], "documents": ["secret.txt"]}
+    splits = ("train", "val", "test")
+    write_rows(tmp_path / "data", {split: [{**row, "id": split, "question": split}] for split in splits})
+    (tmp_path / "data" / "documents").symlink_to(tmp_path / "outside")
+    with pytest.raises(UserError, match="leads out of"):
+        open_env(Config.parse({"env": {"name": "officeqa", "split_dir": str(tmp_path / "data")}}))
+
+
 def test_docvqa_is_read_as_it_is_published_and_images_stay_below_their_folder(tmp_path: Path) -> None:
     source = tmp_path / "in"
     (source / "documents").mkdir(parents=True)

@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 import skillopt
+from skillopt import plugins
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.measure.evaluate import evaluate
@@ -278,6 +279,11 @@ def test_an_env_is_found_by_entry_point_and_a_wrong_name_is_told_the_known_ones(
         open_env(Config.parse({"env": {"name": "plugg"}}))
     with pytest.raises(UserError, match=r"'bad' \(no_such_module:Env\) cannot be loaded: ModuleNotFoundError"):
         open_env(Config.parse({"env": {"name": "bad"}}))
+
+
+def test_a_name_of_a_kind_that_no_package_registers_is_refused_in_words() -> None:
+    with pytest.raises(UserError, match="unknown 'os:system'; no package has registered any"):
+        plugins.load("trackers", "os:system", key="evaluation.vetoes", known=())
 
 
 def test_a_checkout_that_is_not_installed_is_told_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -207,6 +208,79 @@ def test_a_run_of_a_config_in_the_config_folder_is_measured_with_its_own_scorer(
         ended(ui, answer)
         written = ui.get(f"/api/launches/{answer['id']}")["written"]
         assert ui.get(f"/api/measured/{written}")["result"]["score"] == 1.0
+
+
+def test_a_foreign_run_in_the_config_folder_is_not_trusted(tmp_path: Path) -> None:
+    """Its URL and key name are a pair in a YAML file of the config folder, and yet nobody wrote them there."""
+    workspace = make_workspace(tmp_path / "work")
+    models = {"target_model": "openai:m", "target_url": "http://127.0.0.1:9/v1", "target_key_name": "GITHUB_TOKEN"}
+    text = yaml.safe_dump({"env": {"name": "sim"}, "models": models})
+    copied = workspace / "configs" / "theirs"
+    copied.mkdir()
+    (copied / "config.yaml").write_text(text)
+    with serving(workspace, env=KEYS) as ui:
+        assert ui.post("/api/configs/check", {"yaml": text})["valid"], "in a folder of configs it is the user's"
+        (copied / "events.jsonl").write_text("")
+        assert not ui.post("/api/configs/check", {"yaml": text})["valid"]
+
+
+def test_a_python_file_in_the_folder_is_data(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "work")
+    for name in ("yaml", "pydantic", "skillopt"):
+        (workspace / f"{name}.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
+    with serving(workspace) as ui:
+        text = ui.post("/api/configs/load", {"path": "configs/sim/default.yaml"})["yaml"]
+        assert ui.post("/api/configs/plan", {"yaml": text})
+        assert ui.launch("train.num_epochs=1")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("link", ["prompts", "items", "hidden"])
+def test_a_link_inside_a_folder_that_a_config_names_leads_nowhere(tmp_path: Path, link: str) -> None:
+    workspace, secret = make_workspace(tmp_path / "work"), tmp_path / "secret.md"
+    secret.write_text("TOPSECRET {skill}\n")
+    config: dict[str, Any] = {"env": {"name": "qa"}, "models": {"target_model": "sim:world"}}
+    if link == "prompts":
+        (workspace / "data" / "prompts").mkdir()
+        (workspace / "data" / "prompts" / "reflect.md").symlink_to(secret)
+        config["gradient"] = {"prompts_dir": "data/prompts"}
+    elif link == "items":
+        (workspace / "data" / "set" / "train").mkdir(parents=True)
+        (workspace / "data" / "set" / "train" / "items.jsonl").symlink_to(secret)
+        config["env"]["split_dir"] = "data/set"
+    else:
+        (workspace / ".hidden").mkdir()
+        config["env"] = {"name": "trigger", "options": {"package": ".hidden"}}
+    with serving(workspace) as ui:
+        answer = ui.post("/api/configs/check", {"yaml": yaml.safe_dump(config)})
+    assert not answer["valid"]
+    assert "TOPSECRET" not in str(answer)
+
+
+def test_a_launch_record_from_elsewhere_reads_no_file_and_ends_no_process(tmp_path: Path) -> None:
+    workspace, secret = make_workspace(tmp_path / "work"), tmp_path / "secret.txt"
+    secret.write_text("TOPSECRET")
+    other = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1)
+    for n, kind in enumerate(("link", "pipe")):
+        folder = workspace / "outputs" / ".webui" / "launches" / f"170000000000{n}-abcdef12"
+        folder.mkdir(parents=True)
+        record = {"kind": "eval", "title": "x", "started": 1.0, "pid": other.pid, "run": None}
+        (folder / "launch.json").write_text(json.dumps(record))
+        (folder / "log.txt").symlink_to(secret) if kind == "link" else os.mkfifo(folder / "log.txt")
+        (folder / "lock").touch()
+    held = (folder / "lock").open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        with serving(workspace) as ui:
+            assert "TOPSECRET" not in str(ui.get("/api/launches"))
+            ui.ask(f"/api/launches/{folder.name}/stop", {})
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                other.wait(0.5)
+            assert other.returncode is None, "it was ended"
+    finally:
+        held.close()
+        other.kill()
+        other.communicate()
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard"])

@@ -55,7 +55,7 @@ def import_package(
     from skillopt.record.package import checked_package, whole_package
 
     copy = to / checked_package(package).name
-    if copy.exists():
+    if copy.exists() or copy.is_symlink():
         raise UserError(f"{copy}: exists already; choose another folder, or remove it first")
     skill = whole_package(package)
     skill.write_to(copy)

@@ -37,7 +37,7 @@ class ProcessExecutor(PooledExecutor):
         return executor
 
     async def start(self) -> RemoteWorker:
-        command = (sys.executable, "-m", "skillopt.tasks.executor.processes")
+        command = (sys.executable, "-P", "-m", "skillopt.tasks.executor.processes")
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(  # an agent finds its keys there as it would here
             *command, stdin=pipe, stdout=pipe, env=dict(os.environ)
