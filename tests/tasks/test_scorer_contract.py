@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from skillopt.errors import SkillOptError, UserError
 from skillopt.tasks import open_env
 from skillopt.tasks.base import Env, check_splits, score_output
 from skillopt.tasks.checks import read_result
+from skillopt.tasks.load import load_object
 from skillopt.tasks.memory import own_env
 
 ROWS = [{"id": f"q{n}", "question": f"Q{n}?", "answers": ["right"]} for n in range(12)]
@@ -203,3 +206,13 @@ def test_a_parameter_that_nothing_is_given_for_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(UserError, match=r"'folder'; a scorer is called with the item and the output, .* workspace"):
         opened(tmp_path, "def score(item, output, folder):\n    return 1\n")
+
+
+def test_a_file_that_is_edited_within_a_second_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file, found = tmp_path / "own.py", []
+    for answer in (1, 2):
+        file.write_text(f"def score(item, output):\n    return {answer}\n")
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+        found.append(load_object(f"{file}:score", "env.scoring")(None, ""))
+    assert found == [1, 2]

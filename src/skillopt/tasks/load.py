@@ -6,8 +6,9 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from skillopt.errors import UserError
@@ -60,6 +61,15 @@ def _source(reference: str) -> Path:
     return file
 
 
+class _TextLoader(SourceFileLoader):
+    """Compiles the file's text each time. Python's cache takes an edit of equal length within a second for no edit."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
 def module_of(place: str) -> ModuleType:
     """A module by its name, or by its file."""
     if not place.endswith(".py"):
@@ -69,7 +79,7 @@ def module_of(place: str) -> ModuleType:
     if folder not in sys.path:
         sys.path.append(folder)  # so that it can import files next to it
     name = f"skillopt_own_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=_TextLoader(name, str(file)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
