@@ -62,8 +62,10 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
         found["env.output_root"] = f"is not one of the output folders ({listed})"
     for dotted in _PLACES:
         place = settings.workspace / str(flat.get(dotted) or "")
-        if flat.get(dotted) and (not fits(place, roots) or _links_away(place, roots)):
+        if flat.get(dotted) and not fits(place, roots):
             found[dotted] = outside
+        elif flat.get(dotted) and _links_away(place, roots):
+            found[dotted] = f"holds a link that leads out of {settings.reach}; copy the file there"
     skill = config.train.init_skill
     if skill and (Path(skill).suffix.lower() not in _TEXT or not fits(settings.workspace / skill, roots)):
         found["train.init_skill"] = f"must be a .md or .txt file under {settings.reach}"

@@ -272,6 +272,8 @@ def test_only_what_lies_under_the_folders_may_be_named(tmp_path: Path) -> None:
     assert "train.init_skill" in found(train={"init_skill": "data/out.md"})
     check_allowed(Config.parse({}), settings)
 
+    assert "a link that leads out" in found(env={"split_dir": "data"})["env.split_dir"]
+    (tmp_path / "data" / "out.md").unlink()
     own = {"scoring": "scorers.py:mine", "split_dir": "data"}
     assert "env.scoring" in found(env=own)
     (tmp_path / "configs").mkdir()
