@@ -335,11 +335,20 @@ MARKER = 10_000_000 + os.getpid()
 """Seconds that no other process on this machine sleeps for."""
 
 
+@pytest.fixture(autouse=True)
+def _earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children that an earlier test of this process has left."""
+    monkeypatch.setitem(globals(), "EARLIER", {entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()})
+
+
+EARLIER: set[str] = set()
+
+
 def alive(marker: str) -> list[str]:
-    """Processes with this marker in their command line, zombies of ours among them."""
+    """Processes with this marker in their command line, zombies of this test among them."""
     found = []
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+        if entry.name.isdigit() and entry.name not in EARLIER:
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 line = (entry / "cmdline").read_text()
