@@ -2,7 +2,8 @@
 
 Trains in the simulated world against a server on loopback. At each HTTP request of the run, it walks from the request
 up to `fit`: the functions on the stack, and if they run in a task of their own, the coroutines that started the task.
-It prints the longest chain of each stage. `--most` is for a rollout of a step: exit code 1 if its chain is longer.
+It prints the longest chain of each stage, without `fit` itself. `--most` is for a rollout of a step: exit code 1 if its
+chain is longer.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Chains:
         start = next((number for number, name in enumerate(chain) if name.endswith(": TrainingLoop.fit")), None)
         if start is None:  # the server's own work
             return
-        chain = chain[start:]
-        stage = chain[1]
+        chain = chain[start + 1 :]
+        stage = chain[0]
         if len(chain) > len(self.longest.get(stage, ())):
             self.longest[stage] = chain
 
@@ -96,7 +97,7 @@ def main() -> int:
     most = parser.parse_args().most
     chains = asyncio.run(longest_chains())
     for chain in sorted(chains.values(), key=len):
-        print(f"{len(chain)} functions from fit to the socket")
+        print(f"{len(chain)} functions between fit and the socket")
         print("".join(f"  {name}\n" for name in chain))
     rollout = len(chains["skillopt/training/rollout.py: roll_out_one"])
     print(f"a rollout of a step: {rollout}; the longest: {max(map(len, chains.values()))}")

@@ -1,6 +1,8 @@
 """Rules of the source tree that no linter has."""
 
 import ast
+import subprocess
+import sys
 from collections import defaultdict
 
 from support import REPO
@@ -15,3 +17,9 @@ def test_no_class_name_is_used_twice() -> None:
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path.relative_to(SRC)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_at_most_nine_functions_are_between_fit_and_the_socket() -> None:
+    command = [sys.executable, "scripts/count_frames.py", "--most", "9"]
+    counted = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    assert counted.returncode == 0, counted.stdout + counted.stderr

@@ -9,7 +9,7 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -209,7 +209,13 @@ class Caller:
             if not attempt:
                 first, others = time.monotonic(), self._replies
             try:
-                reply = await self._once(asked, estimate, sent)
+                with self._accounted(estimate, sent) as account:
+                    answer = self.model.chat(asked.request)
+                    if self.model.human_paced:  # only the end of the run, or of its time, ends this wait
+                        reply = account(await self.switch.until(answer, self.budget.time_left()))
+                    else:
+                        async with asyncio.timeout(None if self.model.ends_calls else self.timeout):
+                            reply = account(await answer)
             except TransientError as error:
                 trouble, wait = error, backoff(error, attempt)
                 failures += not error.throttled
@@ -228,16 +234,27 @@ class Caller:
                 await self.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
 
-    async def _once(self, asked: _Asked, estimate: Usage, sent: Sent) -> ChatReply:
+    @contextlib.contextmanager
+    def _accounted(self, estimate: Usage, sent: Sent) -> Iterator[Callable[[ChatReply], ChatReply]]:
+        """One try within the budget and the endpoint's limits. Its value takes the reply and returns it cleaned."""
         endpoint = self.limiter.endpoint
         reserved = self.budget.reserve(self.model.name, estimate)
         human_paced = self.model.human_paced
+
+        def account(reply: ChatReply) -> ChatReply:
+            if not human_paced:  # how long a person takes does not say how many requests may wait
+                endpoint.on_success()
+            self.budget.settle(reserved, reply.usage)
+            self._learn(estimate, reply.usage)
+            return replace(
+                reply,
+                text=self.clean(reply.text),
+                tool_calls=self.clean(reply.tool_calls),
+                finish_reason=known_reason(reply.finish_reason),
+            )
+
         try:
-            if human_paced:  # only the end of the run, or of its time, ends this wait
-                reply = await self.switch.until(self.model.chat(asked.request), self.budget.time_left())
-            else:
-                async with asyncio.timeout(None if self.model.ends_calls else self.timeout):
-                    reply = await self.model.chat(asked.request)
+            yield account
         except TimeoutError:
             self.budget.give_back(reserved)
             if human_paced:
@@ -252,16 +269,6 @@ class Caller:
             if isinstance(error, TransientError) and error.overloaded:
                 endpoint.on_throttled(sent, error.retry_after)
             raise
-        if not human_paced:  # how long a reader takes says nothing of how many letters may wait
-            endpoint.on_success()
-        self.budget.settle(reserved, reply.usage)
-        self._learn(estimate, reply.usage)
-        return replace(
-            reply,
-            text=self.clean(reply.text),
-            tool_calls=self.clean(reply.tool_calls),
-            finish_reason=known_reason(reply.finish_reason),
-        )
 
     def _estimate(self, request: ChatRequest) -> Usage:
         """About what a call will take: four characters a token, and a reply like the ones before."""
