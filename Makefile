@@ -47,6 +47,7 @@ quick: $(TOOLS)      ## the tests of `make test` alone
 test-all: $(ALL)     ## the tests that `make test` leaves out: browser, real model, games, trackers, docs, wheel, chaos, fuzz, sandbox
 	@scripts/install_chromium.sh
 	@scripts/install_axe.sh
+	@scripts/install_dspy.sh
 	$(BIN)/pytest -n auto --dist worksteal -m "not quick"
 
 test-ray: $(ALL)     ## the tests that start a Ray cluster (installs the extra: large)

@@ -1,6 +1,6 @@
 """What each mechanism of the training earns: the simulated world, ten seeds, one mechanism off at a time.
 
-    python bench/ablations.py            # about 560 short trainings; continues where it was
+    python bench/ablations.py            # about 600 short trainings; continues where it was
     python bench/ablations.py --table    # only fill docs/results.md
 
 Four worlds (`WORLDS`), all with 24 hidden rules and an optimizer many of whose edits are useless or harmful; a fifth of
@@ -16,12 +16,13 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from learning.mechanisms import MECHANISMS, NOTHING
+from learning.mechanisms import MECHANISMS, NOTHING, Off
 from learning.table import fill
 
 from skillopt.config import Config
@@ -43,7 +44,7 @@ SETTINGS = (
     "train.num_epochs=4",
     "train.batch_size=12",
     "optimizer.learning_rate=6",
-    "optimizer.lr_scheduler=constant",
+    "optimizer.lr_scheduler=auto",
     "gradient.minibatch_size=4",
     "env.options={rules: 24, train: 48, val: 48, test: 96, systemic: 0.2}",
     "evaluation.baselines=false",
@@ -77,7 +78,11 @@ Row = dict[str, Any]
 
 
 def train(world: str, name: str, seed: int) -> Row:
-    off, here = OFF[name], WORLDS[world]
+    return {"world": world, "off": name, "seed": seed, **trained(WORLDS[world], OFF[name], seed)}
+
+
+def trained(here: World, off: Off, seed: int) -> Row:
+    """The figures of one training."""
     target = f"{here.target}&seed={seed}" if "?" in here.target else here.target
     models = [f"models.target_model={target}", f"models.optimizer_model={here.optimizer}&seed={seed}"]
     with tempfile.TemporaryDirectory() as out:
@@ -91,9 +96,6 @@ def train(world: str, name: str, seed: int) -> Row:
         reached = [_paid(row) for row in history if scores[row["version"]] >= ENOUGH]
     total = _paid(history[-1])
     return {
-        "world": world,
-        "off": name,
-        "seed": seed,
         "test": true_score(env, last),
         "rollouts": reached[0] if reached else total,
         "reached": bool(reached) or true_score(env, last) >= ENOUGH,  # perhaps by guidance, after the last step
@@ -155,7 +157,8 @@ def table(rows: list[Row]) -> str:
         for name, own in found.items():
             seeds = sorted(whole.keys() & own.keys())
             if seeds:
-                lines.append(_line(name, [own[s] for s in seeds], [whole[s] for s in seeds]))
+                shown = name if len(seeds) == len(whole) else f"{name}, {len(seeds)} seeds"
+                lines.append(_line(shown, [own[s] for s in seeds], [whole[s] for s in seeds]))
         models = f"target `{here.target}`, optimizer `{here.optimizer}`"
         parts.append(f"**{world}**: {here.said} ({models}; {len(whole)} seeds)\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
@@ -169,13 +172,13 @@ def _line(name: str, own: list[Row], whole: list[Row]) -> str:
     shown = [f"{fmean(row['test'] for row in own):.3f}", "", paid, "", f"{fmean(row['calls'] for row in own):.0f}"]
     if name != "nothing off":
         pairs = list(zip(own, whole, strict=True))
-        shown[1] = _difference([a["test"] - b["test"] for a, b in pairs], "+.3f")
+        shown[1] = difference([a["test"] - b["test"] for a, b in pairs], "+.3f")
         both = all(a["reached"] and b["reached"] for a, b in pairs)
-        shown[3] = _difference([a["rollouts"] - b["rollouts"] for a, b in pairs], "+.0f") if both else "–"
+        shown[3] = difference([a["rollouts"] - b["rollouts"] for a, b in pairs], "+.0f") if both else "–"
     return f"| {name} | {' | '.join(shown)} |"
 
 
-def _difference(values: list[float], form: str) -> str:
+def difference(values: list[float], form: str) -> str:
     """With its interval over seeds; bold where that leaves out zero."""
     found = seeds_interval(values)
     text = f"{fmean(values):{form}}"
@@ -193,11 +196,13 @@ def main() -> int:
     options = parser.parse_args()
     rows = stored()
     done = {(row["world"], row["off"], row["seed"]) for row in rows}
-    for one in all_runs(options.world or list(WORLDS), range(1, options.seeds + 1)) if not options.table else ():
-        if one not in done:
-            rows.append(train(*one))
+    every = all_runs(options.world or list(WORLDS), range(1, options.seeds + 1)) if not options.table else ()
+    left = [one for one in every if one not in done]
+    with ProcessPoolExecutor() as pool:
+        for row in pool.map(train, *zip(*left, strict=True)) if left else ():
+            rows.append(row)
             _store(rows)
-            print(json.dumps(rows[-1]), flush=True)
+            print(json.dumps(row), flush=True)
     fill(PAGE, {"ablations": table(rows)})
     return 0
 

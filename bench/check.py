@@ -1,6 +1,6 @@
 """How often `skillopt check` errs, how often it finds what there is, and what that costs.
 
-    python bench/check.py               # the tables of docs/check.md; a few minutes
+    python bench/check.py               # the tables of bench/check_tables.md; a few minutes
     python bench/check.py --trials 100
 
 Plays the check's own decisions (measure/sequential.py) over a target in memory. A full pass is every item once under

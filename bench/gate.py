@@ -1,6 +1,6 @@
 """How often the gates accept what is no better, how often they find what is, and what that costs.
 
-    python bench/gate.py            # the tables of docs/gate.md; about half an hour
+    python bench/gate.py            # the tables of bench/gate_tables.md; about half an hour
     python bench/gate.py --trials 100
     python bench/gate.py --tables 3,5 --seeds 5 --first-seed 5
 

@@ -76,6 +76,8 @@ def replay(options: argparse.Namespace) -> int:
         differs = again.differences(CellResult.read(MEASURED / f"{cell.name}.json")) if not again.error else []
         said = again.error or (f"differs in {', '.join(differs)}" if differs else "the same result again")
         changed = f" ({recording.changed} of its letters are others now)" if recording.changed else ""
+        unnamed = len(recording.unnamed)
+        changed += f" ({unnamed} edits leave lines out and do not name them)" if unnamed else ""
         print(f"{cell.name}: {said}{changed}", flush=True)
         wrong += bool(again.error or differs)
     table(options)

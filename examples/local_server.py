@@ -11,12 +11,12 @@ import sys
 
 import xllamacpp
 
-from skillopt.models import weights
+from skillopt import weights_path
 
 
 def serve(name: str = "qwen2.5-coder-0.5b", port: int = 8080) -> None:
     params = xllamacpp.CommonParams()
-    params.model.path = str(weights.path(name))
+    params.model.path = str(weights_path(name))
     params.n_ctx, params.n_parallel, params.port = 4096, 1, port
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.fit_params = params.warmup = params.ui = False

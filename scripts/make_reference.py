@@ -1,4 +1,5 @@
-"""python scripts/make_reference.py [--check]: writes docs/reference/ from the code, or says what is out of date."""
+"""python scripts/make_reference.py [--check]: writes docs/reference/ and src/skillopt/keywords.py from the code, or
+says what is out of date."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ import dataclasses
 import inspect
 import itertools
 import re
+import subprocess
 import sys
+import textwrap
+import types
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +22,20 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import skillopt
+from skillopt.arguments import HEADING
 from skillopt.cli.app import app
-from skillopt.config import Config
-from skillopt.config.sections import Section, attribute_docs
+from skillopt.config import Config, Price
+from skillopt.config.sections import ModelSettings, Section, attribute_docs
+from skillopt.keywords import ConfigKeys
 from skillopt.record.comments import Comment
 from skillopt.record.edits import Decision, EditPool, FiledConflict, Patch, Selection
 from skillopt.record.events import KINDS, Event, Live
+from skillopt.record.findings import TaskFinding
+from skillopt.record.matrix import Matrix
+from skillopt.record.probe import Probe
+from skillopt.record.pruning import Pruning
 from skillopt.record.results import Ablation, CheckResult, Comparison, EvalSummary, Replication, Sweep, Transfer
+from skillopt.record.routing import Routing
 from skillopt.record.run import Labels
 from skillopt.record.state import State
 from skillopt.record.step import (
@@ -41,7 +52,9 @@ from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.skill import Entry
 from skillopt.skill.folder import PackageChanges
 
-OUT = Path(__file__).parent.parent / "docs" / "reference"
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "docs" / "reference"
+KEYWORDS = ROOT / "src" / "skillopt" / "keywords.py"
 NOTE = "<!-- Written by scripts/make_reference.py from the code; `make docs` renews it. -->\n"
 
 
@@ -99,7 +112,7 @@ def cli_page() -> str:
     parts = [NOTE, "# Command reference\n", CLI_INTRO]
     for name, command in root.commands.items():
         if hasattr(command, "commands"):
-            parts += [f"## skillopt {name}\n", f"{command.help}\n"]
+            parts += _command(name, command, "##")
             parts += [text for sub, own in command.commands.items() for text in _command(f"{name} {sub}", own, "###")]
         else:
             parts += _command(name, command, "##")
@@ -151,7 +164,7 @@ def api_page() -> str:
 
 
 def _class(name: str, cls: type, level: str) -> list[str]:
-    parts = [f"{level} {name}\n", _doc(cls)]
+    parts = [f"{level} {name}\n", _doc(cls), *_parts_by_name(cls)]
     if fields := _fields(cls):
         parts += [*fields, ""]
     elif vars(cls).get("__annotations__"):
@@ -164,6 +177,14 @@ def _class(name: str, cls: type, level: str) -> list[str]:
         elif isinstance(value, property) and not method.startswith("_") and inspect.getdoc(value):
             parts += [f"`{name}.{method}`\n:   {_sentence(inspect.getdoc(value))}\n"]
     return parts
+
+
+def _parts_by_name(cls: type) -> list[str]:
+    """The keywords of a class that are not config keys, each with its meaning."""
+    _, _, listed = (inspect.getdoc(cls.__init__) or "").partition(HEADING)  # type: ignore[misc]
+    rows = [line.strip().split(": ", 1) for line in listed.strip().splitlines()]
+    lines = [f"- `{name}`: {text}" for name, text in rows if name not in ConfigKeys.__annotations__]
+    return [*lines, ""] if lines else []
 
 
 def _fields(cls: type) -> list[str]:
@@ -193,8 +214,15 @@ def _annotation(cls: type, name: str) -> str:
 
 
 def _signature(name: str, function: Any) -> str:
+    """Config keys by name are `**keys`."""
+    signature = inspect.signature(function)
+    named = [each for each in signature.parameters.values() if each.name not in ConfigKeys.__annotations__]
+    if len(named) < len(signature.parameters):
+        named.append(inspect.Parameter("keys", inspect.Parameter.VAR_KEYWORD))
     text = re.sub(
-        r"(?:skillopt|collections|pathlib|typing)\.[\w.]*?(\w+)(?=[^\w.]|$)", r"\1", str(inspect.signature(function))
+        r"(?:skillopt|collections|pathlib|typing)\.[\w.]*?(\w+)(?=[^\w.]|$)",
+        r"\1",
+        str(signature.replace(parameters=named)),
     )
     text = text.replace("'", "").replace("(self, ", "(").replace("(self)", "()").replace("(cls, ", "(")
     return f"```python\n{name}{text}\n```\n"
@@ -203,6 +231,7 @@ def _signature(name: str, function: Any) -> str:
 def _doc(value: Any) -> str:
     """Its own docstring, not a base's and not what a dataclass makes up."""
     text = inspect.cleandoc(value.__doc__ or "") if inspect.isclass(value) else inspect.getdoc(value) or ""
+    text = text.partition(HEADING)[0].rstrip()
     return ("" if inspect.isclass(value) and text.startswith(f"{value.__name__}(") else text) + "\n"
 
 
@@ -233,19 +262,25 @@ RUN_FILES: dict[str, tuple[type[BaseModel], ...]] = {
     "slow_update/epoch_NN/trajectories.jsonl": (Trajectory,),
     "slow_update/epoch_NN/gate.json": (GateRecord,),
     "slow_update/epoch_NN/gate_trajectories.jsonl": (Trajectory,),
+    "meta_skill/epoch_NN/findings.json": (TaskFinding,),
     "review/conflicts.jsonl": (FiledConflict,),
     "review/decisions.jsonl": (Decision,),
     "ablation/BY_vN.json": (Ablation,),
+    "pruned/prune.json": (Pruning,),
     "eval_summary.json": (EvalSummary,),
     "comparison.json": (Comparison,),
+    "probe.json": (Probe,),
     "check.json": (CheckResult,),
+    "matrix.json": (Matrix,),
+    "routing.json": (Routing,),
     "sweep.json": (Sweep,),
     "replicate.json": (Replication,),
     "transfer.json": (Transfer,),
 }
 FILES_INTRO = """Each file of a run and of a measurement, with the record that it is read as. A `.jsonl` file has one
 record a line, `history.json` and `patches.json` have a list. A field that is marked as optional is left out if it has
-no value. `config.json` has the config's values by dotted key ([config](config.md)); `journal.sqlite` has every reply.
+no value. `config.json` has the config's values by dotted key ([config](config.md)); `journal.sqlite` has
+every reply, and every request to the optimizer.
 """
 
 
@@ -295,23 +330,106 @@ def _described_fields(model: type[BaseModel]) -> list[str]:
     return [row for row in rows if row]
 
 
-def pages() -> dict[str, str]:
-    return {"config.md": config_page(), "cli.md": cli_page(), "api.md": api_page(), "run_files.md": files_page()}
+KEYWORDS_INTRO = '''"""The keys of the config as keyword arguments, for editors.
+
+Written by scripts/make_reference.py from the config; `make docs` renews it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+'''
+_PATHS = {"data", "feedback", "init_notes", "init_skill", "output_root", "prompts_dir", "split_dir"}
+"""Keys that may be a Path."""
+_FUNCTIONS = {"agent", "scoring"}
+"""Keys that may be a function."""
+_TABLES = {ModelSettings: "ModelSettingsKeys", Price: "PriceKeys"}
+
+
+def keywords_module() -> str:
+    """A TypedDict for each section, and one with the keys of all sections. A section's keys that mean something else
+    without their section (`package.train`), or that stand for an object, are not in the latter."""
+    taken = {*Config.model_fields, "agent", "analysts", "gate", "vetoes", "split"}
+    parts = [KEYWORDS_INTRO]
+    for table, name in _TABLES.items():
+        parts += _typed(name, f"What `{table.__name__}` takes.", dict(table.model_fields), attribute_docs(table))
+    bases = []
+    for section, field in Config.model_fields.items():
+        model: Any = field.annotation
+        name, fields, docs = f"{section.title()}Keys", dict(model.model_fields), model.meanings()
+        apart = {key: fields.pop(key) for key in [*fields] if key in taken or section == "notes"}
+        if fields:
+            flat = f"Flat{name}" if apart else name
+            parts += _typed(flat, f"Keys of the section `{section}`.", fields, docs)
+            bases.append(flat)
+        if apart:
+            base = f"Flat{name}" if fields else "TypedDict"
+            parts += _typed(name, f"The section `{section}`.", apart, docs, base)
+    parts.append(f"class ConfigKeys({', '.join(bases)}, total=False):")
+    parts.append('    """Every key by its name alone, and the sections."""\n')
+    sections = [each for each in Config.model_fields if each not in {"env", "models", "trackers"}]
+    parts += [f'    {each}: {each.title()}Keys\n    """Keys of this section, as a dict."""' for each in sections]
+    text = "\n".join(parts) + "\n"
+    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(KEYWORDS), "-"]
+    return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own command
+
+
+def _typed(
+    name: str, about: str, fields: dict[str, FieldInfo], docs: dict[str, str], base: str = "TypedDict"
+) -> list[str]:
+    lines = [f'class {name}({base}, total=False):\n    """{about}"""\n']
+    for key, field in fields.items():
+        lines.append(f"    {key}: {_keyword_type(key, field.annotation)}")
+        if key in docs:
+            lines += textwrap.wrap(
+                f'"""{_sentence(docs[key])}"""', 116, initial_indent="    ", subsequent_indent="    "
+            )
+    return [*lines, "\n"]
+
+
+def _keyword_type(key: str, annotation: Any) -> str:
+    """What a program may pass for a key: any sequence for a tuple, a Path for a path, a function where one may be."""
+    inner = [_keyword_type("", each) for each in typing.get_args(annotation) if each is not Ellipsis]
+    origin = typing.get_origin(annotation)
+    if origin is tuple:
+        return f"Sequence[{inner[0]}]"
+    if origin is dict:
+        return f"Mapping[{', '.join(inner)}]"
+    if origin is types.UnionType:
+        return " | ".join(inner)
+    if annotation in _TABLES or annotation is type(None):
+        return _TABLES.get(annotation, "None")
+    if key in _FUNCTIONS:
+        return "str | Callable[..., Any]"
+    return (
+        "str | Path"
+        if key in _PATHS and annotation is str
+        else inspect.formatannotation(annotation).replace("typing.", "")
+    )
+
+
+def pages() -> dict[Path, str]:
+    made = {"config.md": config_page(), "cli.md": cli_page(), "api.md": api_page(), "run_files.md": files_page()}
+    return {KEYWORDS: keywords_module()} | {OUT / name: text for name, text in made.items()}
 
 
 def main() -> int:
     stale = []
-    for name, made in pages().items():
+    for file, made in pages().items():
         text = "\n".join(line.rstrip() for line in made.splitlines()).strip() + "\n"
-        file = OUT / name
         if file.exists() and file.read_text(encoding="utf-8") == text:
             continue
-        stale.append(name)
+        stale.append(str(file.relative_to(ROOT)))
         if "--check" not in sys.argv:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
     if stale and "--check" in sys.argv:
-        print(f"docs/reference: out of date: {', '.join(stale)}; run python scripts/make_reference.py", file=sys.stderr)
+        print(f"out of date: {', '.join(stale)}; run python scripts/make_reference.py", file=sys.stderr)
         return 1
     return 0
 

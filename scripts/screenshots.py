@@ -25,7 +25,7 @@ PICTURES = (
     ("run_light", "#/run/{live}/overview", ".livebar", {}),
     ("overview_light", "#/run/{done}/overview", ".newlines li", {}),
     ("items_light", "#/run/{done}/items?mode=improved", ".items .virtual .line", {}),
-    ("blame_dark", "#/run/{done}/skill", ".doc button.ln", {"scheme": "dark"}),
+    ("blame_dark", "#/run/{done}/skill", ".doc button.ln:not([data-seq='0'])", {"scheme": "dark"}),
     ("new_light", "#/new", "#launch", {}),
     ("run_phone_dark", "#/run/{done}/overview", ".verdict", {"scheme": "dark", "width": 390, "height": 844}),
 )
@@ -37,7 +37,7 @@ def train(*overrides: str) -> list[str]:
 
 
 def folder_of(work: Path, seed: int) -> str:
-    (found,) = (work / "outputs" / "sim").glob(f"seed{seed}-*")
+    (found,) = (work / "outputs" / "sim").glob(f"*_seed{seed}-*")
     return f"0/sim/{found.name}"
 
 
@@ -55,7 +55,6 @@ def take(url: str, runs: dict[str, str]) -> None:
             if name == "blame_dark":
                 page.locator(content).first.click()
             if name == "new_light":
-                page.get_by_role("button", name="Plan").click()
                 page.get_by_text("steps in").first.wait_for()
             page.wait_for_timeout(600)
             page.screenshot(path=IMAGES / f"{name}.png")
@@ -90,7 +89,7 @@ def main() -> None:
 
 
 def steps_of(url: str, work: Path) -> list[Any]:
-    if not list((work / "outputs" / "sim").glob("seed42-*/summary.json")):
+    if not list((work / "outputs" / "sim").glob("*_seed42-*/summary.json")):
         return []
     with urllib.request.urlopen(f"{url}api/runs/{folder_of(work, 42)}") as answer:  # noqa: S310
         steps: list[Any] = json.load(answer)["steps"]

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 
 from skillopt.errors import UserError
 
 from .mechanisms import MECHANISMS, NOTHING, Off
 
-TARGETS = {"0.5b": "local:qwen2.5-coder-0.5b", "1.5b": "local:qwen2.5-coder-1.5b", "sim": "sim:world"}
+TARGETS = {
+    "0.5b": ("models.target_model=local:qwen2.5-coder-0.5b",),
+    "1.5b": ("models.target_model=local:qwen2.5-coder-1.5b",),
+    "sim": ("models.target_model=sim:world",),
+    "mail": (
+        "models.target_model=vllm:mail",
+        f"models.target_url={os.environ.get('SKILLOPT_MAIL_URL', 'http://127.0.0.1:18300/v1')}",
+        "models.target_deterministic=true",
+        "hardware.workers=64",
+    ),
+}
+"""mail: whoever answers the requests at that address; asked once for each task and skill."""
 OPTIMIZERS = {
     "none": ("gradient.analysts=[exemplar]", "optimizer.use_meta_skill=false", "train.num_epochs=1"),
     "brief": (

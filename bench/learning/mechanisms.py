@@ -3,20 +3,20 @@ cells with real models (the methods `no-…` of results.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 from skillopt.config import Config
-from skillopt.record.edits import Pooled, Ranked, Relevance
+from skillopt.record.edits import Pooled, Relevance
 from skillopt.record.step import Rule
 from skillopt.skill import Applied, Skill
 from skillopt.training.context import Context
-from skillopt.training.edits.update import Candidate, candidates
 from skillopt.training.gates.base import Verdict
 from skillopt.training.parts import Parts, resolve
+from skillopt.training.requests.shared import SharedText
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,8 @@ class Off:
     """For settings that a config file may not have."""
     patch: tuple[str, Any] | None = None
     """For what no setting switches off: a name in the package, and what stands for it."""
+    patches: tuple[tuple[str, Any], ...] = ()
+    """As `patch`, for a mechanism in several places."""
     gate: Any = None
     noisy_only: bool = False
     """With a target that always answers the same, and one analyst, it makes no difference."""
@@ -40,8 +42,8 @@ class Off:
     @contextmanager
     def applied(self, config: Config) -> Iterator[Config]:
         with ExitStack() as stack:
-            if self.patch:
-                stack.enter_context(mock.patch(*self.patch))
+            for patch in (*self.patches, *([self.patch] if self.patch else [])):
+                stack.enter_context(mock.patch(*patch))
             yield self.change(config) if self.change else config
 
 
@@ -73,10 +75,6 @@ def as_proposed(pooled: Pooled, *rest: object) -> tuple[Relevance, float]:
     return Relevance(new_failures=0, support=pooled.support, new_cause=True), 0.0
 
 
-def first_candidate(skill: Skill, ranked: Sequence[Ranked], ctx: Context) -> list[Candidate]:
-    return candidates(skill, ranked, ctx)[:1]
-
-
 def _optimizer(**settings: Any) -> Callable[[Config], Config]:
     return lambda config: config.model_copy(update={"optimizer": config.optimizer.model_copy(update=settings)})
 
@@ -98,11 +96,51 @@ MECHANISMS = {
     ),
     "no-history": Off(said="history in the letters", patch=("skillopt.training.trainer.remember", lambda *rest: None)),
     "no-memory": Off(said="memory of rejected edits", settings=("optimizer.rejected_buffer=0",)),
+    "no-fit": Off(
+        said="advice that fits the batch (always that for a small model)",
+        patch=(
+            "skillopt.training.analysts.llm.advice_for",
+            lambda skill, knowledge, trajectories: ("reflect_imitator", "reflect_steps"),
+        ),
+    ),
+    "no-kinds": Off(
+        said="kinds of failures in the requests", patch=("skillopt.training.requests.compose._kinds", lambda batch: "")
+    ),
+    "no-shared": Off(
+        said="what all tasks have shown once",
+        patch=("skillopt.training.requests.compose.shared_text", lambda tasks: SharedText()),
+    ),
+    "no-findings": Off(said="findings", patch=("skillopt.training.analysts.llm.ASK_FOR_FINDINGS", False)),
+    "no-pairs": Off(
+        said="tasks with two outcomes",
+        patch=("skillopt.training.optimizer_context.earlier_outcomes", lambda ids, ctx: {}),
+    ),
+    "no-own-words": Off(
+        said="replies that passed as ready examples",
+        patch=("skillopt.training.requests.compose.ready_examples", lambda passes, how: []),
+    ),
+    "constant": Off(said="schedule auto (constant)", settings=("optimizer.lr_scheduler=constant",)),
     "cosine": Off(said="constant rate (cosine)", settings=("optimizer.lr_scheduler=cosine",)),
-    "no-decay": Off(said="decay after a rejection", change=_optimizer(reject_decay=1.0)),
-    "no-race": Off(
-        said="race of candidates (one)",
-        patch=("skillopt.training.trainer.candidates", first_candidate),
-        noisy_only=True,
+    "no-carry": Off(
+        said="neutral edits carried",
+        patches=(
+            ("skillopt.training.step_files.carried", lambda *rest: ()),
+            ("skillopt.training.gates.strict.PROOF", 0),
+        ),
+    ),
+    "no-groups": Off(said="groups of edits", patch=("skillopt.training.edits.groups.unit", lambda edit: edit.id)),
+    "no-leave-out": Off(
+        said="examples left out of their own rollouts",
+        patch=("skillopt.training.rollout.without_example", lambda text, task: text),
+    ),
+    "no-changed-first": Off(
+        said="changed validation items first", patch=("skillopt.training.step_files.count_changes", lambda *rest: None)
+    ),
+    "no-decay": Off(
+        said="decay after a rejection",
+        patch=("skillopt.training.trainer.decayed_rate", lambda scheduled, decay, config: scheduled),
+    ),
+    "no-minimal": Off(
+        said="minimal remedy", patch=("skillopt.training.analysts.llm.wants_minimal", lambda *rest: False)
     ),
 }

@@ -6,6 +6,9 @@ reader may answer the same letter differently the second time: replies to one re
 The optimizer's replies are in the order in which they were asked for, each with its stage. Where letters have changed
 since, the run gets the reply that it got at that place then, and the replay says how many letters are others now: what
 the loop makes of the same replies can still be repeated, by a version that writes better letters.
+
+A recorded edit may replace a section and leave lines of it out without naming them, which was allowed then. A replay
+names them, so that the same edits are applied, and says how many edits that are.
 """
 
 from __future__ import annotations
@@ -15,22 +18,30 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from skillopt.errors import UserError
-from skillopt.models.base import ChatModel, ChatReply, ChatRequest, FatalError, Schema, Usage
+from skillopt.models.base import ChatModel, ChatReply, ChatRequest, FatalError, RefusedError, Schema, Usage
 from skillopt.models.call import request_key
 from skillopt.models.handoff import HandoffModel, Letter
 from skillopt.record.files import write_atomic
+from skillopt.skill import Edit, Skill
+from skillopt.skill.edit import whole_section
 from skillopt.skill.tokens import count_tokens
+from skillopt.training.edits.losses import unnamed_losses
+from skillopt.training.requests.blocks import blocks_in
 
 from .cells import Cell
 
 RECORDINGS = Path(__file__).resolve().parent / "recordings"
 KEY = 32
 """Characters of the hash that are stored."""
+EPOCH_END = ("slow_update", "meta_skill")
+"""Stages that are asked more often than when recordings were made: notes also after the last epoch, guidance also if
+tasks only improved. A replay goes on without them, as a run does whose endpoint refuses such a request."""
+EARLIER = "recorded before edits had to name what they drop"
 Row = dict[str, Any]
 
 
@@ -45,6 +56,8 @@ class Recording:
     """The optimizer's, by stage, in their order."""
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Stage and key of the optimizer's requests in a replay."""
+    unnamed: list[str] = field(default_factory=list)
+    """The lines that edits of a replay leave out without naming them, edit by edit."""
 
     @classmethod
     def read(cls, path: Path) -> Recording:
@@ -92,6 +105,8 @@ class Replayed:
         known = self.recording.replies.get(key)
         if not known and self.role == "optimizer" and not self.exact:
             known = self.recording.stages.get(stage, [])[place : place + 1]
+        if not known and stage in EPOCH_END:
+            raise RefusedError(f"the recording of {self.recording.head['cell']} has no reply for this {stage}")
         if not known:
             head = self.recording.head
             raise FatalError(
@@ -102,7 +117,23 @@ class Replayed:
         if self.role == "optimizer":
             self.recording.asked.append((stage, key))
         self._given[key] += 1
-        return known[min(self._given[key], len(known)) - 1]
+        reply = known[min(self._given[key], len(known)) - 1]
+        return self._with_names(reply, request) if stage in {"reflect", "deep_reflect", "merge"} else reply
+
+    def _with_names(self, reply: ChatReply, request: ChatRequest) -> ChatReply:
+        """The reply with every line that an edit leaves out named as dropped."""
+        try:
+            value = json.loads(reply.text)
+            rows = [(row, Edit.model_validate(row)) for row in value["edits"]]
+        except (ValueError, KeyError, TypeError):
+            return reply
+        shown = "\n\n".join(str(message["content"]) for message in request.messages)
+        skill = Skill("\n".join(text for _, text in blocks_in(shown, "skill")))
+        losing = [(row, lines) for row, edit in rows if (lines := unnamed_losses(whole_section(edit, skill)))]
+        for row, lines in losing:
+            row["dropped"] = [*row.get("dropped", ()), *({"text": line, "reason": EARLIER} for line in lines)]
+            self.recording.unnamed.append("\n".join(lines))
+        return replace(reply, text=json.dumps(value, ensure_ascii=False)) if losing else reply
 
     async def close(self) -> None:
         return

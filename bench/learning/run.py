@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,12 +105,26 @@ def method_of(name: str) -> Callable[[Job], Coroutine[Any, Any, CellResult]]:
 async def ours(job: Job) -> CellResult:
     off = VARIANTS[job.cell.method]
     roles = ("target",) if job.cell.optimizer == "none" else ("target", "optimizer")
-    with off.applied(job.config()) as config, watching(open_console()) as listener:
+    with _as_recorded(job.recording), off.applied(job.config()) as config, watching(open_console()) as listener:
         models = job.models(*roles)
         listeners = [] if job.recording else [listener]  # of a replay only the result is of interest
-        found = await train_config(config, listeners=listeners, models=models, parts=off.parts(config))
+        try:
+            found = await train_config(config, listeners=listeners, models=models, parts=off.parts(config))
+        finally:
+            for model in models.values():
+                await model.close()
     result = of_run(job.cell, found.path)
     return await _without_gate(job, result, found.path) if off.gate else result
+
+
+@contextmanager
+def _as_recorded(recording: Recording | None) -> Iterator[None]:
+    """Without the mechanisms that would ask the target what a recording has no reply to."""
+    with ExitStack() as stack:
+        if recording and int(recording.head["method"]) < 5:
+            for name in ("no-leave-out", "no-carry", "no-changed-first"):
+                stack.enter_context(MECHANISMS[name].applied(Config()))
+        yield
 
 
 async def _without_gate(job: Job, result: CellResult, path: Path) -> CellResult:

@@ -6,6 +6,7 @@ becomes a split folder below the folder of the results; nothing of it is stored 
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 from collections.abc import Iterable
@@ -71,7 +72,9 @@ SETS: dict[str, TaskSet] = {
     "bbh_counting": _bbh("object_counting", "env.scoring=number"),
     "bbh_sports": _bbh("sports_understanding"),
     "bbh_sorting": _bbh("word_sorting"),
+    "bbh_adjectives": _bbh("hyperbaton"),
     "formula": TaskSet(config=TASKS / "formula.yaml", published="formula"),
+    **{name: TaskSet(config=TASKS / f"{name}.yaml", published=name) for name in ("symptoms", "banking77", "scan")},
     **{
         f"rg_{name}": TaskSet(
             config=TASKS / "rg.yaml", overrides=(f"env.benchmark=rg_{name}",), family=family, extra="reasoning_gym"
@@ -92,8 +95,8 @@ def load(cell: Cell, folder: Path, *, data: Path | None = None, box: Path | None
         raise UserError(f"set '{cell.set}' is not one of: {', '.join(SETS)}")
     own = SETS[cell.set]
     overrides = [*own.overrides, f"train.seed={cell.seed}", f"env.output_root={folder / 'runs'}"]
-    overrides += [f"models.target_model={TARGETS[cell.target]}", *OPTIMIZERS[cell.optimizer]]
-    overrides += [*(VARIANTS[cell.method].settings if cell.method in VARIANTS else ()), *REPEATABLE]
+    overrides += [*OPTIMIZERS[cell.optimizer], *(VARIANTS[cell.method].settings if cell.method in VARIANTS else ())]
+    overrides += [*REPEATABLE, *TARGETS[cell.target]]
     if box is not None:
         overrides.append(f"models.optimizer_model=handoff:{box}")
     if own.published or own.family:
@@ -121,8 +124,9 @@ def prepared(name: str, out: Path, data: Path | None) -> Path:
     if source is None or not source.exists():
         where = "--data FOLDER is missing" if data is None else f"there is no {source}"
         raise UserError(f"set '{name}': {where}; bench/learning/README.md says where to get the published sets")
-    for split, rows in (_formula(source) if source.is_dir() else _one_kind(name, source)).items():
-        texts = [{"question": row.question, "answer": row.answer} for row in rows]
+    read = {"formula": _formula, "symptoms": _symptoms, "banking77": _banking, "scan": _scan}.get(name)
+    for split, rows in (read(source) if read else _one_kind(name, source)).items():
+        texts = [{"question": row["question"], "answer": row["answer"]} for row in rows]
         lines = [{"id": f"{name}-{split}-{n:02}", **row} for n, row in enumerate(texts, 1)]
         (folder / split).mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
@@ -151,6 +155,62 @@ def _formula(source: Path) -> dict[str, list[Item]]:
         found[split] = rows[:size]
         seen |= {row["question"] for row in found[split]}
     return found
+
+
+INTENTS = (
+    "balance_not_updated_after_bank_transfer", "card_payment_fee_charged", "card_payment_not_recognised",
+    "declined_card_payment", "failed_transfer", "pending_card_payment", "pending_top_up", "pending_transfer",
+    "reverted_card_payment?", "top_up_failed", "top_up_reverted", "transfer_not_received_by_recipient",
+)  # fmt: skip
+"""Of BANKING77's 77 intents, twelve that are easily confused."""
+
+
+def _symptoms(source: Path) -> dict[str, list[Item]]:
+    """The names of the diseases are part of the task: what is learned is not the form."""
+    splits = {split: [json.loads(line) for line in (source / f"{split}.jsonl").open()] for split in SIZES}
+    names = ", ".join(sorted({row["answer"] for row in splits["train"]}))
+    ask = f"Which of these is it: {names}? Reply with the name alone."
+    return {
+        split: _drawn(f"symptoms {split}", [(f"{row['question']}\n\n{ask}", row["answer"]) for row in rows], size)
+        for (split, rows), size in zip(splits.items(), SIZES.values(), strict=True)
+    }
+
+
+def _banking(source: Path) -> dict[str, list[Item]]:
+    ask = f"The intent is one of: {', '.join(INTENTS)}. Reply with its name alone."
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    for part in ("train", "test"):
+        with (source / f"{part}.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        pairs[part] = [(f"{row['text']}\n\n{ask}", row["category"]) for row in rows if row["category"] in INTENTS]
+    both = _drawn("banking77 train", pairs["train"], SIZES["train"] + SIZES["val"])
+    test = _drawn("banking77 test", pairs["test"], SIZES["test"])
+    return {"train": both[: SIZES["train"]], "val": both[SIZES["train"] :], "test": test}
+
+
+def _scan(source: Path) -> dict[str, list[Item]]:
+    """Up to twenty actions in training and validation, 21 to 32 in the test split: only whoever has found the rules
+    gets those right."""
+    ask = (
+        "Translate the command into actions: I_WALK, I_RUN, I_JUMP, I_LOOK, I_TURN_LEFT, I_TURN_RIGHT. Reply with the "
+        "actions in their order, separated by spaces, and nothing else."
+    )
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    for part in ("train", "test"):
+        lines = (source / f"tasks_{part}_length.txt").read_text().splitlines()
+        rows = (line.removeprefix("IN: ").split(" OUT: ") for line in lines)
+        most = 20 if part == "train" else 32
+        kept = ((command, actions) for command, actions in rows if len(actions.split()) <= most)
+        pairs[part] = [(f"{ask}\n\nCommand: {command}", actions) for command, actions in kept]
+    both = _drawn("scan train", pairs["train"], SIZES["train"] + SIZES["val"])
+    test = _drawn("scan test", pairs["test"], SIZES["test"])
+    return {"train": both[: SIZES["train"]], "val": both[SIZES["train"] :], "test": test}
+
+
+def _drawn(label: str, pairs: list[tuple[str, str]], size: int) -> list[Item]:
+    rows = _unique(Item(id="new", question=question, answers=(answer,)) for question, answer in pairs)
+    random.Random(f"results: {label}").shuffle(rows)
+    return rows[:size]
 
 
 def _unique(rows: Iterable[Item]) -> list[Item]:

@@ -153,17 +153,18 @@ def _p(value: float) -> str:
 
 
 def _means(optimizer: str, rival: str, pairs: Sequence[Pair]) -> Iterator[str]:
-    """Over all sets of a target, where there are several; and over both targets on the sets that both have."""
+    """Over all sets of a target, if there are several; and over both local targets on the sets that both have."""
     targets = {
         target: [pair for pair in pairs if pair.target == target] for target in dict.fromkeys(p.target for p in pairs)
     }
     for target, own in targets.items():
         if len(own) > 1:
             yield _mean_line(f"{len(own)} sets, {target}", optimizer, rival, own)
-    shared = set.intersection(*({pair.set for pair in own} for own in targets.values()))
-    if len(targets) > 1 and len(shared) > 1:
-        over = [pair for pair in pairs if pair.set in shared]
-        yield _mean_line(f"{len(shared)} sets, {' and '.join(targets)}", optimizer, rival, over)
+    local = {target: own for target, own in targets.items() if target != "mail"}
+    shared = set.intersection(*({pair.set for pair in own} for own in local.values())) if local else set()
+    if len(local) > 1 and len(shared) > 1:
+        over = [pair for own in local.values() for pair in own if pair.set in shared]
+        yield _mean_line(f"{len(shared)} sets, {' and '.join(local)}", optimizer, rival, over)
 
 
 def _mean_line(over: str, optimizer: str, rival: str, pairs: Sequence[Pair]) -> str:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from skillopt.tasks.tools import Tool, run_tools, start
+from skillopt import Tool, run_tools, start
 
 PRICES = json.loads((Path(__file__).parent / "prices.json").read_text())
 

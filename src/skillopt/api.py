@@ -9,116 +9,79 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from skillopt import plugins
+from skillopt.arguments import MeasureArguments, TrainArguments, named_by
 from skillopt.config import Config
 from skillopt.errors import SkillOptError
-from skillopt.inputs import ConfigLike, SkillLike, named_parts, read_inputs, read_skill_input
+from skillopt.inputs import ConfigLike, Inputs, Keys, SkillLike, named_parts, read_inputs, read_skill_input
 from skillopt.keys import redact
 from skillopt.record.result import Result
 from skillopt.skill import Skill
-from skillopt.sync import run_sync
+from skillopt.sync import one_message, run_sync
 from skillopt.training.trainer import TrainingLoop
 
 if TYPE_CHECKING:  # what only some calls need is imported by them
     from skillopt.events import Event
-    from skillopt.models.base import ChatModel
     from skillopt.record.events import Listener
     from skillopt.record.results import Comparison, EvalSummary, Replication
-    from skillopt.tasks.agents import Function
     from skillopt.tasks.base import Env
-    from skillopt.tasks.memory import ScorerFunction, Tasks
-    from skillopt.training.analysts import Propose
-    from skillopt.training.analysts.base import Analyst
-    from skillopt.training.gates import Gate, Veto
-    from skillopt.training.schedule import Shape
     from skillopt.training.session import Mode
     from skillopt.view.trackers import Tracker
 
-    AnyAnalyst = str | Analyst | Propose | type[Analyst]
-    EnvLike = Env | Mapping[str, Any] | str | None
-    ModelsLike = Mapping[str, ChatModel | Any] | None
-
 E = TypeVar("E", bound="Event")
 Callback = Callable[[Any], None]
-_PASSED_ON = ("skill", "analysts", "gate", "vetoes", "gates", "schedule", "callbacks", "trackers", "mode", "progress")
+Progress = bool | Literal["json"]
+_PASSED_ON = ("skill", "analysts", "gate", "vetoes", "gates", "schedule", "callbacks", "trackers")
 
 
 class Trainer:
     """Trains one skill. The same arguments again continue the run.
 
-    `config` is a Config, a YAML file, a dict, or nothing; a list is `tasks`. Keywords are config keys (`num_epochs=2`)
-    or sections (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`). In place of what the config names, pass
-
-    - `tasks`: a list of dicts with question and answer, a file of them ("tasks.csv"), or {"train": […], "val": […],
-      "test": […]};
-    - `scorer`: a function of (item, output) to a number from 0 to 1, a bool, (number, feedback) or a Score;
-    - `agent`: a function of (item, skill, model) that does a task and returns its answer;
-    - `skill`: the initial skill: a Skill, its text, or the path of its file or package;
-    - `env`, `models`: an Env, and ChatModels by role (`target`, `optimizer`);
-    - `analysts`: names, Analysts, or functions of (skill, trajectories) to edits;
-    - `gate`: an async function that decides in place of the config's gate (`skillopt.gates.Gate`);
-    - `vetoes`: functions of (before, after), scores by item, that may reject what the gate accepts;
-    - `schedule`: a function of the run's progress to the learning rate's share, both from 0 to 1;
-    - `callbacks`: functions of an event; `on` takes those for one type of event. One that raises is reported with its
-      traceback and not called again; the run continues. `interrupt` stops a run;
-    - `trackers`: names, or objects with begin, step, skill, finish and close; one that fails never harms the run.
-
-    `progress` shows the run as the command line does; "json" prints each event as a line of JSON.
+    `config` is a Config, a YAML file, a dict, or nothing; a list is `tasks`. Keywords are config keys (`num_epochs=2`),
+    sections (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`), or what takes the place of what the config names,
+    such as a scorer or an agent that is a function.
     """
 
-    def __init__(
-        self,
-        config: ConfigLike = None,
-        *,
-        tasks: Tasks | None = None,
-        scorer: ScorerFunction | str | None = None,
-        agent: Function | str | None = None,
-        skill: SkillLike | None = None,
-        env: EnvLike = None,
-        models: ModelsLike = None,
-        analysts: str | Sequence[AnyAnalyst] = (),
-        gate: Gate | str | None = None,
-        vetoes: str | Sequence[Veto | str] = (),
-        schedule: Shape | str | None = None,
-        callbacks: Sequence[Callback] = (),
-        trackers: str | Mapping[str, Any] | Sequence[Any] = (),
-        mode: Mode = "auto",
-        progress: bool | Literal["json"] = False,
-        **keys: Any,
-    ) -> None:
+    @one_message
+    @named_by(TrainArguments)
+    def __init__(self, config: ConfigLike = None, **arguments: Unpack[TrainArguments]) -> None:
         from skillopt.events import Event
         from skillopt.training.analysts import as_analyst, open_analysts
         from skillopt.training.parts import resolve
 
+        keys: Keys = {**arguments}
+        vetoes = keys.pop("vetoes", ())
         if "gates" in keys:
             warnings.warn("Trainer(gates=…) is now vetoes=…", FutureWarning, stacklevel=2)
             vetoes = keys.pop("gates")
+        skill = keys.pop("skill", None)
         initial = None if skill is None else read_skill_input(skill)
         if initial is not None:
             path = "" if isinstance(initial, Skill) else initial
             keys["train"] = {**keys.get("train", {}), "init_skill": path}
         named = {
-            "analysts": ("gradient.analysts", analysts),
-            "gate": ("evaluation.gate", gate),
+            "analysts": ("gradient.analysts", keys.pop("analysts", ())),
+            "gate": ("evaluation.gate", keys.pop("gate", None)),
             "vetoes": ("evaluation.vetoes", vetoes),
-            "schedule": ("optimizer.lr_scheduler", schedule),
-            "trackers": ("trackers.use", trackers),
+            "schedule": ("optimizer.lr_scheduler", keys.pop("schedule", None)),
+            "trackers": ("trackers.use", keys.pop("trackers", ())),
         }
+        callbacks: Sequence[Callback] = keys.pop("callbacks", ())
+        self._mode: Mode = keys.pop("mode", "auto")
+        self._progress = shows_progress(keys.pop("progress", None))
         parts = named_parts(keys, named)
         self._trackers = tuple(parts["trackers"] or ())
         chosen = [as_analyst(a) if not isinstance(a, str) else open_analysts([a])[0] for a in parts["analysts"] or ()]
-        given = read_inputs(config, tasks=tasks, scorer=scorer, agent=agent, env=env, models=models, **keys)
-        self.config, self.models, self._inputs = given.config, given.models, given
-        own = {"gate": parts["gate"], "vetoes": parts["vetoes"] or (), "schedule": parts["schedule"]}
-        self._parts = resolve(self.config, analysts=chosen, **own)
+        resolved = read_inputs(config, **keys)
+        self.config, self.models, self._inputs = resolved.config, resolved.models, resolved
+        overrides = {"gate": parts["gate"], "vetoes": parts["vetoes"] or (), "schedule": parts["schedule"]}
+        self._parts = resolve(self.config, analysts=chosen, **overrides)
         self._initial = initial if isinstance(initial, Skill) else None
         self._callbacks: list[tuple[type[Event], Callback]] = [(Event, callback) for callback in callbacks]
-        self._mode: Mode = mode
-        self._progress = progress
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._training: TrainingLoop | None = None
 
@@ -176,8 +139,6 @@ class Trainer:
 
     @contextlib.contextmanager
     def _listeners(self) -> Iterator[list[Listener]]:
-        from skillopt.view.console import open_console, watching
-
         def tell(event: Event) -> None:
             for entry in [entry for entry in self._callbacks if isinstance(event, entry[0])]:
                 try:
@@ -186,11 +147,31 @@ class Trainer:
                     self._callbacks.remove(entry)
                     _report_callback(entry[1], event.kind)
 
-        if not self._progress:
-            yield [tell]
-            return
-        with watching(open_console(), as_json=self._progress == "json") as shown:
-            yield [shown, tell]
+        with _showing(self._progress) as shown:
+            yield [*shown, tell]
+
+
+@contextlib.contextmanager
+def _showing(progress: Progress) -> Iterator[Sequence[Listener]]:
+    """Who shows the events as they happen."""
+    if not progress:
+        yield ()
+        return
+    from skillopt.view.console import open_console, watching
+
+    with watching(open_console(), as_json=progress == "json") as shown:
+        yield (shown,)
+
+
+def shows_progress(chosen: Progress | None) -> Progress:
+    """The choice of the program, else whether a person is likely to read what is printed."""
+    return (in_notebook() or sys.stdout.isatty()) if chosen is None else chosen
+
+
+def in_notebook() -> bool:
+    """Is this the kernel of a notebook?"""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
 
 
 def _report_callback(callback: Callback, kind: str) -> None:
@@ -200,7 +181,9 @@ def _report_callback(callback: Callback, kind: str) -> None:
     print(redact(text), file=sys.stderr)
 
 
-def train(config: ConfigLike = None, **arguments: Any) -> Result:
+@one_message
+@named_by(TrainArguments)
+def train(config: ConfigLike = None, **arguments: Unpack[TrainArguments]) -> Result:
     """Train a skill to the end and write the report; the arguments are those of `Trainer`.
 
     Ctrl-C stops with everything paid for kept; the same call again continues.
@@ -208,69 +191,107 @@ def train(config: ConfigLike = None, **arguments: Any) -> Result:
     return Trainer(config, **arguments).fit()
 
 
-async def train_async(config: ConfigLike = None, **arguments: Any) -> Result:
+@named_by(TrainArguments)
+async def train_async(config: ConfigLike = None, **arguments: Unpack[TrainArguments]) -> Result:
     """As `train`, for code that is async."""
     return await Trainer(config, **arguments).fit_async()
 
 
-async def evaluate_async(config: ConfigLike, skill: SkillLike, *, split: str = "test", **inputs: Any) -> EvalSummary:
+@named_by(MeasureArguments)
+async def evaluate_async(
+    config: ConfigLike, skill: SkillLike, *, split: str = "test", **inputs: Unpack[MeasureArguments]
+) -> EvalSummary:
     """As `evaluate`, for code that is async."""
     from skillopt.measure.evaluate import evaluate as run_evaluation
 
-    given = read_inputs(config, **inputs)
-    async with given.open():
-        found, path = _skill_of(skill, given.config, given.env)
-        return await run_evaluation(
-            given.config, found, split=split, skill_path=path, env=given.env, models=given.models
-        )
+    async with _measuring(config, inputs) as (resolved, objects):
+        measured_skill, path = _skill_of(skill, resolved.config, resolved.env)
+        return await run_evaluation(resolved.config, measured_skill, split=split, skill_path=path, **objects)
 
 
-def evaluate(config: ConfigLike, skill: SkillLike, **arguments: Any) -> EvalSummary:
-    """A skill's score on a split (`split="test"`), as `eval_summary.json` has it: score, interval, hard, soft, failed …
+@one_message
+@named_by(MeasureArguments)
+def evaluate(
+    config: ConfigLike, skill: SkillLike, *, split: str = "test", **inputs: Unpack[MeasureArguments]
+) -> EvalSummary:
+    """A skill's score on a split, as `eval_summary.json` has it: score, interval, hard, soft, failed …
 
     A read of the test split is recorded in the folder of the run that the skill is from. `tasks`, `scorer`, `agent`,
     `env`, `models` and config keys are as for `Trainer`.
     """
-    return run_sync(evaluate_async(config, skill, **arguments))
+    return run_sync(evaluate_async(config, skill, split=split, **inputs))
 
 
+@named_by(MeasureArguments)
 async def compare_async(
-    config: ConfigLike, a: SkillLike, b: SkillLike, *, split: str = "val", repeats: int = 1, **inputs: Any
+    config: ConfigLike,
+    a: SkillLike,
+    b: SkillLike,
+    *,
+    split: str = "val",
+    repeats: int = 1,
+    **inputs: Unpack[MeasureArguments],
 ) -> Comparison:
     """As `compare`, for code that is async."""
     from skillopt.measure.compare import compare as run_comparison
 
-    given = read_inputs(config, **inputs)
-    async with given.open():
-        sides = [_skill_of(side, given.config, given.env) for side in (a, b)]
-        return await run_comparison(
-            given.config, *sides, split=split, repeats=repeats, env=given.env, models=given.models
-        )
+    async with _measuring(config, inputs) as (resolved, objects):
+        sides = [_skill_of(side, resolved.config, resolved.env) for side in (a, b)]
+        return await run_comparison(resolved.config, *sides, split=split, repeats=repeats, **objects)
 
 
-def compare(config: ConfigLike, a: SkillLike, b: SkillLike, **arguments: Any) -> Comparison:
+@one_message
+@named_by(MeasureArguments)
+def compare(
+    config: ConfigLike,
+    a: SkillLike,
+    b: SkillLike,
+    *,
+    split: str = "val",
+    repeats: int = 1,
+    **inputs: Unpack[MeasureArguments],
+) -> Comparison:
     """Two skills on the same items, as `comparison.json` has it: difference, interval, p, and the items' lists.
 
-    `split` is "val" unless set, `repeats` 1; `tasks` and the others are as for `Trainer`.
+    `tasks` and the others are as for `Trainer`.
     """
-    return run_sync(compare_async(config, a, b, **arguments))
+    return run_sync(compare_async(config, a, b, split=split, repeats=repeats, **inputs))
 
 
-async def replicate_async(config: ConfigLike = None, *, seeds: int = 5, **arguments: Any) -> Replication:
+@named_by(TrainArguments)
+async def replicate_async(
+    config: ConfigLike = None, *, seeds: int = 5, **arguments: Unpack[TrainArguments]
+) -> Replication:
     """As `replicate`, for code that is async."""
     from skillopt.measure.replicate import replicate as run_seeds
 
     first = Trainer(config, **arguments)
     numbers = range(first.config.train.seed, first.config.train.seed + seeds)
-    passed = {name: arguments[name] for name in _PASSED_ON if name in arguments}
-    async with first._inputs.open():
-        objects = {"env": first.env, "models": first.models}
-        return await run_seeds(first.config, numbers, lambda own: train_async(own, **objects, **passed))
+    more: Keys = {name: value for name, value in arguments.items() if name in _PASSED_ON}
+    more |= {"mode": "separate", "progress": False, "models": first.models}
+    with _showing(first._progress) as shown:
+        more["callbacks"] = [*more.get("callbacks", ()), *shown]
+        async with first._inputs.open():
+            more["env"] = first.env
+            return await run_seeds(first.config, numbers, lambda own: train_async(own, **more))
 
 
-def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Any) -> Replication:
+@one_message
+@named_by(TrainArguments)
+def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Unpack[TrainArguments]) -> Replication:
     """Train under several seeds: rows, mean, interval and share improved. Other arguments are those of `Trainer`."""
     return run_sync(replicate_async(config, seeds=seeds, **arguments))
+
+
+@contextlib.asynccontextmanager
+async def _measuring(config: ConfigLike, inputs: MeasureArguments) -> AsyncIterator[tuple[Inputs, Keys]]:
+    """What was passed in, opened; and the objects among it, with who shows the events as they happen."""
+    keys: Keys = {**inputs}
+    progress = shows_progress(keys.pop("progress", None))
+    resolved = read_inputs(config, **keys)
+    with _showing(progress) as shown:
+        async with resolved.open():
+            yield resolved, {"env": resolved.env, "models": resolved.models, "listeners": shown}
 
 
 def new_training(config: Config, **arguments: Any) -> TrainingLoop:
@@ -310,8 +331,8 @@ async def fit_and_report(training: TrainingLoop, trackers: Sequence[Tracker] = (
 def _skill_of(skill: SkillLike, config: Config, env: Env | None) -> tuple[Skill, Path | None]:
     from skillopt.measure.compare import WORDS, find_skill
 
-    given = read_skill_input(skill, WORDS)
-    return (given, None) if isinstance(given, Skill) else find_skill(given, config, None, env)
+    resolved = read_skill_input(skill, WORDS)
+    return (resolved, None) if isinstance(resolved, Skill) else find_skill(resolved, config, None, env)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 import errno
 import sqlite3
-from enum import StrEnum
 
 
 class SkillOptError(Exception):
@@ -21,30 +20,16 @@ class Damaged(UserError):  # noqa: N818 - says it all
     """A file of a run is not as it was written. Nothing is trained on it."""
 
 
-class StopReason(StrEnum):
-    """Why a run ends before its last step. `stop_reason` in summary.json and runtime_state.json is one of these values,
-    or the text of a PROBLEM."""
-
-    PATIENCE = "patience"
-    ALL_RIGHT = "all validation tasks are right"
-    BY_HAND = "interrupted"
-    SEALED = "trained; the test split is left sealed"
-    PROBLEM = "problem"
-    """A budget, a disk, an endpoint: the error's text says which."""
-
-    @classmethod
-    def of(cls, text: str) -> "StopReason":
-        """From `stop_reason` of a file."""
-        return cls(text) if text in set(cls) else cls.PROBLEM
+BY_HAND = "interrupted"
+"""The reason of a stop by Ctrl-C; any other reason is the text of a problem."""
 
 
 class Stopped(SkillOptError):  # noqa: N818 - not a fault
     """A run that ends early, with everything paid kept: a budget, Ctrl-C, an endpoint that is down."""
 
-    def __init__(self, text: str) -> None:
-        """`text` is a StopReason, or says what the problem is."""
-        super().__init__(str(text))
-        self.reason = StopReason.of(text)
+    @property
+    def by_hand(self) -> bool:
+        return str(self) == BY_HAND
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

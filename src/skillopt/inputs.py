@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from skillopt.tasks.base import Env
     from skillopt.tasks.memory import ScorerFunction, Tasks
 
-ROLES = ("target", "optimizer")
+ROLES = ("target", "optimizer", "judge")
 _FUNCTIONS = ("agent", "scoring")
 """Keys of the section `env` whose value may be a function."""
 Keys = dict[str, Any]
@@ -120,8 +120,8 @@ def read_inputs(
     if own_agent and "target" not in opened and "target_model" not in loaded.models.model_fields_set:
         loaded = loaded.with_values({"models.target_model": f"{AGENT.prefix}:{plugins.named(own_agent)}"})
     made = partial(own_env, loaded, env, tasks, functions.get("scoring"), own_agent)
-    loaded, own = made()
-    return Inputs(config=loaded, env=own, models=opened, reopen=None if passed_in else lambda: made()[1])
+    loaded, opened_env = made()
+    return Inputs(config=loaded, env=opened_env, models=opened, reopen=None if passed_in else lambda: made()[1])
 
 
 def _models(keys: Keys, models: KeysLike | None) -> dict[str, ChatModel]:
@@ -134,6 +134,8 @@ def _models(keys: Keys, models: KeysLike | None) -> dict[str, ChatModel]:
     for role, model in opened.items():
         if not hasattr(model, "chat"):
             raise UserError(f"models: {role}: {type(model).__name__} is no ChatModel: it has no method chat")
+    if "judge" in opened and not models.get("judge_model"):
+        models = {**models, "judge_model": opened["judge"].name}
     named = flat_keys({key: value for key, value in models.items() if key not in opened})
     named = {f"{key}_model" if key in ROLES else key: value for key, value in named.items()}
     if named:
@@ -213,8 +215,8 @@ def configure(config: ConfigLike = None, keys: KeysLike | None = None, overrides
             f"config: {type(config).__name__} is neither a config (a file, a dict, a Config) nor a list of tasks"
         )
     else:
-        known = (config or {}).items()
-        tree = copy.deepcopy({name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in known})
+        pairs = (config or {}).items()
+        tree = copy.deepcopy({name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in pairs})
     for name, value in (keys or {}).items():
         _place(tree, name, value)
     for text in overrides:
@@ -239,16 +241,16 @@ def _place(tree: Keys, name: str, value: Any) -> None:
         )
     homes = [section for section in Config.model_fields if section != "notes" and name in _keys(section)]
     if len(homes) != 1:
-        given = " or ".join(f"{section}={{{name!r}: …}}" for section in homes)
-        hint = f"say which: {given}" if homes else _nearest(name)
+        choices = " or ".join(f"{section}={{{name!r}: …}}" for section in homes)
+        hint = f"say which: {choices}" if homes else _nearest(name)
         raise UserError(f"{name}: {'is in several sections' if homes else 'is no config key'}; {hint}")
     _add(tree, homes[0], {name: value})
     overrule(tree, f"{homes[0]}.{name}")
 
 
 def _nearest(name: str) -> str:
-    known = [*Config.model_fields, *PARTS, *(key for section in Config.model_fields for key in _keys(section))]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    names = [*Config.model_fields, *PARTS, *(key for section in Config.model_fields for key in _keys(section))]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     every = "a keyword is a config key or section; docs/reference/config.md has all"
     return f"did you mean '{near[0]}'?" if near else every
 

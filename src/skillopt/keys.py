@@ -17,7 +17,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -104,7 +104,7 @@ def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
         if named_as_key or _KEY.search(value) or any(secret in value for secret in known):
             raise UserError(
                 f"{where}: {dotted}: looks like a key; keys belong in the environment or .env (see .env.example), "
-                "and models.target_key_name or models.optimizer_key_name names the variable"
+                "and models.target_key_name (optimizer_key_name, judge_key_name) names the variable"
             )
 
 
@@ -120,12 +120,17 @@ def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
 def key_lines(text: str) -> list[int]:
     """The lines, from 1, that hold a secret of the environment or what looks like a key; a placeholder is none."""
     known = secrets()
-    found = []
+    lines = []
     for number, line in enumerate(text.split("\n"), 1):
         likely = (match[0] for match in _KEY.finditer(line.strip()))
         if any(secret in line for secret in known) or any(not _PLACEHOLDER.search(match) for match in likely):
-            found.append(number)
-    return found
+            lines.append(number)
+    return lines
+
+
+def without_keys(text: str, replacement: Callable[[str], str]) -> str:
+    """The text with everything that looks like a key replaced; a placeholder stays."""
+    return _KEY.sub(lambda key: key[0] if _PLACEHOLDER.search(key[0]) else replacement(key[0]), text)
 
 
 def _texts(value: Any, dotted: str) -> Iterator[tuple[str, str]]:
@@ -146,8 +151,8 @@ def _texts(value: Any, dotted: str) -> Iterator[tuple[str, str]]:
 
 def redact(text: str, known: Secrets | None = None) -> str:
     """The text without any secret. Redact first, then cut: half a key would not be found."""
-    for found in (secrets() if known is None else known, _fetched):
-        for secret in found:
+    for values in (secrets() if known is None else known, _fetched):
+        for secret in values:
             if secret in text:
                 text = text.replace(secret, "***")
     return text
@@ -169,14 +174,14 @@ def scrub(value: T, known: Secrets | None = None) -> T:
 
 def secrets() -> Secrets:
     """The environment's secrets now, in the forms in which they may be repeated: plain, in JSON, URLs and HTML."""
-    found = {
+    forms = {
         form: name
         for name, value in os.environ.items()
         for secret in _values(name, value)
         if len(secret) >= _SHORTEST
         for form in (secret, json.dumps(secret)[1:-1], quote(secret, safe=""), html.escape(secret))
     }
-    return {form: found[form] for form in sorted(found, key=len, reverse=True)}
+    return {form: forms[form] for form in sorted(forms, key=len, reverse=True)}
 
 
 def remember(token: str) -> None:

@@ -59,6 +59,8 @@ class Provider:
     """Does it start a program of the user's?"""
     path: Literal["", "file", "folder"] = ""
     """What the model's name is a path of, if it is one."""
+    takes_images: bool | None = None
+    """Do its models take images? None: some do."""
     deterministic: bool | None = False
     """Does the same request always give the same reply? None: the model knows."""
     human_paced: bool = False
@@ -69,6 +71,15 @@ class Provider:
     """Seconds until a call without an answer is ended and retried, unless the config says otherwise."""
     max_concurrency: Callable[[], int] | None = None
     """Calls at once that it can make use of; None: as many as the config says."""
+
+    cache_settings: tuple[str, ...] = ()
+    """Settings of the client library by which the endpoint is asked to cache what requests begin with: tools and system
+    prompt. Empty if it need not be asked, or keeps no cache."""
+    cached_from: int = 0
+    """Tokens from which on such a prefix is cached, also unasked; 0 if no cache is known. Some models need more."""
+    warms_cache: bool = False
+    """Is a prefix read from the cache only after a reply to the first request with it, while requests at the same time
+    pay for writing it again? Then that first request goes alone."""
 
     price_list: str = ""
     """Its name in genai-prices; empty if that has no prices of it."""
@@ -120,6 +131,7 @@ _ROWS = (
         url_setting="hardware.azure_endpoint",
         url_hint="no endpoint; set hardware.azure_endpoint=https://<resource>.openai.azure.com",
         limit_field="max_completion_tokens",
+        cached_from=1024,
         price_list="azure",
     ),
     Provider(
@@ -139,6 +151,7 @@ _ROWS = (
         prefix="local",
         factory="skillopt.models.local:open_local",
         is_local=True,
+        takes_images=False,
         has_weights=True,
         path="file",
         deterministic=True,
@@ -154,6 +167,7 @@ _ROWS = (
         url="https://api.openai.com/v1",
         url_variable="OPENAI_BASE_URL",
         limit_field="max_completion_tokens",
+        cached_from=1024,
         price_list="openai",
     ),
     Provider(
@@ -161,6 +175,7 @@ _ROWS = (
         factory="skillopt.sim.model:open_sim",
         is_local=True,
         is_simulated=True,
+        takes_images=False,
         deterministic=None,
         is_free=True,
     ),
@@ -172,8 +187,21 @@ _ROWS = (
         url_hint="no URL; set hardware.vllm_url=http://127.0.0.1:8000/v1 or the role's own url",
     ),
     # The best known providers of pydantic-ai; any other that it knows by name works as well.
-    Provider(prefix="anthropic", families=r"claude-", price_list="anthropic"),
-    Provider(prefix="bedrock", price_list="aws"),
+    Provider(
+        prefix="anthropic",
+        families=r"claude-",
+        cache_settings=("anthropic_cache_instructions", "anthropic_cache_tool_definitions"),
+        cached_from=1024,
+        warms_cache=True,
+        price_list="anthropic",
+    ),
+    Provider(
+        prefix="bedrock",
+        cache_settings=("bedrock_cache_instructions", "bedrock_cache_tool_definitions"),
+        cached_from=1024,
+        warms_cache=True,
+        price_list="aws",
+    ),
     Provider(prefix="cerebras", price_list="cerebras"),
     Provider(prefix="cohere", families=r"command-", price_list="cohere"),
     Provider(prefix="deepseek", families=r"deepseek-", price_list="deepseek"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, correlation, fmean, stdev
 
 Samples = tuple[Sequence[float], Sequence[float]]
 """One item's scores: under the current skill, and equally many under the candidate."""
@@ -173,3 +174,24 @@ def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
         if signal >= level * math.sqrt(chosen * quiet + dealt) + power * math.sqrt(chosen * quiet + own):
             return better / items
     return 1.0
+
+
+def kappa(first: Sequence[bool], second: Sequence[bool]) -> float | None:
+    """Cohen's kappa of two raters who say yes or no; None if chance alone would make them agree on everything."""
+    if not first:
+        return None
+    a, b = fmean(first), fmean(second)
+    agree, chance = fmean(x == y for x, y in zip(first, second, strict=True)), a * b + (1 - a) * (1 - b)
+    return None if chance > 1 - 1e-9 else (agree - chance) / (1 - chance)
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The rank correlation, with mean ranks for equal values; None if one of the two never varies."""
+    if len(set(first)) < 2 or len(set(second)) < 2:
+        return None
+    return correlation(_ranks(first), _ranks(second))
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]

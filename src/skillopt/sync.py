@@ -4,30 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
-from skillopt.errors import Stopped, StopReason, UserError
+from skillopt.errors import BY_HAND, SkillOptError, Stopped
 from skillopt.keys import redact
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambda: False) -> T:
     """Wait for async work from code that is not async: in a notebook, where a loop runs already, in another thread.
 
     A notebook's stop button does what Ctrl-C does: `interrupt` ends the work cleanly; where it cannot (it gives False),
-    and when the button is pressed again, the work is cancelled. The message of a UserError says everything: it is
-    raised anew here, without the frames between.
+    and when the button is pressed again, the work is cancelled.
     """
     try:
         return _finished(work, interrupt)
-    except UserError as error:
-        raise error.with_traceback(None) from None
+    except SkillOptError as error:
+        raise _alone(error) from None
+
+
+def one_message(function: F) -> F:
+    """A decorator: an error of ours leaves the function as one exception, since its message says everything."""
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **keys: Any) -> Any:
+        try:
+            return function(*arguments, **keys)
+        except SkillOptError as error:
+            raise _alone(error) from None
+
+    return cast("F", called)
+
+
+def _alone(error: SkillOptError) -> SkillOptError:
+    """Without what caused it, and without the frames that it came through."""
+    error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def _finished(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool]) -> T:
@@ -73,9 +93,9 @@ def _say_stopped(kind: type[BaseException], error: BaseException, trace: Traceba
     if not issubclass(kind, Stopped | KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
-    reason = redact(str(error)) or StopReason.BY_HAND
+    reason = redact(str(error)) or BY_HAND
     print(f"stopped: {reason}\nEverything paid for is kept; run the same program again to continue.", file=sys.stderr)
-    sys.exit(130 if StopReason.of(reason) is StopReason.BY_HAND else 3)
+    sys.exit(130 if reason == BY_HAND else 3)
 
 
 class _Elsewhere(Generic[T]):

@@ -1,6 +1,6 @@
 """The version and the method, in the one place that code and packaging read."""
 
 __version__ = "0.2.0"
-METHOD = "3"
+METHOD = "5"
 """Another one where the same replies would lead to another skill, or other requests would be sent. An unfinished run
 does not silently continue by another method."""

@@ -61,7 +61,7 @@ class Machine(BaseModel):
 
 
 def docker_problem() -> str:
-    """Why Docker cannot be used here; empty where it can."""
+    """Why Docker cannot be used here; empty if it can."""
     if shutil.which("docker") is None:
         return "there is no `docker` command on PATH"
     argv, env = ["docker", "version"], minimal_environ(_ALSO)
@@ -115,7 +115,7 @@ class Container:
         await _must("cp", f"{folder}/.", f"{self.name}:{path}/")
 
     async def get(self, path: str) -> WorkspaceStart | None:
-        """The plain files of a folder; None where it cannot be had, or is more than a few MB."""
+        """The plain files of a folder; None if it cannot be read, or has more than a few MB."""
         done = await _call("cp", f"{self.name}:{path}", "-") if path != "/" else None
         if done is None or done.code or done.timed_out or done.too_long:
             return None
@@ -133,9 +133,9 @@ class Container:
     async def changed(self) -> list[tuple[str, str]]:
         """Paths that were added (A), changed (C) or deleted (D) since the start, without the folders around them."""
         lines = (await _must("diff", self.name)).stdout.splitlines()
-        found = sorted((path, kind) for kind, _, path in (line.partition(" ") for line in lines) if path)
-        around = {str(parent) for path, _ in found for parent in PurePosixPath(path).parents}
-        return [(path, kind) for path, kind in found if path not in around and not path.startswith("/skillopt")]
+        entries = sorted((path, kind) for kind, _, path in (line.partition(" ") for line in lines) if path)
+        around = {str(parent) for path, _ in entries for parent in PurePosixPath(path).parents}
+        return [(path, kind) for path, kind in entries if path not in around and not path.startswith("/skillopt")]
 
 
 class Docker:
@@ -170,7 +170,7 @@ async def _build(tag: str, context: Path, seconds: float) -> None:
     if done.timed_out:
         raise RefusedError(f"{context}: docker build does not end within {seconds:g} s (build_timeout_sec)")
     if done.code:
-        await _must("version")  # where Docker itself is gone, the task is not to blame
+        await _must("version")  # if Docker itself has stopped, the task is not to blame
         raise RefusedError(f"{context}: docker build fails:\n{_end(done.stderr or done.stdout, 10)}")
 
 

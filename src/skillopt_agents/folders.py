@@ -126,41 +126,41 @@ class FoldersEnv(QAEnv):
 async def changes_in(container: Container, before: WorkspaceStart | None, most: int) -> list[FileChange]:
     """Below the container's WORKDIR with their contents, as far as those can be had; elsewhere by name."""
     kinds = {"A": "added", "C": "changed", "D": "removed"}
-    found = [
+    changes = [
         FileChange.model_validate({"path": path, "kind": kinds.get(kind, "changed")})
         for path, kind in await container.changed()
     ]
     after = await container.get(container.workdir) if before else None
     if before is None or after is None:
-        return found[:_MOST_NAMED]
+        return changes[:_MOST_NAMED]
     with tempfile.TemporaryDirectory(prefix="skillopt-left-") as root:
         after.write_to(Path(root))
         inside = difference(before, Path(root), most).changes
-    outside = [change for change in found if not Path(change.path).is_relative_to(container.workdir)]
+    outside = [change for change in changes if not Path(change.path).is_relative_to(container.workdir)]
     return [*inside, *outside[:_MOST_NAMED]]
 
 
 def read_folders(config: EnvConfig) -> tuple[dict[str, list[Item]], dict[str, TaskFolder]]:
-    """All tasks by split, and what each starts from; refuses a folder that is no task or cannot run here."""
+    """All tasks by split, and what each starts from; refuses a folder that is not a task or cannot run here."""
     tasks: dict[str, TaskFolder] = {}
     if config.split_dir:
-        found = {split: _tasks_in(Path(config.split_dir) / split, tasks) for split in SPLITS}
+        splits = {split: _tasks_in(Path(config.split_dir) / split, tasks) for split in SPLITS}
     elif config.data and Path(config.data).is_dir():
         items = _tasks_in(Path(config.data), tasks)
-        found = split_folder(Path(config.data), items, ratios=parse_ratios(config.split), seed=config.split_seed)
+        splits = split_folder(Path(config.data), items, ratios=parse_ratios(config.split), seed=config.split_seed)
     else:
         raise UserError(
             "env.split_dir: name a folder with train/, val/ and test/, each with task folders; or in env.data one "
             f"folder of tasks, which is divided; {_FORM}"
         )
-    return found, tasks
+    return splits, tasks
 
 
 def _tasks_in(folder: Path, tasks: dict[str, TaskFolder]) -> list[Item]:
-    found = sorted(file.parent for file in folder.glob("*/instruction.md")) if folder.is_dir() else []
-    if not found:
+    folders = sorted(file.parent for file in folder.glob("*/instruction.md")) if folder.is_dir() else []
+    if not folders:
         raise UserError(f"{folder}: holds no task: {_FORM}")
-    return [_task(each, tasks) for each in found]
+    return [_task(each, tasks) for each in folders]
 
 
 def _task(folder: Path, tasks: dict[str, TaskFolder]) -> Item:
@@ -171,8 +171,8 @@ def _task(folder: Path, tasks: dict[str, TaskFolder]) -> Item:
     settings = _settings(folder / "task.toml")
     task = _recipe(folder)
     if task is None:
-        known = any(each.machine for each in tasks.values())
-        if problem := "" if known else docker_problem():
+        has_sandboxed = any(each.machine for each in tasks.values())
+        if problem := "" if has_sandboxed else docker_problem():
             raise UserError(
                 f"{folder}: environment/Dockerfile does more than copy all of environment/ to its WORKDIR, which needs "
                 f"Docker, which cannot be used here: {problem}; start it, or leave the task out"
@@ -293,7 +293,7 @@ class TestsCheck(Scorer):
         return self._docker.container(image_tag(task.files), task.folder / "environment", task.machine, life)
 
     async def score_container(self, item: Item, container: Container) -> Score:
-        """The tests are put there now, and what the agent may have left at their place is not counted."""
+        """The tests are written now; files that the agent left under their names do not count."""
         with tempfile.TemporaryDirectory(prefix="skillopt-check-") as root:
             tests, logs = Path(root, "tests"), Path(root, "logs")
             self._write(item, tests)
@@ -315,21 +315,21 @@ def _is_script(tests: Path) -> bool:
 
 def reward_in(folder: Path, done: SandboxResult) -> Score:
     """reward.json or reward.txt; without them the exit code decides."""
-    told = (done.stdout.strip() + "\n" + done.stderr.strip()).strip()[-2000:]
+    printed = (done.stdout.strip() + "\n" + done.stderr.strip()).strip()[-2000:]
     value: Any = None
     try:
         if (folder / "reward.json").is_file():
-            found = json.loads((folder / "reward.json").read_text(encoding="utf-8"))
-            numbers = list(found.values()) if isinstance(found, dict) else [found]
-            value = found["reward"] if isinstance(found, dict) and "reward" in found else sum(numbers) / len(numbers)
+            reward = json.loads((folder / "reward.json").read_text(encoding="utf-8"))
+            numbers = list(reward.values()) if isinstance(reward, dict) else [reward]
+            value = reward["reward"] if isinstance(reward, dict) and "reward" in reward else sum(numbers) / len(numbers)
         elif (folder / "reward.txt").is_file():
             value = float((folder / "reward.txt").read_text(encoding="utf-8"))
     except (ValueError, TypeError, ZeroDivisionError, UnicodeDecodeError) as error:
         raise ScorerError(f"the tests' reward cannot be read: {error}") from None
     if value is None:
-        return read_result("", told, done.code, done.reason)
+        return read_result("", printed, done.code, done.reason)
     try:
         score = score_of(value)
     except ValueError as error:
         raise ScorerError(f"the tests' reward: {error}") from None
-    return score.model_copy(update={"feedback": "" if score.hard else told})
+    return score.model_copy(update={"feedback": "" if score.hard else printed})

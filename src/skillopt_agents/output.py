@@ -76,7 +76,7 @@ def parse_opencode(stdout: str) -> AgentOutput:
         if kind == "text":
             parts.append(agent.say(part.get("text", "")))
         elif kind == "tool_use":
-            state, parts = part.get("state") or {}, []  # what was said before a tool call is no answer
+            state, parts = part.get("state") or {}, []  # text before a tool call is not the answer
             agent.call(part.get("callID", ""), part.get("tool"), state.get("input"))
             agent.result(part.get("callID", ""), state.get("output") or state.get("error") or "")
         elif kind == "step_finish":
@@ -93,7 +93,7 @@ def parse_opencode(stdout: str) -> AgentOutput:
 
 
 def parse_gemini(stdout: str) -> AgentOutput:
-    """`gemini --output-format json`: one object, after whatever else it prints, with the answer and the tokens."""
+    """`gemini --output-format json`: one object with the answer and the tokens, after any other output."""
     text = "\n" + stdout.strip()
     for event in json_events(text[max(text.rfind("\n{\n"), 0) :]):
         if "response" in event or "error" in event:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +12,13 @@ from skillopt.config import EnvConfig
 from skillopt.errors import UserError
 from skillopt.skill import Skill
 from skillopt.tasks.base import Chat, Episode, Item, Score
+from skillopt.tasks.images import image_parts, without_images
 from skillopt.tasks.package_tools import target_with, with_files
 from skillopt.tasks.qa import QAEnv, QAOptions
 from skillopt.tasks.scoring import anls
 from skillopt.tasks.tools import start
-from skillopt_benchmarks.rows import field, read_rows, safe_file
+from skillopt_benchmarks.rows import read_rows
 from skillopt_benchmarks.sources import DataSource
-
-_KINDS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 
 
 class DocVQAOptions(QAOptions):
@@ -32,7 +29,7 @@ class DocVQAOptions(QAOptions):
 
 
 class DocVQAEnv(QAEnv):
-    """Items have `image`, a file below the split folder, and `context`, the page's text where there is one.
+    """Items have `image`, a file below the split folder, and `context`, the page's text if there is one.
 
     The target sees one of them. Analysts always read the text; stored trajectories name the image and do not hold it.
     """
@@ -44,37 +41,28 @@ class DocVQAEnv(QAEnv):
         self._see = options.pages == "image"
         self._root = Path(config.split_dir)
         read = read_rows(config, ("answers", "image"))
-        splits = {split: [self._checked(item) for item in items] for split, items in read.items()}
-        super().__init__(config, splits, options)
-
-    def _checked(self, item: Item) -> Item:
-        """The image is there, and its hash is part of the data; the text is there where it is needed."""
-        where = f"item '{item.id}': image"
-        path = safe_file(self._root, str(field(item, "image")), where)
-        if path.suffix.lower() not in _KINDS:
-            raise UserError(f"{where}: '{path.name}' is not one of {', '.join(sorted(_KINDS))}; convert it")
-        if not self._see and not item.context.strip():
-            raise UserError(f"item '{item.id}': context: the page has no text; use env.options.pages=image, or add it")
-        return item.model_copy(update={"image_sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
+        if not self._see:
+            for item in (item for items in read.values() for item in items):
+                _check_text(item)
+        super().__init__(config, read, options)
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         if not self._see:
-            return await super().run(item, skill, chat)
-        path = safe_file(self._root, str(field(item, "image")), f"item '{item.id}': image")
-        data = base64.b64encode(path.read_bytes()).decode()
-        image: ContentPart = {
-            "type": "image_url",
-            "image_url": {"url": f"data:{_KINDS[path.suffix.lower()]};base64,{data}"},
-        }
-        asked: ContentPart = {"type": "text", "text": item.question}
+            return await super().run(item.model_copy(update={"image": ""}), skill, chat)
+        prompt: ContentPart = {"type": "text", "text": item.question}
+        messages = start(skill, [*image_parts(item, self._root), prompt])
         with target_with(skill, chat) as target:
-            reply = await target(start(skill, [image, asked]))
-        named: ContentPart = {"type": "text", "text": f"[image: {field(item, 'image')}]"}
-        talk: list[Message] = [*start(skill, [named, asked]), {"role": "assistant", "content": reply.text}]
+            reply = await target(messages)
+        talk: list[Message] = [*without_images(messages, item), {"role": "assistant", "content": reply.text}]
         return with_files(Episode(messages=talk, output=reply.text), target)
 
     def score(self, item: Item, output: str) -> Score:
         return anls(output, item.answers)
+
+
+def _check_text(item: Item) -> None:
+    if not item.context.strip():
+        raise UserError(f"item '{item.id}': context: the page has no text; use env.options.pages=image, or add it")
 
 
 def published(path: Path) -> Iterator[Item]:
@@ -101,7 +89,7 @@ def published(path: Path) -> Iterator[Item]:
 
 
 def _ocr_text(path: Path) -> str:
-    """The lines that the OCR found; empty where there is no such file."""
+    """The lines that the OCR found; empty if there is no such file."""
     if not path.is_file():
         return ""
     pages = json.loads(path.read_text(encoding="utf-8")).get("recognitionResults", [])

@@ -40,9 +40,9 @@ class ChoiceEnv(QAEnv):
     def score(self, item: Item, output: str) -> Score:
         """By letter, or by a choice's whole text; `-1` and `1` are two choices, and `e` may be a number."""
         texts: dict[str, str] = field(item, "choices")
-        said = _plain(extract_answer(output))
-        named = [letter for letter, text in texts.items() if _plain(text) == said]
-        if len(named) == 1 and said.upper() not in texts:
+        answer = _plain(extract_answer(output))
+        named = [letter for letter, text in texts.items() if _plain(text) == answer]
+        if len(named) == 1 and answer.upper() not in texts:
             output = named[0]
         return choice(output, item.answers, choices=dict.fromkeys(texts, ""))
 
@@ -57,7 +57,7 @@ def right_choice(item: Item) -> int:
     choices: list[str] = [str(text) for text in field(item, "choices")]
     label = str(field(item, "label")).strip()
     letter = label.strip("().").upper()
-    by_text = [place for place, text in enumerate(choices) if _plain(text) == _plain(label)]
+    by_text = [index for index, text in enumerate(choices) if _plain(text) == _plain(label)]
     if len(letter) == 1 and letter in string.ascii_uppercase[: len(choices)]:
         return string.ascii_uppercase.index(letter)
     if len(by_text) == 1:
@@ -75,7 +75,7 @@ def shuffle(item: Item) -> Item:
         raise UserError(f"item '{item.id}': choices: needs at least two, all different")
     order = list(range(len(choices)))
     random.Random(f"choices/{item.id}").shuffle(order)  # noqa: S311
-    lettered = {string.ascii_uppercase[place]: choices[old] for place, old in enumerate(order)}
+    lettered = {string.ascii_uppercase[index]: choices[old] for index, old in enumerate(order)}
     listed = "\n".join(f"{letter}. {text}" for letter, text in lettered.items())
     answer = string.ascii_uppercase[order.index(right)]
     return item.model_copy(
@@ -91,20 +91,20 @@ def giveaways(items: Sequence[Item]) -> list[str]:
         lengths = [len(str(text)) for text in field(item, "choices")]
         right = right_choice(item)
         chances.append(1 / len(lengths))
-        for place in range(max(len(lengths), 2)):
-            name = f"choice {string.ascii_uppercase[place]} as published"
-            rules.setdefault(name, []).append(right == place)
+        for index in range(max(len(lengths), 2)):
+            name = f"choice {string.ascii_uppercase[index]} as published"
+            rules.setdefault(name, []).append(right == index)
         for name, extreme in {"the longest choice": max(lengths), "the shortest choice": min(lengths)}.items():
             hit = lengths[right] == extreme
             rules.setdefault(name, []).append(hit / lengths.count(extreme))  # of several as long, one is taken
-    found = []
+    shortcuts = []
     for name, hits in rules.items():
         chance = sum(chances) / len(chances)
         share = sum(hits) / len(items)
         if share > chance + 0.1 and _tail(round(sum(hits)), len(items), chance) < 0.001:
             cure = "choices are shuffled, so this does not help" if "published" in name else "a skill may learn that"
-            found.append(f"always taking {name} is right in {share:.0%} of items, by chance {chance:.0%}: {cure}")
-    return found
+            shortcuts.append(f"always taking {name} is right in {share:.0%} of items, by chance {chance:.0%}: {cure}")
+    return shortcuts
 
 
 def _tail(hits: int, count: int, chance: float) -> float:
@@ -119,15 +119,17 @@ def published(path: Path) -> Iterator[Item]:
     except ValueError as error:
         raise UserError(f"{path}: not readable as JSON: {error}") from None
     for number, row in enumerate(rows, 1):
-        asked = row.get("mcq") or row
+        problem = row.get("mcq") or row
         try:
-            choices, labels = _choices(asked["choices"])
-            label = next(asked[key] for key in ("label", "correct_choice", "correct_answer", "answer") if key in asked)
+            choices, labels = _choices(problem["choices"])
+            label = next(
+                problem[key] for key in ("label", "correct_choice", "correct_answer", "answer") if key in problem
+            )
             label = label.get("label", label.get("text")) if isinstance(label, dict) else label
-            question = str(asked["question"])
+            question = str(problem["question"])
         except (KeyError, TypeError, AttributeError, StopIteration) as error:
             raise UserError(f"{path}: item {number}: needs question, choices and the right label: {error!r}") from None
-        place = labels.index(str(label)) if str(label) in labels else None
+        index = labels.index(str(label)) if str(label) in labels else None
         digest = hashlib.sha256(question.encode()).hexdigest()[:8]
         kind = row.get("theorem_type") or ""
         yield Item.model_validate(
@@ -135,19 +137,19 @@ def published(path: Path) -> Iterator[Item]:
                 "id": str(row.get("id") or f"{path.stem}-{row.get('no', number)}-{digest}"),
                 "question": question,
                 "choices": choices,
-                "label": string.ascii_uppercase[place] if place is not None else str(label),
+                "label": string.ascii_uppercase[index] if index is not None else str(label),
                 "type": kind if isinstance(kind, str) else ", ".join(map(str, kind)),
             }
         )
 
 
-def _choices(found: Any) -> tuple[list[str], list[str]]:
+def _choices(options: Any) -> tuple[list[str], list[str]]:
     """Texts and labels, from a list of texts, a list of {label, text}, or {label: text}."""
-    if isinstance(found, dict):
-        return [str(text) for text in found.values()], [str(label) for label in found]
-    if found and isinstance(found[0], dict):
-        return [str(each["text"]) for each in found], [str(each["label"]) for each in found]
-    return [str(text) for text in found], list(string.ascii_uppercase[: len(found)])
+    if isinstance(options, dict):
+        return [str(text) for text in options.values()], [str(label) for label in options]
+    if options and isinstance(options[0], dict):
+        return [str(each["text"]) for each in options], [str(each["label"]) for each in options]
+    return [str(text) for text in options], list(string.ascii_uppercase[: len(options)])
 
 
 SOURCE = DataSource(

@@ -19,10 +19,11 @@ from skillopt.config import EnvConfig
 from skillopt.errors import UserError
 from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.base import Item, Score
+from skillopt.tasks.images import safe_file
 from skillopt.tasks.numbers import quantities
 from skillopt.tasks.qa import QAEnv, QAOptions
 from skillopt.tasks.scoring import exact, extract_answer, number
-from skillopt_benchmarks.rows import field, read_rows, safe_file
+from skillopt_benchmarks.rows import field, read_rows
 from skillopt_benchmarks.sources import DataSource
 
 _DATE_FORMS = ("%Y-%m-%d", "%B %d %Y", "%d %B %Y", "%b %d %Y", "%d %b %Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y")
@@ -66,21 +67,21 @@ class OfficeQAEnv(QAEnv):
 
 def match(output: str, answers: Sequence[str], tolerance: float = 0.0) -> Score:
     """hard: equal as a date, as a number, or as text in normal form; soft: the best token F1."""
-    said = extract_answer(output)
-    plain = exact(said, answers)
-    if any(_same(said, gold, tolerance) for gold in answers):
+    answer = extract_answer(output)
+    plain = exact(answer, answers)
+    if any(_same(answer, gold, tolerance) for gold in answers):
         return Score(hard=1, soft=1)
     if plain.hard and any(_is_number(gold) or read_date(gold) for gold in answers):
         return Score(hard=0, soft=0, feedback=plain.feedback or f'expected "{answers[0]}"')
     return plain
 
 
-def _same(said: str, gold: str, tolerance: float) -> bool:
+def _same(answer: str, gold: str, tolerance: float) -> bool:
     if wanted := read_date(gold):
-        return read_date(said) == wanted
+        return read_date(answer) == wanted
     if _is_number(gold):
-        return number(said, [gold], relative_tolerance=tolerance).hard == 1
-    return exact(said, [gold]).hard == 1
+        return number(answer, [gold], relative_tolerance=tolerance).hard == 1
+    return exact(answer, [gold]).hard == 1
 
 
 def _is_number(text: str) -> bool:
@@ -89,7 +90,7 @@ def _is_number(text: str) -> bool:
 
 
 def read_date(text: str) -> date | None:
-    """A whole date, however it is written; None where it is none."""
+    """A whole date, however it is written; None if it is none."""
     plain = " ".join(re.sub(r"(?<=\d)(st|nd|rd|th)\b|,", " ", text.strip().rstrip(".")).split())
     for form in _DATE_FORMS:
         try:
@@ -110,40 +111,40 @@ def _with_passages(item: Item, folder: Path, texts: dict[str, str], most: int) -
 
 def passages(question: str, documents: dict[str, str], most: int) -> str:
     """The passages that share the question's rarer words, within `most` tokens, in the order of their documents."""
-    pieces = [(name, place, text) for name, whole in documents.items() for place, text in enumerate(_pieces(whole))]
+    pieces = [(name, index, text) for name, whole in documents.items() for index, text in enumerate(_pieces(whole))]
     seen = [set(_words(text)) for _, _, text in pieces]
     spread = Counter(word for words in seen for word in words)
-    asked = set(_words(question))
-    weight = {word: math.log(1 + len(pieces) / spread[word]) for word in asked if word in spread}
-    rank = sorted(range(len(pieces)), key=lambda n: (-sum(weight.get(word, 0) for word in seen[n] & asked), n))
-    kept: set[int] = set()
+    question_words = set(_words(question))
+    weight = {word: math.log(1 + len(pieces) / spread[word]) for word in question_words if word in spread}
+    rank = sorted(range(len(pieces)), key=lambda n: (-sum(weight.get(word, 0) for word in seen[n] & question_words), n))
+    chosen: set[int] = set()
     used = 0
     for n in rank:
         size = count_tokens(pieces[n][2]) + 10
-        if kept and used + size > most:
+        if chosen and used + size > most:
             continue
-        kept.add(n)
+        chosen.add(n)
         used += size
     shown: list[str] = []
-    for n in sorted(kept):
+    for n in sorted(chosen):
         name, _, text = pieces[n]
-        heading = [f"## {name}"] if not any(pieces[m][0] == name for m in kept if m < n) else []
+        heading = [f"## {name}"] if not any(pieces[m][0] == name for m in chosen if m < n) else []
         shown += [*heading, text]
     return "\n\n".join(shown)
 
 
 def _pieces(text: str) -> list[str]:
-    """Paragraphs and tables; long ones cut at lines, so that a table's row stays whole."""
-    found: list[str] = []
+    """Paragraphs and tables; long ones cut at lines, so a table's row stays whole."""
+    blocks: list[str] = []
     for block in re.split(r"\n\s*\n", text):
         lines: list[str] = []
         for line in block.strip("\n").split("\n"):
             if lines and sum(len(each.split()) for each in lines) + len(line.split()) > _PASSAGE:
-                found.append("\n".join(lines))
+                blocks.append("\n".join(lines))
                 lines = []
             lines.append(line)
-        found.append("\n".join(lines))
-    return [piece for piece in found if piece.strip()]
+        blocks.append("\n".join(lines))
+    return [piece for piece in blocks if piece.strip()]
 
 
 def _words(text: str) -> list[str]:

@@ -59,14 +59,14 @@ def library() -> Any:
 
 
 def score_answer(family: str, entry: Entry, answer: str) -> Score:
-    """The family's own score; 0.99 and more is right, whatever else is a part."""
+    """The family's own score; 0.99 and more is right, less is partial credit."""
     gold = entry.get("answer")
     expected = "" if gold is None else f'expected "{gold}"'
     if family in _EVALUATING and answer != gold and not is_plain(answer):
-        return Score(hard=0, soft=0, feedback=expected or "the answer is no plain expression")
+        return Score(hard=0, soft=0, feedback=expected or "the answer is not a plain expression")
     try:
         value = float(_scorer(family)(answer, entry))
-    except Exception as error:  # whatever a family's scorer raises on a text that it did not expect
+    except Exception as error:  # any error of a family's scorer on an unexpected text
         return Score(hard=0, soft=0, feedback=expected or f"the answer cannot be read ({type(error).__name__})")
     if value >= HARD:
         return Score(hard=1, soft=1)
@@ -110,22 +110,22 @@ def _harmless(node: ast.AST) -> bool:
 def generate(families: Sequence[str], seed: int, sizes: Mapping[str, int]) -> dict[str, list[Item]]:
     """Items of each split, the families in turn. Every item's own answer earns full marks once it is JSON."""
     gym = library()
-    known = set(gym.factory.DATASETS)
-    if unknown := [name for name in families or ("",) if name not in known]:
-        raise UserError(f"--families: unknown '{unknown[0]}'; reasoning-gym has: {', '.join(sorted(known))}")
+    available = set(gym.factory.DATASETS)
+    if unknown := [name for name in families or ("",) if name not in available]:
+        raise UserError(f"--families: unknown '{unknown[0]}'; reasoning-gym has: {', '.join(sorted(available))}")
     need = sum(sizes.values())
     pools = {name: _pool(gym, name, seed, need) for name in families}
     splits: dict[str, list[Item]] = {}
-    taken = dict.fromkeys(families, 0)
+    drawn = dict.fromkeys(families, 0)
     for split, size in sizes.items():
         splits[split] = []
         for number in range(size):
             name = families[number % len(families)]
-            if taken[name] >= len(pools[name]):
+            if drawn[name] >= len(pools[name]):
                 raise UserError(f"--families: {name} has only {len(pools[name])} different tasks; ask for fewer items")
-            entry = pools[name][taken[name]]
-            taken[name] += 1
-            splits[split].append(_item(name, entry, f"{name}-{seed}-{taken[name]:04d}"))
+            entry = pools[name][drawn[name]]
+            drawn[name] += 1
+            splits[split].append(_item(name, entry, f"{name}-{seed}-{drawn[name]:04d}"))
     return splits
 
 

@@ -1,4 +1,4 @@
-"""Items of benchmarks whose answers are no texts (games, workbooks, puzzles): split folders of JSON rows."""
+"""Items of benchmarks whose answers are not text (games, workbooks, puzzles): split folders of JSON rows."""
 
 from __future__ import annotations
 
@@ -49,16 +49,6 @@ def write_splits(folder: Path, splits: Mapping[str, Sequence[Item]]) -> dict[str
         rows = [item.model_dump(mode="json", exclude_unset=True) for item in items]
         write_atomic(folder / split / "items.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     return {split: len(items) for split, items in splits.items()}
-
-
-def safe_file(root: Path, name: str, where: str) -> Path:
-    """A file that a row names, below `root`: a dataset cannot make us read anything else."""
-    path = (root / name).resolve()
-    if not path.is_relative_to(root.resolve()):
-        raise UserError(f"{where}: '{name}' leads out of {root}; files must lie below it")
-    if not path.is_file():
-        raise UserError(f"{where}: the file '{name}' is not in {root}; put it there, or run `skillopt data prepare`")
-    return path
 
 
 def split_items(items: Sequence[Item], sizes: Mapping[str, int]) -> dict[str, list[Item]]:

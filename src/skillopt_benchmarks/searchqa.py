@@ -47,19 +47,19 @@ class SearchQAEnv(QAEnv):
 
 
 def cut_context(context: str, most: int) -> str:
-    """As many whole documents from the start as fit; of a first one that is too long, its beginning."""
+    """The first documents that fit as a whole. If the first one alone is too long, its beginning."""
     if count_tokens(context) <= most:
         return context
     lead, *documents = context.split(BORDER)
     pieces = [lead] if lead.strip() else []
     pieces += [BORDER + document for document in documents]
-    kept, used = "", 0
+    context, used = "", 0
     for piece in pieces:
         used += count_tokens(piece)
         if used > most:
             break
-        kept += piece
-    return kept.rstrip() or _head(pieces[0], most)
+        context += piece
+    return context.rstrip() or _head(pieces[0], most)
 
 
 def _head(text: str, most: int) -> str:
@@ -80,13 +80,13 @@ def published(path: Path) -> Iterator[Item]:
                 row = json.loads(line)
                 if "header" in row:
                     continue
-                for asked in row["qas"]:
+                for qa in row["qas"]:
                     yield Item.model_validate(
                         {
-                            "id": str(asked["qid"]),
-                            "question": str(asked["question"]),
+                            "id": str(qa["qid"]),
+                            "question": str(qa["question"]),
                             "context": str(row["context"]),
-                            "answers": [str(answer) for answer in asked["answers"]],
+                            "answers": [str(answer) for answer in qa["answers"]],
                         }
                     )
             except (ValueError, KeyError, TypeError) as error:
@@ -98,5 +98,7 @@ SOURCE = DataSource(
     files="*.jsonl*",
     read=published,
     url="https://s3.us-east-2.amazonaws.com/mrqa/release/v2/dev/SearchQA.jsonl.gz",
+    sha256="c84d2cc02cac5aa9d576ce1cd22900e9d75fe8a37bc795901c36cae6ef9e5ff0",
+    bytes=92_526_612,
     how="SearchQA.jsonl.gz of the MRQA 2019 shared task",
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import importlib
 import pkgutil
 import shutil
 import tarfile
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -14,12 +15,17 @@ from pathlib import Path
 from types import ModuleType
 
 import skillopt_benchmarks
+from skillopt.config import EnvConfig
+from skillopt.config.shipped import shipped
 from skillopt.errors import SkillOptError, UserError
 from skillopt.record.files import write_atomic
 from skillopt.tasks.base import SPLITS, Item
+from skillopt_benchmarks.manifest import read_manifest, select_items
 from skillopt_benchmarks.rows import split_items, write_splits
 
-Say = Callable[[str], None]
+Progress = Callable[[int, int, str], None]
+"""Bytes so far, bytes in all (0 if the server does not say), and what is done with them."""
+BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +33,16 @@ class DataSource:
     """One benchmark's data."""
 
     sizes: dict[str, int] = field(default_factory=dict)
-    """Items of each split at most, as in the paper where it has the benchmark; empty where the authors drew them."""
+    """Items of each split at most, as in the paper where it has the benchmark; empty if the authors drew them."""
     files: str = ""
     """Which of the published files holds the items, as a pattern below the folder."""
     read: Callable[[Path], Iterable[Item]] = lambda _: ()
     url: str = ""
-    """What can be fetched without an account; empty where an account is needed."""
+    """What can be fetched without an account; empty if an account is needed."""
+    sha256: str = ""
+    """Of the file at `url`; empty if its authors may change it."""
+    bytes: int = 0
+    """The size of the file at `url`; 0 if its authors may change it."""
     folders: tuple[str, ...] = ()
     """Folders next to the items that belong to the data."""
     how: str = ""
@@ -49,22 +59,81 @@ class DataSource:
     """There is a small set of our own in its form."""
 
 
-def prepare(name: str, source_dir: Path, out: Path, say: Say, kind: str = "") -> dict[str, int]:
-    """Read the published files from `source_dir`, fetching them first where that is possible; write split folders."""
-    module = _module(name)
-    source: DataSource = module.SOURCE
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """Data that a config names and that is not there, and can be prepared."""
+
+    name: str
+    kind: str
+    out: Path
+    download: str
+    """What would be fetched; empty if nothing needs to be, or can be."""
+
+    @property
+    def published(self) -> Path:
+        """The folder of the published files."""
+        return published_folder(self.name, self.out, self.kind)
+
+    @property
+    def command(self) -> str:
+        kind = f" --kind {self.kind}" if self.kind else ""
+        out = "" if self.out == default_folder(self.name, self.kind) else f" --out {self.out}"
+        return f"skillopt data prepare {self.name}{kind}{out}"
+
+
+def missing(config: EnvConfig) -> Missing | None:
+    """The data that `env.split_dir` should hold; None if it is there, or if it is not a published benchmark's."""
+    name = next((name for name in (config.name, config.benchmark) if name in prepared()), "")
+    if not name or not config.split_dir or (Path(config.split_dir) / SPLITS[0]).is_dir():
+        return None
+    source, folder = source_of(name), Path(config.split_dir)
+    kind = folder.name if folder.name in source.kinds else ""
+    if source.kinds and not kind:
+        return None
+    default = default_folder(name, kind)
+    out = default if folder == shipped(default) else folder
+    source = _of_kind(name, source, kind)
+    size = f" ({source.bytes / 1e6:,.0f} MB)" if source.bytes else ""
+    here = _files(source, published_folder(name, out, kind))
+    return Missing(name=name, kind=kind, out=out, download="" if here or not source.url else source.url + size)
+
+
+def default_folder(name: str, kind: str = "") -> Path:
+    """Where a benchmark's splits are written, and looked for."""
+    return Path("data") / name / kind
+
+
+def published_folder(name: str, out: Path, kind: str = "") -> Path:
+    """Where the published files are if nobody names a folder; the kinds of a benchmark share it."""
+    return (default_folder(name) if out == default_folder(name, kind) else out) / "published"
+
+
+def prepare(
+    name: str, source_dir: Path, out: Path, progress: Progress, kind: str = "", manifest: Path | None = None
+) -> dict[str, int]:
+    """Read the published files from `source_dir`, fetching them first if that is possible; write split folders, as the
+    manifest says or drawn by a hash."""
+    source = source_of(name)
     if kind and not source.kinds:
         raise UserError(f"--kind: {name} has no kinds; leave it out")
     if source.prepare:
+        if manifest:
+            raise UserError(f"--manifest: {name} takes its splits from the published folders; leave it out")
         return source.prepare(out)
+    ids_by_split = read_manifest(manifest) if manifest else {}
     source = _of_kind(name, source, kind)
     files = _files(source, source_dir)
     if not files and source.url:
-        _fetch(source, source_dir, say, name)
+        _fetch(source, source_dir, progress, name)
         files = _files(source, source_dir)
     if not files:
         raise UserError(_by_hand(name, source, source_dir))
-    counts = write_splits(out, _splits(source, files))
+    items = [(item, file) for file in files for item in source.read(file)]
+    if manifest:
+        splits = select_items(ids_by_split, [item for item, _ in items], manifest, source.how)
+    else:
+        splits = _splits(source, files, items)
+    counts = write_splits(out, splits)
     if source.canary:
         write_atomic(out / "canary.txt", source.canary(files[0]) + "\n")
     for folder in source.folders:
@@ -78,6 +147,11 @@ def prepared() -> list[str]:
     """The benchmarks that `data prepare` knows: modules of this package that say where their data comes from."""
     names = [module.name for module in pkgutil.iter_modules(skillopt_benchmarks.__path__)]
     return [name for name in names if hasattr(_module(name), "SOURCE")]
+
+
+def source_of(name: str) -> DataSource:
+    source: DataSource = _module(name).SOURCE
+    return source
 
 
 def _module(name: str) -> ModuleType:
@@ -95,11 +169,10 @@ def _of_kind(name: str, source: DataSource, kind: str) -> DataSource:
     return replace(source, files=files, url=url, how=how)
 
 
-def _splits(source: DataSource, files: list[Path]) -> dict[str, list[Item]]:
+def _splits(source: DataSource, files: list[Path], items: Iterable[tuple[Item, Path]]) -> dict[str, list[Item]]:
     by_id: dict[str, tuple[Item, Path]] = {}
-    for file in files:
-        for item in source.read(file):
-            by_id.setdefault(item.id, (item, file))
+    for item, file in items:
+        by_id.setdefault(item.id, (item, file))
     unique: dict[str, tuple[Item, Path]] = {}  # the same task under two ids could be in two splits
     for item, file in by_id.values():
         unique.setdefault(item.content(), (item, file))
@@ -110,8 +183,8 @@ def _splits(source: DataSource, files: list[Path]) -> dict[str, list[Item]]:
     splits: dict[str, list[Item]] = {split: [] for split in SPLITS}
     for item, file in unique.values():
         splits[source.split(file)].append(item)
-    for split, items in splits.items():
-        if not items:
+    for split, chosen in splits.items():
+        if not chosen:
             raise UserError(f"{files[0].parent}: has no file of the split {split}; put there: {source.how}")
     return splits
 
@@ -126,19 +199,29 @@ def _by_hand(name: str, source: DataSource, folder: Path) -> str:
     return said + mini if source.mini else said
 
 
-def _fetch(source: DataSource, folder: Path, say: Say, name: str) -> None:
-    """Download into the folder, whole or not at all, and unpack archives."""
+def _fetch(source: DataSource, folder: Path, progress: Progress, name: str) -> None:
+    """Download into the folder, whole and with the right SHA-256 or not at all, and unpack archives."""
     url = source.url
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / url.rpartition("/")[2]
-    say(f"fetching {url}")
     unfinished = target.with_name(f"{target.name}.part")
+    digest = hashlib.sha256()
     try:
         with urllib.request.urlopen(url, timeout=30) as reply, unfinished.open("wb") as file:  # noqa: S310 - https, ours
-            shutil.copyfileobj(reply, file)
-    except (OSError, urllib.error.URLError) as error:
+            total = int(reply.headers.get("Content-Length") or 0)
+            while block := reply.read(BLOCK):
+                digest.update(block)
+                file.write(block)
+                progress(file.tell(), total, f"fetching {url}")
+    except (OSError, http.client.HTTPException) as error:
         unfinished.unlink(missing_ok=True)
         raise SkillOptError(f"{url} cannot be reached ({error}). {_by_hand(name, source, folder)}") from None
+    if source.sha256 not in ("", digest.hexdigest()):
+        unfinished.unlink()
+        raise SkillOptError(
+            f"{url}: has the SHA-256 {digest.hexdigest()}, expected {source.sha256}; it is not the published file "
+            f"and was removed. {_by_hand(name, source, folder)}"
+        )
     unfinished.replace(target)
     if target.name.endswith((".tar.gz", ".tgz")):
         with tarfile.open(target) as archive:

@@ -14,9 +14,10 @@ from skillopt.config import EnvConfig
 from skillopt.errors import UserError
 from skillopt.tasks.base import Item, Score, ScorerError
 from skillopt.tasks.checks import ask_cells
+from skillopt.tasks.images import safe_file
 from skillopt.tasks.qa import QAEnv, QAOptions
 from skillopt.tasks.sandbox import Sandbox, SandboxLimits
-from skillopt_benchmarks.rows import field, read_rows, safe_file
+from skillopt_benchmarks.rows import field, read_rows
 from skillopt_benchmarks.sources import DataSource
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -47,7 +48,7 @@ class SpreadsheetOptions(QAOptions):
     preview_rows: int = 8
     """Rows of each sheet that the target is shown."""
     recalculate: bool = True
-    """Let LibreOffice compute formulas, where it is installed; without it a formula has no value."""
+    """Let LibreOffice compute formulas if it is installed; without it a formula has no value."""
 
 
 class SpreadsheetEnv(QAEnv):
@@ -64,7 +65,7 @@ class SpreadsheetEnv(QAEnv):
     patterns: Mapping[str, str] = {
         "program fails": "the program raises, or does not save output.xlsx",
         "wrong cells": "the program runs, and the cells that count hold other values",
-        "formula without value": "a formula was written where nothing computes it",
+        "formula without value": "a formula was written, and nothing computes it",
     }
 
     def __init__(self, config: EnvConfig) -> None:
@@ -84,8 +85,8 @@ class SpreadsheetEnv(QAEnv):
                 self._file(item, pair[role])
         first = self._file(item, field(item, "workbooks")[0]["input"])
         position = str(field(item, "answer_position"))
-        asked = _TASK.format(instruction=item.question, position=position, preview=preview(first, rows))
-        return item.model_copy(update={"question": asked})
+        prompt = _TASK.format(instruction=item.question, position=position, preview=preview(first, rows))
+        return item.model_copy(update={"question": prompt})
 
     def _file(self, item: Item, name: str) -> Path:
         return safe_file(self._root, name, f"item '{item.id}': workbooks")
@@ -124,10 +125,10 @@ class SpreadsheetEnv(QAEnv):
         return str(await ask_cells(self.sandbox, "compare", got, want, position))
 
     async def _computed(self, got: bytes, want: bytes) -> bytes | None:
-        """The workbook with its formulas' values, by LibreOffice in the sandbox; None where that is its own fault.
+        """The workbook with its formulas' values, by LibreOffice in the sandbox; None if that is its own fault.
 
         It is its own fault where LibreOffice does compute the answer's workbook. Where it computes neither, it is ours:
-        that is no wrong answer.
+        that is not a wrong answer.
         """
         program, reason = _RECALCULATE.format(soffice=self._soffice), ""
         for book in (got, got, want):
@@ -182,7 +183,7 @@ def published(path: Path) -> Iterator[Item]:
     for number, row in enumerate(rows, 1):
         try:
             identity, folder = str(row["id"]), str(row.get("spreadsheet_path") or f"spreadsheet/{row['id']}")
-            found = {"question": row["instruction"], "answer_position": row["answer_position"]}
+            fields = {"question": row["instruction"], "answer_position": row["answer_position"]}
         except KeyError as error:
             raise UserError(f"{path}: item {number}: has no {error}") from None
         inputs = sorted((path.parent / folder).glob("*input.xlsx")) or sorted((path.parent / folder).glob("*init.xlsx"))
@@ -197,7 +198,7 @@ def published(path: Path) -> Iterator[Item]:
                 books.append({"input": f"{folder}/{before.name}", "answer": f"{folder}/{after.name}"})
         if books:
             yield Item.model_validate(
-                {"id": identity, **found, "workbooks": books, "type": str(row.get("instruction_type") or "")}
+                {"id": identity, **fields, "workbooks": books, "type": str(row.get("instruction_type") or "")}
             )
 
 

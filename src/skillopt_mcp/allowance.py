@@ -13,7 +13,7 @@ from skillopt.config import BudgetConfig, Config
 from skillopt.errors import UserError
 from skillopt.models import endpoint_of
 from skillopt.provider_table import provider_of
-from skillopt.training.parts import needs_optimizer
+from skillopt.training.parts import roles_of
 from skillopt_webui import forms
 from skillopt_webui.allowed import user_configs
 from skillopt_webui.settings import PageSettings
@@ -54,18 +54,18 @@ class Allowances:
             listed = ", ".join(f"budget.{limit}" for limit in _MOST)
             raise UserError(f"{', '.join(models.values())} may cost money, and there is no budget; set one of {listed}")
         _check_lowered(budget, forms.read(file, settings).budget)
-        known = user_configs(settings)
-        priced = [known[file]] if file in known else [Config(), *known.values()]
+        configs = user_configs(settings)
+        priced = [configs[file]] if file in configs else [Config(), *configs.values()]
         if budget.prices not in [each.budget.prices for each in priced]:
             raise UserError("budget.prices: only a config file sets prices, since budget.max_usd counts by them")
-        limited = {path: each for path, each in known.items() if _limited(each.budget)}
+        limited = {path: each for path, each in configs.items() if _limited(each.budget)}
         sharing = [path for path, each in limited.items() if models.keys() & _costly(each).keys()]
         sources: Sequence[Path | None] = (
             [file] if file in sharing else sharing or ([file] if file in limited else [None])
         )
         refused = []
         for source in sources:
-            written = known[source].budget if source else BudgetConfig()
+            written = configs[source].budget if source else BudgetConfig()
             try:
                 _check_lowered(budget, written)
                 with self._lock:
@@ -91,10 +91,10 @@ class Allowances:
             allowed, wanted = getattr(written, limit) or most, getattr(config.budget, limit)
             if wanted is None:
                 continue
-            taken = sum(other.limits.get(limit, 0) for other in starts if other is not start)
-            if wanted + taken > allowed:
+            reserved = sum(other.limits.get(limit, 0) for other in starts if other is not start)
+            if wanted + reserved > allowed:
                 raise UserError(
-                    f"budget.{limit}: {wanted:g} is above {allowed - taken:g}, which is left of {allowed:g} for the "
+                    f"budget.{limit}: {wanted:g} is above {allowed - reserved:g}, which is left of {allowed:g} for the "
                     "runs that this server starts; lower it, continue a run, or ask the user"
                 )
             limits[limit] = max(wanted, start.limits.get(limit, 0))
@@ -107,8 +107,7 @@ class Allowances:
 
 def _costly(config: Config) -> dict[tuple[str, str], str]:
     """Models that may cost money, by endpoint and key; those on this machine and letters are free."""
-    roles = ["target", *["optimizer"] * needs_optimizer(config)]
-    names = {role: config.role(role).model for role in roles}
+    names = {role: config.role(role).model for role in roles_of(config)}
     return {endpoint_of(role, config): name for role, name in names.items() if not provider_of(name).is_free}
 
 

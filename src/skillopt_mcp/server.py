@@ -40,12 +40,12 @@ def _told(tool: Callable[..., Any], tools: Tools, error_type: type[Exception]) -
     """The tool off the event loop, with an error that an agent can read."""
 
     @functools.wraps(tool)
-    async def call(*given: Any, **named: Any) -> Any:
+    async def call(*arguments: Any, **named: Any) -> Any:
         try:
             with tools.as_written(named.get("run")):
                 if inspect.iscoroutinefunction(tool):
-                    return await tool(*given, **named)
-                return await asyncio.to_thread(tool, *given, **named)
+                    return await tool(*arguments, **named)
+                return await asyncio.to_thread(tool, *arguments, **named)
         except (SkillOptError, PatchLogError, OSError) as error:
             raise error_type(redact(str(error))) from None
 

@@ -22,6 +22,8 @@ from skillopt.skill import FILE
 from skillopt.training.requests.answers import hand_in
 from skillopt.view.blame import blame_run
 from skillopt.view.blame_lines import blame_lines, line_story
+from skillopt.view.markdown import markdown
+from skillopt.view.run_facts import read_facts
 from skillopt.view.skill_diff import whole_text
 from skillopt_mcp.workspace import Workspace
 from skillopt_webui import launch, view
@@ -163,7 +165,7 @@ class Tools:
         return redact(page(self._box(run).letter(number)))
 
     def answer_letter(self, run: str, number: int, reply: str) -> str:
-        """Hand in the reply to a letter, as text: usually a JSON object. One that does not fit is refused with why."""
+        """Submit the reply to a letter, as text: usually a JSON object. If it does not fit, the error says why."""
         box = self._box(run)
         hand_in(box, number, reply.encode("utf-8", "replace"))
         return f"taken; {len(box.open_letters())} letters are open"
@@ -184,9 +186,9 @@ class Tools:
     def report(self, run: str) -> str:
         """The run's report as Markdown: scores with intervals, what changed and why, what still fails, costs."""
         folder = self._space.run(run)
-        if not folder.files.report_md.is_file():
-            raise UserError(f"{run}: has no report yet; it is written when the run ends or is stopped")
-        return redact(folder.text(folder.files.report_md))
+        if not folder.files.summary.is_file():
+            raise UserError(f"{run}: has nothing to report yet; try again when its first step is done")
+        return redact(markdown(read_facts(folder.files)))
 
     def as_written(self, run: str | None) -> AbstractContextManager[None]:
         """Within, a file of the run that is damaged is named in an error that an agent can read."""

@@ -40,13 +40,15 @@ class Workspace:
         return [shown(settings, path) for path in listed_configs(settings)]
 
     def run(self, name: str) -> Run:
-        """`sim/seed42-1a2b3c4d`, below outputs/."""
+        """`sim/2026-11-17_22-40-05_seed42-1a2b3c4d`, below outputs/."""
         try:
             return find_run(self.settings, f"0/{name}")
         except NotThereError as error:
             if error.__cause__:  # it is there, and holds links
                 raise
-            raise NotThereError(f"no run '{name}'; list_runs names them, such as sim/seed42-1a2b3c4d") from None
+            raise NotThereError(
+                f"no run '{name}'; list_runs names them, such as sim/2026-11-17_22-40-05_seed42-1a2b3c4d"
+            ) from None
 
     def load(self, path: str, changes: Sequence[str] = ()) -> tuple[Config, str]:
         """A config with `section.key=value` changes, checked; and its text."""

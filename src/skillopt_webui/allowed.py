@@ -27,8 +27,11 @@ _NAMES = ("env.name", "env.scoring")
 _OPTIONS = ("env.options", "env.scoring_options")
 _POWERS = ("command", "pass_env", "sandbox")
 """Options that name a program, give it variables of the environment or let it out of the sandbox."""
-_PLACES = ("env.split_dir", "env.data", "gradient.prompts_dir", "gradient.feedback")
-_MODELS = ("models.target_model", "models.optimizer_model")
+_PLACES = (
+    "env.split_dir", "env.data", "train.init_notes", "gradient.prompts_dir", "gradient.feedback",
+    "models.judge_calibration",
+)  # fmt: skip
+_MODELS = ("models.target_model", "models.optimizer_model", "models.judge_model")
 """Some providers (Hugging Face) take an address for the name of a model, and send their key there."""
 _ADDRESSES = ("trackers.mlflow_uri", "trackers.otel_endpoint", "hardware.ray_address")
 """Servers that get a run's data, some of them with a key of the environment."""
@@ -69,7 +72,7 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
     skill = config.train.init_skill
     if skill and (Path(skill).suffix.lower() not in _TEXT or not fits(settings.workspace / skill, roots)):
         found["train.init_skill"] = f"must be a .md or .txt file under {settings.reach}"
-    for role in ("target", "optimizer"):
+    for role in _roles(config):
         name = str(flat[f"models.{role}_model"])
         path, kind = path_of(name), provider_of(name).path
         if path and not fits(Path(path) if kind == "file" else settings.workspace / path, roots):
@@ -85,7 +88,7 @@ def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
     """Code, endpoints with their keys, and servers that no file in the config folders has; by field."""
     flat, found = config.flat(), {}
     code = _code(flat, settings.workspace)
-    endpoints = {role: endpoint_of(role, config) for role in ("target", "optimizer")}
+    endpoints = {role: endpoint_of(role, config) for role in _roles(config)}
     own = {role: ("", provider_of(str(flat[f"models.{role}_model"])).key_name) for role in endpoints}
     wanted = {role: endpoint for role, endpoint in endpoints.items() if endpoint != own[role]}
     servers = {dotted: flat[dotted] for dotted in _ADDRESSES if flat[dotted]}
@@ -96,7 +99,7 @@ def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
             "names code; only code that a file in the config folders names is started from here (start the page with "
             "--configs FOLDER, or the run in a terminal)"
         )
-    known_endpoints = {endpoint_of(role, known) for known in written for role in endpoints}
+    known_endpoints = {endpoint_of(role, known) for known in written for role in _roles(known)}
     for role, (url, key_name) in wanted.items():
         if (url, key_name) not in known_endpoints:
             found[_field(flat, role)] = (
@@ -112,6 +115,10 @@ def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
         if not any(known.flat()[dotted] == address for known in written):
             found[dotted] = "names a server that no file in the config folders names"
     return found
+
+
+def _roles(config: Config) -> tuple[str, ...]:
+    return ("target", "optimizer", *["judge"] * bool(config.models.judge_model))
 
 
 def _field(flat: Settings, role: str) -> str:

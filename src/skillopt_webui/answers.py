@@ -55,7 +55,7 @@ def run_of(request: web.Request) -> Run:
 
 
 def run_name(args: Mapping[str, str]) -> str:
-    """`0/sim/seed42-1a2b3c4d`."""
+    """`0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`."""
     return "/".join(args[name] for name in ("root", "benchmark", "run"))
 
 

@@ -9,12 +9,17 @@ from pydantic import Field
 
 from skillopt.errors import UserError
 from skillopt.record.base import Record
+from skillopt.record.files import write_atomic
+from skillopt.record.run import Run
+from skillopt.skill import Skill
 from skillopt.tasks.base import SPLITS
+from skillopt.view.billed import paid_now
 from skillopt.view.runs_table import side_of
 from skillopt.view.skill_diff import whole_text
 from skillopt_webui import forms, view
 from skillopt_webui.allowed import check_allowed, run_config, with_outputs
 from skillopt_webui.answers import Body, Call, Routes, number
+from skillopt_webui.items import run_items
 from skillopt_webui.launch import LaunchStatus, quoted
 from skillopt_webui.places import find_config, find_file, find_run, shown
 from skillopt_webui.settings import PageSettings
@@ -107,6 +112,61 @@ def compare(call: Call[CompareBody]) -> LaunchStatus:
     """Two skills on the same items: a paired test, and the items that improved or regressed."""
     (a, a_name), (b, b_name) = (_skill(call.settings, side) for side in (call.wish.a, call.wish.b))
     return _measure(call, "compare", f"{a_name} against {b_name}", [a, b, "--repeats", str(call.wish.repeats)])
+
+
+class TryBody(Body):
+    """A version of a run with another text, on the items that the version fails."""
+
+    run: str
+    version: int
+    text: str
+    split: Literal["train", "val"] = "train"
+    start: bool = False
+    """False: only say what it would take."""
+
+
+class TrialCost(Record):
+    items: int
+    rollouts: int
+    usd: float | None
+    """An estimate from what the run's rollouts cost; None if a price is unknown."""
+    launch: LaunchStatus | None = None
+
+
+@routes.change("/api/try", TryBody)
+def try_text(call: Call[TryBody]) -> TrialCost:
+    """Measure an edited skill against the version that it was made from; the cost is said before anything starts."""
+    wish, run = call.wish, find_run(call.settings, call.wish.run)
+    if run.files.trains_package:
+        raise UserError("a package's files are edited on disk; compare its folder with the run in Evaluate")
+    failing = _failing(run, wish.version, wish.split)
+    paid = paid_now(run).target
+    rollouts = 2 * len(failing)
+    usd = None if paid.usd is None or not paid.rollouts else rollouts * paid.usd / paid.rollouts
+    trial = TrialCost(items=len(failing), rollouts=rollouts, usd=usd)
+    if not wish.start or not failing:
+        return trial
+    edited = Skill(text=wish.text)
+    path = call.settings.records / "skills" / f"edited_v{wish.version}_{edited.hash[:8]}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, wish.text)
+    yaml, overrides = run_config(run, call.settings), [f"env.output_root={quoted(str(run.root.parent.parent))}"]
+    base = str(run.files.snapshot(wish.version))
+    arguments = [base, str(path), *overrides, "--split", wish.split, "--items", ",".join(failing)]
+    title = f"edit of {run.root.name} v{wish.version} on {len(failing)} failing items"
+    launched = call.server.launches.start("compare", title, yaml, arguments).status(call.settings)
+    return trial.model_copy(update={"launch": launched})
+
+
+def _failing(run: Run, version: int, split: str) -> list[str]:
+    """Items of a split that were solved in fewer than half of their samples when they were last measured: under this
+    version, or the newest before it, since not every version meets every item."""
+    table = run_items(run)
+    name = f"v{version}"
+    upto = table.columns.index(name) + 1 if name in table.columns else 0
+    rows = [row for row in table.rows if row.split == split]
+    measured = {row.item: [score for score in row.scores[:upto] if score is not None] for row in rows}
+    return [item for item, scores in measured.items() if scores and scores[-1] < 0.5]
 
 
 @routes.change("/api/diff", DiffBody)

@@ -14,11 +14,12 @@ from skillopt.record.events import EventRow
 from skillopt.record.package import zipped
 from skillopt.record.run import Run
 from skillopt.training.edits.review import checked_decision, write_decisions
+from skillopt.view.curves import Point
 from skillopt.view.review_dialog import status as conflict_status
 from skillopt.view.traces import trace_files
 from skillopt_webui import insight, items, launch, view
 from skillopt_webui.answers import RUN, Body, Call, Done, Routes, answer, number, run_of
-from skillopt_webui.places import NotThereError
+from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.runs import Experiment
 from skillopt_webui.stream import stream as stream_events
 
@@ -35,7 +36,7 @@ class SparksBody(Body):
     ids: list[str] = Field(default=[])
 
 
-class Sparks(RootModel[dict[str, list[float]]]):
+class Sparks(RootModel[dict[str, list[Point]]]):
     """Small curves by run."""
 
 
@@ -92,6 +93,11 @@ def step(call: Call[Body]) -> view.StepPage:
     return view.step(call.run, call.number("number"))
 
 
+@routes.read(RUN + r"/steps/{number:\d+}/exchanges")
+def exchanges(call: Call[Body]) -> view.Exchanges:
+    return view.exchanges(call.run, call.number("number"))
+
+
 @routes.read(RUN + r"/epochs/{number:\d+}")
 def epoch(call: Call[Body]) -> view.EpochPage:
     return view.epoch(call.run, call.number("number"))
@@ -106,6 +112,17 @@ def skill(call: Call[Body]) -> insight.BlamedSkill:
 def search(call: Call[Body]) -> FoundItems:
     run, text = call.run, call.args.get("q", "")
     return FoundItems(items=items.search(run, trace_files(run.files) if text else [], text))
+
+
+class PairBody(Body):
+    a: str
+    b: str
+
+
+@routes.change("/api/paired", PairBody)
+def paired(call: Call[PairBody]) -> insight.PairedRuns:
+    a, b = (find_run(call.settings, name) for name in (call.wish.a, call.wish.b))
+    return insight.paired(a, b)
 
 
 @routes.read(RUN + "/trajectory")

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 
-from skillopt.record.base import Record
+from pydantic import Field
+
+from skillopt.measure.verdict import named_figures, say
+from skillopt.record.base import Interval, Record
 from skillopt.record.directory import RunDirectory
+from skillopt.record.results import AblatedPart
 from skillopt.record.run import Run
-from skillopt.record.summary import PlanFigures
+from skillopt.record.summary import Gain, PlanFigures
 from skillopt.skill import FILE, Entry
+from skillopt.statistics import gain_interval, permutation_p
 from skillopt.view.billed import current_summary
 from skillopt.view.blame import BlamedLine, blame_run
 from skillopt.view.failures import FailureGroup, failure_groups, lead
 from skillopt.view.figures import CostRow, cost_rows, dropped, funnel, stage_seconds
 from skillopt.view.skill_diff import file_line
-from skillopt_webui import view
+from skillopt_webui import items, view
 from skillopt_webui.files import Stamp, readable, stamp
 from skillopt_webui.places import NotThereError
 
@@ -28,19 +34,28 @@ class BlamedSkill(Record):
     lines: list[tuple[str, int]]
     entries: dict[int, Entry]
     """By number."""
+    files: dict[int, str] = Field(default={})
+    """Of a package: the names of its files, by the number of the line that shows the name."""
+    worth: dict[int, AblatedPart] = Field(default={})
+    """By the first line of a rule in the main file, if the version was ablated."""
 
 
 def blamed(run: Run, version: int) -> BlamedSkill:
     text = view.skill_text(run, version)
     entries: dict[int, Entry] = {}
     rows: list[tuple[str, int]] = []
+    files: dict[int, str] = {}
     for line in readable(lambda: _blame(run.root, version, stamp(run.files.snapshot(version)))) or []:
         if line.entry:
             entries[line.entry.seq] = line.entry
         if line.file != FILE and line.number == 1:
             rows.append((file_line(line.file), 0))
+            files[len(rows)] = line.file
         rows.append((line.text, line.entry.seq if line.entry else 0))
-    return BlamedSkill(version=version, text=text, lines=rows, entries=entries)
+    newest = [done for done in readable(lambda: run.ablations) or [] if done.version == version][-1:]
+    rules = [part for done in newest for part in done.rows if part.name.startswith("line")]
+    worth = {part.lines[0]: part for part in rules if part.lines}
+    return BlamedSkill(version=version, text=text, lines=rows, entries=entries, files=files, worth=worth)
 
 
 @lru_cache(16)
@@ -87,3 +102,61 @@ def costs(run: Run) -> Costs:
         dropped=dropped(run.history),
         plan=summary.plan,
     )
+
+
+class PairedRuns(Record):
+    """The best skills of two runs, A and B, on the items that both measured."""
+
+    verdict: str
+    outcome: str
+    split: str
+    items: int
+    difference: float
+    difference_interval: Interval | None
+    p: float
+    """Two-sided."""
+
+
+def paired(a: Run, b: Run) -> PairedRuns:
+    """On the test split if both runs have read it. Raises NotThereError if no item is shared."""
+    sides = [_best_scores(run) for run in (a, b)]
+    for split in ("test", "val"):
+        shared = sorted(sides[0].get(split, {}).keys() & sides[1].get(split, {}).keys())
+        if shared:
+            break
+    else:
+        raise NotThereError("the two runs share no measured item, so they cannot be compared item by item")
+    before, after = ([side[split][item] for item in shared] for side in sides)
+    differences = [y - x for x, y in zip(before, after, strict=True)]
+    interval = gain_interval(differences)
+    gain = Gain(before=fmean(before), after=fmean(after), tasks=len(shared), split=split, interval=interval)
+    forth, back = (
+        [((x,), (y,)) for x, y in zip(before, after, strict=True)],
+        [((y,), (x,)) for x, y in zip(before, after, strict=True)],
+    )
+    note = (
+        "The validation items selected both skills; a run that has read its test split shows more."
+        if split == "val"
+        else ""
+    )
+    verdict = say(gain.word, named_figures(gain, "A", "B"), note=note)
+    return PairedRuns(
+        verdict=verdict.text,
+        outcome=verdict.word,
+        split=split,
+        items=len(shared),
+        difference=gain.value,
+        difference_interval=interval,
+        p=min(1.0, 2 * min(permutation_p(forth), permutation_p(back))),
+    )
+
+
+def _best_scores(run: Run) -> dict[str, dict[str, float]]:
+    """Scores of the best version, by split and item."""
+    table, summary = items.run_items(run), run.summary
+    name = f"v{summary.best.version}" if summary else ""
+    scores: dict[str, dict[str, float]] = {}
+    for row in table.rows if name in table.columns else ():
+        if (score := row.scores[table.columns.index(name)]) is not None:
+            scores.setdefault(row.split, {})[row.item] = score
+    return scores

@@ -40,8 +40,8 @@ class NotThereError(UserError):
 
 
 def find_run(settings: PageSettings, run_id: str) -> Run:
-    """`0/sim/seed42-1a2b3c4d`: the number of the output folder, the benchmark, the run. One that holds links, pipes or
-    devices is not opened."""
+    """`0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`: the number of the output folder, the benchmark, the run. One that
+    holds links, pipes or devices is not opened."""
     parts = run_id.split("/")
     if len(parts) != 3 or not re.fullmatch(r"\d{1,4}", parts[0]) or int(parts[0]) >= len(settings.outputs):
         raise NotThereError(f"no run '{run_id}'")

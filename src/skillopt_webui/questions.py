@@ -21,7 +21,7 @@ from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import redact
 from skillopt.preflight.doctor import endpoints, examine
 from skillopt.preflight.plan import plan_run
-from skillopt.record.base import ROLES, Record
+from skillopt.record.base import Record
 from skillopt.record.files import plain
 from skillopt.record.forecast import Check
 from skillopt.tasks import using_env
@@ -132,7 +132,7 @@ def plan(config: Config) -> Answer:
     with using_env(config) as env:
         check_splits(env)
         made = plan_run(config, env, initial_of(config))
-    return Answer(made.model_dump(mode="json") | {"calls": {role: list(made.calls(role)) for role in ROLES}})
+    return Answer(made.model_dump(mode="json") | {"calls": {role: made.calls(role).model_dump() for role in made.usd}})
 
 
 def doctor(config: Config) -> Checklist:

@@ -18,10 +18,10 @@ from skillopt.config.identity import relevant
 from skillopt.record.base import Interval, Record
 from skillopt.record.directory import RunDirectory
 from skillopt.record.run import Labels, Run, Settings
-from skillopt.record.status import status_of
+from skillopt.record.status import ending, status_of
 from skillopt.statistics import seeds_interval
 from skillopt.view.billed import current_summary
-from skillopt.view.curves import curves
+from skillopt.view.curves import Point, curves
 from skillopt.view.run_rows import RunRow, with_figures
 from skillopt_webui.alive import holders
 from skillopt_webui.files import readable, stat
@@ -44,6 +44,8 @@ class RunLine(RunRow):
     labels: Labels = field(default_factory=Labels)
     config: Settings = field(default_factory=dict)
     """The settings that change results; in the table, those in which runs differ."""
+    word: str = ""
+    """How it ended, for people."""
     group: str = ""
     """The same for runs that differ in nothing but their seed."""
 
@@ -108,16 +110,16 @@ class RunIndex:
             self._last = (rows, made.model_copy(update={"stamp": stamp, "folders": folders}))
             return self._last[1]
 
-    def sparks(self, names: Sequence[str]) -> dict[str, list[float]]:
+    def sparks(self, names: Sequence[str]) -> dict[str, list[Point]]:
         """The validation score over the steps, thinned."""
         return {name: line for name in names[:200] if (line := self._spark(name)) is not None}
 
-    def _spark(self, name: str) -> list[float] | None:
+    def _spark(self, name: str) -> list[Point] | None:
         try:
             run = find_run(self._settings, name)
         except NotThereError:
             return None
-        return readable(lambda: thin([score for _, score in curves(run.history, run.summary, {}).scores])) or []
+        return readable(lambda: thin(list(curves(run.history, run.summary, {}).scores))) or []
 
     def _folders(self) -> Iterator[tuple[str, str, Files]]:
         """Every folder `<output>/<benchmark>/<run>` in which a trainer has begun, and its files that matter here."""
@@ -149,7 +151,7 @@ def _line(name: str, folder: Path, files: Files, *, busy: bool) -> RunLine:
     )
     if summary:
         line = with_figures(line, summary)
-    return replace(line, status=status, reason=reason, benchmark=folder.parent.name)
+    return replace(line, status=status, word=ending(status, reason), reason=reason, benchmark=folder.parent.name)
 
 
 def experiment(rows: Sequence[RunLine]) -> Experiment:
@@ -204,7 +206,7 @@ def _means(rows: Sequence[RunLine]) -> SeedGroup:
 _MEANS = ("initial_val", "best_val", "best_test", "usd", "seconds")
 
 
-def thin(values: list[float]) -> list[float]:
+def thin(values: list[Point]) -> list[Point]:
     if len(values) <= POINTS:
         return values
     return [values[round(i * (len(values) - 1) / (POINTS - 1))] for i in range(POINTS)]

@@ -10,7 +10,16 @@ from aiohttp import web
 
 from skillopt.record.base import Record
 from skillopt.version import __version__
-from skillopt_webui import api_configs, api_jobs, api_letters, api_measured, api_notes, api_runs
+from skillopt_webui import (
+    api_configs,
+    api_harvest,
+    api_jobs,
+    api_letters,
+    api_measured,
+    api_notes,
+    api_runs,
+    api_trials,
+)  # fmt: skip
 from skillopt_webui.answers import STATE, Body, Server, answer, body, explain
 from skillopt_webui.launch import Launches
 from skillopt_webui.questions import Questions
@@ -77,6 +86,7 @@ def make_app(settings: PageSettings) -> web.Application:
     app = web.Application(middlewares=[guard(settings, door), explain], client_max_size=_LARGEST)
     app[STATE] = Server(settings, RunIndex(settings), Launches(settings), Questions(settings), door)
     app.add_routes(routes)
-    for module in (api_configs, api_runs, api_letters, api_jobs, api_measured, api_notes):
+    modules = (api_configs, api_runs, api_letters, api_jobs, api_measured, api_notes, api_trials, api_harvest)
+    for module in modules:
         app.add_routes(module.routes)
     return app

@@ -27,7 +27,8 @@ class Working(Record):
 
 
 async def stream(request: web.Request, run: Run) -> web.StreamResponse:
-    """`event` for each new line after `offset`, `pulse` when it changes, `state` when a trainer comes or goes.
+    """`event` for each new line after `offset`, `pulse` and `figures` when they change, `state` when a
+    trainer comes or goes.
 
     The id of an event is the offset behind it, so that a browser that reconnects continues there.
     """
@@ -44,7 +45,10 @@ async def stream(request: web.Request, run: Run) -> web.StreamResponse:
                 offset = end
                 chunks.append(_message("event", RootModel[EventRow](view.slim(event)), offset))
             pid = await asyncio.to_thread(holder, run.root)
-            for name, value in (("pulse", view.live(run) if pid else None), ("state", Working(pid=pid))):
+            values: dict[str, BaseModel | None] = {"pulse": view.live(run) if pid else None, "state": Working(pid=pid)}
+            if pid and values["pulse"] != sent.get("pulse"):
+                values = {"figures": await asyncio.to_thread(view.figures, Run(run.files)), **values}
+            for name, value in values.items():
                 if value is not None and sent.get(name) != value:
                     sent[name] = value
                     chunks.append(_message(name, value))

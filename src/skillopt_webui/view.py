@@ -10,14 +10,16 @@ from skillopt.record.base import Record
 from skillopt.record.comments import feedback_of
 from skillopt.record.edits import EditPool, Patch, Ranked
 from skillopt.record.events import EventRow, Live
-from skillopt.record.run import Run, Settings
-from skillopt.record.status import remedy, status_of
+from skillopt.record.journal import OptimizerExchange
+from skillopt.record.run import Labels, Run, Settings
+from skillopt.record.status import ending, remedy, status_of
 from skillopt.record.step import BatchDigest, EpochComparison, GateRecord, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.skill import Skip
-from skillopt.view.billed import current_summary
+from skillopt.view.billed import current_summary, paid_now
 from skillopt.view.curves import Curves, curves, guided_tokens
+from skillopt.view.figures import MeasuredSkill, measured_skills
 from skillopt.view.ranking import ranking_words
 from skillopt.view.skill_diff import whole_text
 from skillopt.view.traces import find_trace
@@ -30,15 +32,54 @@ _LEFT_OUT = {"summary", "record", "path", "outcome"}
 """Of an event: what the page reads from files anyway."""
 
 
+class Figures(Record):
+    """What a run has done and paid at this moment: the one source of the page's live numbers."""
+
+    calls: int
+    tokens: int
+    usd: float | None
+    """None if a price is unknown."""
+    seconds: float
+    steps: int
+    planned: int | None
+
+
+def figures(run: Run) -> Figures:
+    """From the journal and the summary. While a process works, the time since the summary was written is added."""
+    paid, summary, now = paid_now(run), readable(lambda: run.summary), live(run) if holder(run.root) else None
+    roles = [paid.of(role) for role in paid.roles]
+    costs = [role.usd for role in roles if role.usd is not None]
+    seconds = summary.seconds if summary else 0.0
+    if now and summary:
+        seconds += max(0.0, now.time - run.files.summary.stat().st_mtime)
+    elif now:
+        seconds = float(now.spent["minutes"][0]) * 60
+    return Figures(
+        calls=sum(role.calls for role in roles),
+        tokens=sum(role.tokens.total for role in roles),
+        usd=sum(costs) if len(costs) == len(roles) else None,
+        seconds=round(seconds, 1),
+        steps=summary.steps.run if summary else 0,
+        planned=summary.plan.steps.planned if summary and summary.plan else None,
+    )
+
+
 class Overview(Record):
     """All that the first view needs, in one answer."""
 
     pid: int | None
     status: str
+    word: str
+    """How it ended, for people."""
     reason: str
     remedy: str
     verdict: str
+    measured: list[MeasuredSkill]
+    labels: Labels
     live: Live | None
+    figures: Figures
+    human_paced: bool
+    """A person or an agent answers for the optimizer; how long that takes says nothing about the run."""
     events: int
     """The size of events.jsonl."""
     started: EventRow | None
@@ -63,10 +104,15 @@ def overview(run: Run) -> Overview:
     return Overview(
         pid=pid,
         status=status,
+        word=ending(status, reason),
         reason=reason,
         remedy=remedy(status, reason),
         verdict=summary.verdict if summary else "",
+        measured=measured_skills(summary) if summary else [],
+        labels=readable(lambda: run.labels) or Labels(),
         live=live(run) if pid else None,
+        figures=figures(run),
+        human_paced=_human_paced(run),
         events=files.events.stat().st_size if files.events.exists() else 0,
         started=started,
         summary=summary,
@@ -93,10 +139,14 @@ def _open_conflicts(run: Run) -> int:
 
 def _letters(run: Run) -> int | None:
     """How many wait for a reply; None if the optimizer is not a handoff."""
-    settings = readable(lambda: run.settings) or {}
-    if not provider_of(str(settings.get("models.optimizer_model", ""))).human_paced:
+    if not _human_paced(run):
         return None
     return len(box_of(run.root).open_letters())
+
+
+def _human_paced(run: Run) -> bool:
+    settings = readable(lambda: run.settings) or {}
+    return provider_of(str(settings.get("models.optimizer_model", ""))).human_paced
 
 
 def live(run: Run) -> Live | None:
@@ -148,6 +198,16 @@ def step(run: Run, number: int) -> StepPage:
         digest=run.batch(number),
         tables=step_tables(run, number),
     )
+
+
+class Exchanges(Record):
+    exchanges: list[OptimizerExchange]
+
+
+def exchanges(run: Run, number: int) -> Exchanges:
+    """The requests to the optimizer of a step, and of the epoch that it ends, with the replies."""
+    end = run.epoch_end(number)
+    return Exchanges(exchanges=run.exchanges(number, end.epoch if end else None))
 
 
 class EpochPage(Record):

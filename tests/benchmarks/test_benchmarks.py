@@ -29,6 +29,7 @@ from skillopt_benchmarks.rows import field
 from skillopt_benchmarks.searchqa import cut_context
 from skillopt_benchmarks.sources import prepare
 from support import REPO, skillopt, write_rows
+from support.searchqa import published_file
 
 TEXT = ("searchqa", "docvqa", "livemathematicianbench", "officeqa")
 NAMES = (*TEXT, "reasoning_gym", "spreadsheetbench", "textworld", "alfworld")
@@ -131,7 +132,7 @@ def test_searchqa_is_read_as_mrqa_publishes_it(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with gzip.open(tmp_path / "in" / "SearchQA.jsonl.gz", "wt") as file:
         file.write("\n".join(json.dumps(line) for line in lines))
-    counts = prepare("searchqa", tmp_path / "in", tmp_path / "out", lambda _: None)
+    counts = prepare("searchqa", tmp_path / "in", tmp_path / "out", print)
     assert counts == {"train": 4, "val": 2, "test": 14}
     env = open_env(Config.load(REPO / "configs/searchqa/default.yaml", [f"env.split_dir={tmp_path / 'out'}"]))
     check_splits(env)
@@ -387,7 +388,7 @@ def test_data_that_needs_an_account_is_asked_for_by_name_and_place(name: str, tm
 def test_a_source_that_cannot_be_reached_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     with pytest.raises(SkillOptError, match=r"cannot be reached.*Put there: SearchQA.jsonl.gz"):
-        prepare("searchqa", tmp_path / "in", tmp_path / "out", lambda _: None)
+        prepare("searchqa", tmp_path / "in", tmp_path / "out", print)
     assert list((tmp_path / "in").iterdir()) == []
 
 
@@ -426,3 +427,59 @@ def test_a_wrong_name_is_answered_with_the_right_ones(arguments: list[str], comp
     done = skillopt(*arguments)
     assert done.returncode == 2
     assert complaint in " ".join(done.stderr.split())
+
+
+# Split manifests
+
+
+IDS = {"train": ["train-000", "train-003"], "val": ["train-001"], "test": ["train-002", "train-004"]}
+
+
+@pytest.mark.parametrize("form", ["ids", "objects", "named otherwise", "folder of items.json", "folder of texts"])
+def test_a_manifest_decides_which_item_is_in_which_split(tmp_path: Path, form: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "SearchQA.jsonl.gz").write_bytes(published_file(8))
+    manifest = tmp_path / "manifest.json"
+    if form == "folder of items.json":
+        for split, ids in IDS.items():
+            (manifest / split).mkdir(parents=True)
+            (manifest / split / "items.json").write_text(json.dumps([{"id": name, "more": 1} for name in ids]))
+    elif form == "folder of texts":
+        manifest.mkdir()
+        for split, ids in IDS.items():
+            (manifest / f"{split}.txt").write_text("\n".join(ids))
+    else:
+        rows: dict[str, Any] = {split: [{"qid": i} for i in ids] for split, ids in IDS.items()}
+        rows = rows if form == "objects" else dict(IDS)
+        if form == "named otherwise":
+            rows = {"splits": {"train": IDS["train"], "validation": IDS["val"], "test": IDS["test"]}}
+        manifest.write_text(json.dumps(rows))
+    arguments = ("data", "prepare", "searchqa", "--from", str(tmp_path / "in"), "--out", str(tmp_path / "out"))
+    done = skillopt(*arguments, "--manifest", str(manifest))
+    assert done.returncode == 0, done.stderr
+    for split, ids in IDS.items():
+        items = json.loads((tmp_path / "out" / split / "items.json").read_text())
+        assert [item["id"] for item in items] == ids
+
+
+@pytest.mark.parametrize(
+    ("manifest", "complaint"),
+    [
+        ({**IDS, "test": ["x1", "x2", "train-004"]}, "2 of 6 ids are not among the 8 published items: x1, x2."),
+        ({**IDS, "val": ["train-000"]}, "'train-000' is in train and in val; an id has one split"),
+        ({"train": ["train-000"]}, "has no list of ids for val, test"),
+        ({**IDS, "test": [{"name": "x"}]}, 'test: {"name": "x"} is not an id'),
+        ({**IDS, "test": []}, "test: must be a list of ids that is not empty"),
+        ([], "has no list of ids for train, val, test"),
+    ],
+)
+def test_a_wrong_manifest_is_refused_before_anything_is_written(
+    tmp_path: Path, manifest: object, complaint: str
+) -> None:
+    (tmp_path / "SearchQA.jsonl.gz").write_bytes(published_file(8))
+    (tmp_path / "manifest").write_text(json.dumps(manifest))
+    arguments = ("data", "prepare", "searchqa", "--from", str(tmp_path), "--out", str(tmp_path / "out"))
+    done = skillopt(*arguments, "--manifest", str(tmp_path / "manifest"))
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -19,6 +19,7 @@ from skillopt.cli.app import GROUPS
 from skillopt.errors import Stopped
 from support import REPO, skillopt
 from support.packages import write_package
+from support.transcripts import plain
 
 GOLDEN = REPO / "tests" / "data" / "cli"
 CONFIG = """\
@@ -33,19 +34,37 @@ TASKS = "".join(f'{{"id": "q{n}", "question": "What is {n} plus {n}?", "answer":
 NOISY = "models.target_model=sim:world?noise=0.1"
 COMMANDS: dict[str, list[str]] = {
     "init": ["init made --from tasks.jsonl --target_model sim:world", "init made", "init other --from none.csv"],
+    "harvest": [
+        "harvest --source plain --from sessions.jsonl --dry-run",
+        "harvest --source plain --from sessions.jsonl",
+        "harvest review harvest",
+        "harvest review harvest --keep rules --skill seed.md",
+        "harvest --source claud",
+        "harvest review none",
+    ],
     "split": ["split more.jsonl --seed 3", "split more.jsonl", "split none.jsonl"],
     "doctor": ["doctor -c config.yaml --offline"],
+    "probe": [
+        "probe -c config.yaml",
+        "probe -c config.yaml --items 2 --samples 1 --json",
+        "probe -c config.yaml budget.max_calls=3 --samples 2",
+    ],
     "plan": ["plan -c config.yaml", "plan -c config.yaml --target-seconds 2"],
     "train": [
         "train -c config.yaml env.output_root=trained",
         "train -c config.yaml env.output_root=trained",
-        "train -c config.yaml env.output_root=trained train.num_epochs=1 budget.max_calls=20",
+        "train -c config.yaml env.output_root=trained train.num_epochs=1",
+        "train -c config.yaml env.output_root=trained train.num_epochs=3",
+        "train -c config.yaml env.output_root=trained optimizer.learning_rate=2 budget.max_calls=20",
+        "train -c config.yaml env.output_root=more optimizer.learning_rate=2 train.num_epochs=1 evaluation.test=false",
+        "train -c config.yaml env.output_root=more optimizer.learning_rate=2 train.num_epochs=1",
+        "train -c config.yaml env.output_root=more optimizer.learning_rate=2 train.num_epochs=2",
         f"train -c config.yaml env.output_root=noisy {NOISY} evaluation.gate=paired train.num_epochs=1",
         "train -c config.yaml --resume --fresh",
     ],
     "import": ["import house-codes --to again", "import house-codes -c config.yaml"],
     "replicate": ["replicate -c config.yaml env.output_root=seeds --seeds 2 train.num_epochs=1"],
-    "sweep": ["sweep -c config.yaml env.output_root=swept train.num_epochs=1 optimizer.learning_rate=1,4"],
+    "sweep": ["sweep -c config.yaml env.output_root=swept train.num_epochs=1 optimizer.learning_rate=2,4"],
     "transfer": ["transfer RUN --to config.yaml env.output_root=moved train.num_epochs=1"],
     "review": ["review CONFLICT", "review CONFLICT --choose 1-1=a", "review CONFLICT", "review CONFLICT --choose 9=a"],
     "letters": ["letters WAITING", "letters WAITING --json"],
@@ -55,9 +74,14 @@ COMMANDS: dict[str, list[str]] = {
     "check": [
         "check best.md -c config.yaml --base seed.md env.output_root=checked",
         "check seed.md -c config.yaml --base best.md env.output_root=checked",
+        "check best.md -c config.yaml --targets sim:world,sim:world?noise=1 env.output_root=checked",
+        "check best.md -c config.yaml --watch matrix.json env.output_root=checked",
+        "check best.md -c config.yaml --watch matrix.json env.output_root=checked",
     ],
     "ablate": ["ablate COPY", "ablate COPY --by step"],
-    "lint": ["lint seed.md", "lint house-codes", "lint none.md"],
+    "prune": ["prune COPY --dry-run", "prune COPY", "prune none"],
+    "route": ["route routing/skills -c routing/config.yaml", "route none -c routing/config.yaml"],
+    "lint": ["lint seed.md", "lint house-codes", "lint routing/skills", "lint none.md"],
     "runs": ["runs outputs", "runs none"],
     "report": ["report COPY"],
     "blame": [
@@ -79,6 +103,14 @@ COMMANDS: dict[str, list[str]] = {
     ],
     "verify": ["verify RUN", "verify BROKEN"],
     "export": ["export RUN --to exported/codes", "export RUN --to exported/codes"],
+    "propose": ["propose RUN", "propose RUN --out none/none --to none.md", "propose RUN"],
+    "adopt": [
+        "propose RUN --out staged --to AGENTS.md",
+        "adopt staged",
+        "adopt staged",
+        "adopt staged --undo",
+        "adopt none",
+    ],
     "ui": ["ui --help", "ui --port 99999"],
     "mcp": ["mcp --help"],
     "models": ["models --help", "models pull none"],
@@ -95,7 +127,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("tasks.jsonl", "more.jsonl"):
         (root / name).write_text(TASKS)
     shutil.copy(REPO / "data" / "sim" / "seed_skill.md", root / "seed.md")
+    wrong_then_right = [("npm install {}", "no, use pnpm"), ("pnpm add {}", "")]
+    sessions = [
+        (
+            f"s{n}",
+            [
+                (role, text.format(n))
+                for answer, said in wrong_then_right
+                for role, text in (("assistant", answer), ("user", said))
+                if text
+            ],
+        )
+        for n in range(8)
+    ]
+    plain(root / "sessions.jsonl", [(name, [("user", f"add package {name}"), *turns]) for name, turns in sessions])
     write_package(root / "house-codes")
+    shutil.copytree(REPO / "examples" / "routing", root / "routing")
     with contextlib.chdir(root):
         done = package.train("config.yaml")
         shutil.copy(done.path / "best_skill.md", "best.md")
@@ -138,7 +185,7 @@ def normal(text: str, folder: Path) -> str:
         (re.escape(str(folder)), "FOLDER"),
         (r"(?<=[a-z0-9])-[0-9a-f]{8}\b", "-ID"),
         (r"\b[0-9a-f]{12,64}\b", "HASH"),
-        (r"\b20\d\d-\d\d-\d\d(?:[T ][\d:.+]+)?", "DATE"),
+        (r"\b20\d\d-\d\d-\d\d(?:[T ][\d:.+\\]+|_\d\d-\d\d-\d\d)?", "DATE"),
         (r"\b\d+(?:\.\d+)?(?:e-\d+)? (?:s|min|h)\b", "TIME"),
         (r"(?<=Time by stage: ).*", "TIMES"),
         (r"[\d.]+ GB free", "SPACE free"),

@@ -75,8 +75,8 @@ def test_the_four_line_file_works_as_it_is_and_differs_from_the_defaults_in_its_
         ("train.seed", 42),
         ("train.patience", 0),
         ("optimizer.learning_rate", 4),
-        ("optimizer.min_learning_rate", None),
-        ("optimizer.lr_scheduler", "constant"),
+        ("optimizer.min_learning_rate", 1),
+        ("optimizer.lr_scheduler", "auto"),
         ("optimizer.reject_decay", 0.8),
         ("optimizer.use_slow_update", True),
         ("optimizer.slow_update_samples", 20),
@@ -300,6 +300,10 @@ def test_a_moved_key_in_a_file_stands_above_its_base(folder: Path) -> None:
     assert Config.load(top, ["optimizer.lr_scheduler=cosine"]).optimizer.lr_scheduler == "cosine"
 
 
+def test_a_lowest_rate_of_null_as_earlier_versions_wrote_it_is_one() -> None:
+    assert Config.parse({"optimizer": {"min_learning_rate": None}}).optimizer.min_learning_rate == 1
+
+
 # Refusals
 
 
@@ -309,7 +313,11 @@ def test_a_moved_key_in_a_file_stands_above_its_base(folder: Path) -> None:
         ({"evaluation": {"use_gate": False}}, "evaluation.use_gate", "set it to true"),
         ({"optimizer": {"use_slow_update": False}}, "optimizer.use_slow_update", "train.num_epochs to 1"),
         ({"train": {"use_slow_update": False, "num_epochs": 2}}, "optimizer.use_slow_update", "set it to true"),
-        ({"optimizer": {"lr_scheduler": "constant", "reject_decay": 1}}, "optimizer.lr_scheduler", "choose cosine"),
+        ({"optimizer": {"lr_scheduler": "constant", "reject_decay": 1}}, "optimizer.reject_decay", "choose cosine"),
+        ({"optimizer": {"learning_rate": 1}}, "optimizer.min_learning_rate", "raise learning_rate"),
+        ({"optimizer": {"learning_rate": 1, "lr_scheduler": "constant"}}, "cannot change", "raise learning_rate"),
+        ({"optimizer": {"learning_rate": 4, "min_learning_rate": 4}}, "optimizer.min_learning_rate", "lower it"),
+        ({"optimizer": {"min_learning_rate": 4, "lr_scheduler": "cosine"}}, "cannot change", "lower it"),
         ({"optimizer": {"learning_rate": 2, "min_learning_rate": 3}}, "optimizer.min_learning_rate", "lower it"),
     ],
 )
@@ -325,6 +333,7 @@ def test_a_run_that_cannot_be_trusted_is_refused_with_reason_and_fix(tree: Any, 
         {"train": {"num_epochs": 1}, "optimizer": {"use_slow_update": False}},
         {"optimizer": {"lr_scheduler": "constant", "reject_decay": 0.9}},
         {"optimizer": {"lr_scheduler": "linear", "reject_decay": 1}},
+        {"optimizer": {"lr_scheduler": "constant", "learning_rate": 2}},
         {"models": {"target_url": "http://127.0.0.1:8000/v1", "target_model": "vllm:org/model@main"}},
         {"notes": {"schedule": "ask me@example.org, see https://example.org/~me@home"}},
     ],
@@ -430,7 +439,9 @@ def test_every_key_is_read_somewhere() -> None:
     root = Path(skillopt.__file__).parent
     files = [path for path in root.rglob("*.py") if path.parent != root / "config" or path.name == "roles.py"]
     read = set().union(*(read_names(path) for path in files))
-    read |= {f"{role}_{field.name}" for field in fields(RoleSettings) if field.name in read for role in ROLES}
+    read |= {
+        f"{role}_{field.name}" for field in fields(RoleSettings) if field.name in read for role in (*ROLES, "judge")
+    }
     read |= {provider.url_setting.partition(".")[2] for provider in PROVIDERS.values()}
     dead = [
         f"{section}.{key}"
@@ -444,7 +455,7 @@ def test_every_key_is_read_somewhere() -> None:
 
 def test_a_key_that_nothing_reads_would_be_found() -> None:
     source = Path(skillopt.__file__).parent / "training" / "schedule.py"
-    assert "lr_scheduler" in read_names(source)
+    assert "min_learning_rate" in read_names(source)
     assert "batch_size" not in read_names(source)
     assert for_each_role(ast.parse('f"{role}_url"', mode="eval").body) == {"target_url", "optimizer_url"}
 

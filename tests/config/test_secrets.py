@@ -106,7 +106,7 @@ def overrides(url: str, out: Path) -> list[str]:
     roles = [f"models.{role}_model=vllm:sim" for role in ("target", "optimizer")]
     return [
         "--config", "configs/sim/default.yaml", f"env.output_root={out}", *SMALL, *roles, f"hardware.vllm_url={url}/v1",
-        "models.target_key_name=ODD_SETTING", "models.target_deterministic=true", "optimizer.min_learning_rate=4",
+        "models.target_key_name=ODD_SETTING", "models.target_deterministic=true", "optimizer.min_learning_rate=3",
     ]  # fmt: skip
 
 

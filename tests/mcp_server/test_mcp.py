@@ -61,7 +61,7 @@ def test_an_agent_plans_starts_watches_answers_and_reads_the_result(tmp_path: Pa
         assert CONFIG in await call("list_configs")
         assert await call("list_runs") == []
         plan = await call("plan", config=CONFIG, changes=SHORT)
-        assert plan["calls"]["optimizer"][1] >= 1
+        assert plan["calls"]["optimizer"]["likely"] >= 1
         run = (await call("start_run", config=CONFIG, changes=SHORT))["run"]
         seen = await call("watch_run", run=run, seconds=50)
         assert seen["status"] == "running"
@@ -75,7 +75,7 @@ def test_an_agent_plans_starts_watches_answers_and_reads_the_result(tmp_path: Pa
         assert skill == (folder / "outputs" / run / "best_skill.md").read_text()
         assert "step 1" in await call("evidence", run=run)
         assert "trajectories" in await call("evidence", run=run, line=len(skill.splitlines()))
-        assert "## What it took" in await call("report", run=run)
+        assert "## Cost and time" in await call("report", run=run)
         (row,) = await call("list_runs")
         assert (row["run"], row["status"]) == (run, "finished")
         sim = "models.optimizer_model=sim:world"

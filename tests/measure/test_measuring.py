@@ -99,7 +99,7 @@ def test_without_a_judge_no_optimizer_is_opened(tmp_path: Path) -> None:
     async def work() -> None:
         config = sim_config(tmp_path, "models.optimizer_model=openai:needs-a-key")
         async with measuring_session(config, tmp_path / "here") as session:
-            with pytest.raises(FatalError, match="no optimizer model"):
+            with pytest.raises(FatalError, match="no model for this role"):
                 await session.ctx.optimizer([{"role": "user", "content": "?"}], stage="judge", label="")
 
     asyncio.run(work())

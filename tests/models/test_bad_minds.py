@@ -17,6 +17,7 @@ from skillopt.record.files import read_json, read_jsonl
 from skillopt.sim.model import SimulatedModel
 from skillopt.skill import Skill
 from skillopt.skill.document import MARKER, open_fence
+from skillopt.training.edits.carry import UNCONFIRMED
 from skillopt.training.edits.risk import new_risk
 from skillopt.training.requests.blocks import block
 from support import Spy, train_sim
@@ -114,7 +115,7 @@ def test_text_of_tasks_and_targets_is_fenced_in_every_prompt_of_the_optimizer(tm
         tmp_path,
         *SHORT,
         "gradient.minibatch_size=3",
-        "optimizer.learning_rate=1",
+        "optimizer.learning_rate=1.4",
         "env.options={rules: 16, train: 16, val: 16, test: 4}",
         models={"target": HostileTarget(), "optimizer": spy},
     )
@@ -149,7 +150,7 @@ def test_risky_edits_wait_for_a_person_and_harmless_ones_do_not(tmp_path: Path) 
     adversary = Adversary(lambda n: [edit(text=text, section="Rules") for text in rows])
     result = train_sim(tmp_path, *SHORT, "gradient.review_risky=true", models={"optimizer": adversary})
     run = RunDirectory(result.path)
-    asked = {row["a"]["text"]: row["reason"] for row in read_jsonl(run.conflicts)}
+    asked = {row["a"]["text"]: row["reason"] for row in read_jsonl(run.conflicts) if row["reason"] != UNCONFIRMED}
     assert set(asked) == set(RISKY)
     assert "a URL" in asked[RISKY[0]]
     tried = {ranked["edit"]["text"] for ranked in read_json(run.step(1) / "selected.json")["ranked"]}

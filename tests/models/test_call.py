@@ -694,7 +694,8 @@ def test_no_long_error_occupies_the_trainer(
 
 # Structured replies
 
-SCHEMA = Schema(name="meta_skill", body={"type": "object", "properties": {"memory": {"type": "string"}}})
+BODY = {"type": "object", "properties": {"memory": {"type": "string"}}, "required": ["memory"]}
+SCHEMA = Schema(name="meta_skill", body=BODY)
 
 
 def memory(value: Any) -> str:

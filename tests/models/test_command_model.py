@@ -60,7 +60,7 @@ def test_a_whole_training_with_a_command_as_the_optimizer_equals_one_over_the_pr
 
 
 def test_a_reply_comes_without_colours_and_a_schema_goes_in_words(tmp_path: Path) -> None:
-    assert json.loads(ask(command("colour"))).keys() == {"reason", "guidance"}
+    assert json.loads(ask(command("colour"))).keys() == {"reason", "lines"}
     with pytest.raises(FormRefusedError):
         asyncio.run(command().chat(ChatRequest(messages=({"role": "user", "content": "x"},), schema=SCHEMA)))
 

@@ -75,7 +75,7 @@ def test_an_anthropic_optimizer_is_given_its_schema_as_a_tool_named_after_the_st
             tmp_path, *SMALL, "models.optimizer_model=anthropic:claude-test", f"models.optimizer_url={url}",
             "models.optimizer_key_name=OTHER_KEY",
         )  # fmt: skip
-    assert result.summary["best"]["val"] > 0.5
+    assert result.summary["best"]["val"] > result.summary["initial"]["val"]
     assert {"reflect", "meta_skill"} <= {body["tools"][0]["name"] for body in server.bodies}
 
 

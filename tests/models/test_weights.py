@@ -235,7 +235,7 @@ def test_two_pulls_at_once_fetch_the_bytes_once_and_both_get_the_file(machine: P
     outputs = [pull.communicate()[0].splitlines() for pull in pulls]
     assert [output[-1] for output in outputs] == [str(weights.cached(weights.entry("tiny")))] * 2
     assert len(hub.ranges) == 1
-    assert weights.sha256_of(weights.path("tiny")) == SHA
+    assert weights.sha256_of(weights.weights_path("tiny")) == SHA
 
 
 def test_with_a_full_cache_nothing_is_asked_of_the_network(machine: Path, hub: Hub, monkeypatch) -> None:
@@ -243,7 +243,7 @@ def test_with_a_full_cache_nothing_is_asked_of_the_network(machine: Path, hub: H
     weights.pull("tiny")
     monkeypatch.setattr(socket, "socket", None)
     monkeypatch.setattr(subprocess, "Popen", None)
-    assert weights.resolve("tiny") == weights.pull("tiny") == weights.path("tiny")
+    assert weights.resolve("tiny") == weights.pull("tiny") == weights.weights_path("tiny")
     assert len(hub.ranges) == 1
 
 

@@ -36,17 +36,17 @@ def test_all_is_well_with_the_simulated_world(tmp_path: Path) -> None:
         ("train.init_skill=missing.md", "data", "fail", "does not exist"),
         ("env.options={train: 0}", "data", "fail", "env.options.train"),
         ("notes.init_skill=", "initial skill", "warn", "notes.init_skill"),
-        ("notes.schedule=", "schedule", "warn", "notes.schedule"),
         ("train.patience=99", "schedule", "warn", "can never end a run of 16 steps"),
-        ("train.batch_size=48", "schedule", "pass", "over 4 steps"),
+        ("train.batch_size=48", "schedule", "pass", "4 steps in 4 epochs; auto would choose constant: 4 steps from a"),
+        ("optimizer.lr_scheduler=auto", "schedule", "pass", "cosine: 16 steps from a 58-token skill; chosen by auto"),
         ("optimizer.use_meta_skill=false", "epoch boundary", "warn", "use_meta_skill=true"),
         ("models.optimizer_model=vllm:x", "optimizer price", "warn", "the price of vllm:x is unknown"),
         ("models.optimizer_model=vllm:x", "optimizer model", "fail", "no URL; set hardware.vllm_url"),
         ("evaluation.gate=strict", "gate", "pass", "strict"),
         (f"env.output_root={SIM}/runs", "output folder", "fail", "not writable"),
         ("budget.max_calls=3", "budget", "fail", "budget.max_calls is 3, and the plan expects "),
-        ("budget.max_calls=400", "budget", "warn", "and the plan expects "),
-        ("models.target_model=sim:world?noise=0.1", "splits", "pass", "at 10% noise the gate sees gains of"),
+        ("budget.max_calls=1500", "budget", "warn", "and the plan expects "),
+        ("models.target_model=sim:world?noise=0.1", "splits", "pass", "at 10% noise the smallest gain that shows: "),
     ],
 )
 def test_each_finding_has_its_words_and_its_fix(override: str, name: str, status: str, words: str) -> None:
@@ -158,7 +158,7 @@ def test_the_command_exits_with_1_where_a_check_fails(tmp_path: Path) -> None:
     url = over_http("http://127.0.0.1:9/v1")
     good = skillopt("doctor", "--config", str(SIM), "--offline", *url, f"env.output_root={tmp_path}")
     assert good.returncode == 0, good.stdout + good.stderr
-    assert "pass  scorer: deterministic and never raising on 30 items" in good.stdout
+    assert "pass  scorer: same score twice and no error on 30 items" in good.stdout
     assert "warn  budget: no limit is set → set budget.max_usd" in good.stdout
     bad = skillopt("doctor", "--config", str(SIM), "--offline", "models.target_model=vllm:x")
     assert bad.returncode == 1
@@ -169,7 +169,23 @@ def test_training_shows_what_the_cheap_part_finds(tmp_path: Path) -> None:
     small = "env.options={rules: 4, train: 8, val: 4, test: 4}"
     done = skillopt("train", "--config", str(SIM), small, f"env.output_root={tmp_path}", "notes.schedule=")
     assert done.returncode == 0, done.stderr
-    assert "warn  schedule: cosine from 4 over 4 steps in 4 epochs → say in notes.schedule why" in done.stdout
+    assert "warn  schedule: cosine, learning rate 4, 4 steps in 4 epochs; auto would choose constant: " in done.stdout
+    assert "→ set optimizer.lr_scheduler=auto, or say in notes.schedule why not" in done.stdout
+
+
+def test_a_schedule_that_fits_the_task_needs_no_note() -> None:
+    assert checks("notes.schedule=")["schedule"].status == "pass"
+    assert checks("notes.schedule=", "optimizer.lr_scheduler=auto")["schedule"].status == "pass"
+    assert checks("notes.schedule=", "optimizer.lr_scheduler=constant")["schedule"].status == "warn"
+
+
+def test_train_and_doctor_refuse_the_rate_that_auto_makes_constant_before_anything_is_written(tmp_path: Path) -> None:
+    static = ("optimizer.lr_scheduler=auto", "optimizer.reject_decay=1", "train.num_epochs=1")
+    for command in (("doctor", "--offline"), ("train",)):
+        done = skillopt(*command, "--config", str(SIM), *static, f"env.output_root={tmp_path}")
+        assert done.returncode == 2
+        assert "a learning rate that cannot change" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_strict_gate_over_a_target_that_varies_is_warned_of() -> None:
@@ -181,6 +197,6 @@ def test_the_output_folder_is_versioned_and_no_run_overwrites_another(tmp_path: 
     out = f"env.output_root={tmp_path}"
     before = checks(out, *SMALL)["output folder"].says
     run = train_sim(tmp_path, *SMALL).path
-    assert f"versioned: sim/{run.name} will be new" in before
-    assert f"sim/{run.name} is there and will be continued" in checks(out, *SMALL)["output folder"].says
+    assert f"versioned: sim/DATE_{run.name[20:]} will be new" in before
+    assert f"sim/{run.name} exists and will be continued" in checks(out, *SMALL)["output folder"].says
     assert run.name not in checks(out, "train.num_epochs=2")["output folder"].says

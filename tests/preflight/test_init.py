@@ -21,9 +21,12 @@ from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.preflight.starter import InitOptions, write_folder
+from skillopt.skill import Skill
+from skillopt.skill.standard import STANDARD
 from skillopt.tasks import open_env
 from skillopt.tasks.base import SPLITS, check_splits
 from skillopt.training.batches import plan_steps
+from skillopt.training.initial import needs_baseline
 from skillopt.training.trainer import TrainingLoop
 from support import REPO, skillopt
 
@@ -108,7 +111,8 @@ def test_ones_own_table_becomes_tasks_with_its_columns_found(tmp_path: Path, cap
     assert "Prompt → question, Label → answers, Topic → type" in told
     assert "2 possible answers, which the initial skill names: billing, technical" in told
     named = "You do the task that you are given.\nReply with exactly one of: billing, technical.\n"
-    assert (tmp_path / "own" / "seed_skill.md").read_text() == named
+    seed = Skill((tmp_path / "own" / "seed_skill.md").read_text())
+    assert seed.shown.text == named
     env = open_env(Config.load(tmp_path / "own" / "config.yaml"))
     items = [item for split in SPLITS for item in env.items(split)]
     assert len(items) == 16
@@ -121,10 +125,22 @@ def test_answers_that_are_no_closed_set_or_no_plain_list_are_not_named(tmp_path:
     rows = [{"question": f"How many are {n}?", "answer": answer.format(n, n % 2)} for n in range(24)]
     (tmp_path / "mine.json").write_text(json.dumps(rows))
     command("init", str(tmp_path / "own"), "--from", str(tmp_path / "mine.json"))
-    assert (tmp_path / "own" / "seed_skill.md").read_text() == "You do the task that you are given.\n"
+    seed = Skill((tmp_path / "own" / "seed_skill.md").read_text())
+    assert seed.shown.text == "You do the task that you are given.\n"
 
 
-OTHERS = "(--question, --answer, --id and --type choose others)"
+@pytest.mark.parametrize("kind", [(), ("--env",)])
+def test_the_initial_skill_has_the_four_sections_as_headings_that_a_target_never_gets(
+    tmp_path: Path, kind: tuple[str, ...]
+) -> None:
+    command("init", str(tmp_path / "own"), *kind)
+    seed = Skill((tmp_path / "own" / "seed_skill.md").read_text())
+    assert [section.title for section in seed.sections if section.level] == list(STANDARD)
+    assert "#" not in seed.shown.text
+    assert not needs_baseline(seed)
+
+
+OTHERS = "(to use other columns: --question, --answer, --id, --type)"
 PEOPLE = ["Customer question", "Best answer", "Ticket"]
 
 
@@ -168,7 +184,7 @@ def test_rows_that_repeat_others_are_left_out_and_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["question,answer", *rows, rows[3], rows[0].upper().replace("A0", "a0")]))
     told = write_folder(tmp_path / "own", InitOptions(source=tmp_path / "a.csv"))
     assert "2 rows repeat an earlier one and are left out: lines 14 (as 5) and 15 (as 2)" in told
-    assert f"{tmp_path / 'own'}: 12 tasks, split as saved in tasks.split.json:" in told
+    assert f"Wrote {tmp_path / 'own'}: 12 tasks; their split, saved in tasks.split.json:" in told
 
 
 def test_every_bad_row_is_named_at_once(tmp_path: Path) -> None:
@@ -178,7 +194,7 @@ def test_every_bad_row_is_named_at_once(tmp_path: Path) -> None:
         write_folder(tmp_path / "own", InitOptions(source=tmp_path / "a.csv"))
     first, second, third, _ = str(caught.value).splitlines()
     assert first.startswith(f"{tmp_path / 'a.csv'}: lines 3 and 5: answers: needs at least one answer")
-    assert second.startswith(f"{tmp_path / 'a.csv'}:4: has 3 cells where the header has 2")
+    assert second.startswith(f"{tmp_path / 'a.csv'}:4: has 3 cells, and the header has 2")
     assert third.startswith(f"{tmp_path / 'a.csv'}:6: question: ")
 
 
@@ -400,7 +416,7 @@ def test_a_line_of_200_megabytes_is_refused_without_eating_memory(tmp_path: Path
             ":1; ids must",
         ),
         ("t.jsonl", b"\n\n", ": holds no items"),
-        ("t.csv", b"question,answer\nQ?,a,b\n", ":2: has 3 cells where the header has 2; put cells that hold a ','"),
+        ("t.csv", b"question,answer\nQ?,a,b\n", ":2: has 3 cells, and the header has 2; put cells that hold a ','"),
         ("t.csv", b'question,answer\n"Q?,a\n', "is a double quote left open?"),
         ("t.csv", b"prompt,answer\nQ?,a\n", ":1: the header has no column 'question' (it has: prompt, answer)"),
         ("t.csv", b"question,question\nQ?,a\n", ":1: the column 'question' is twice"),

@@ -65,7 +65,7 @@ def test_every_step_of_the_skill_works_and_leads_to_a_better_skill(tmp_path: Pat
     sh(copy, tmp_path)
     told = sh(doctor, tmp_path)
     assert "fail" not in told
-    assert "optimizer:" in told
+    assert "optimizer model: handoff" in told
     assert "Run: " in sh(train, tmp_path)
     found = json.loads(sh(letters, tmp_path))
     try:

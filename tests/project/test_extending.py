@@ -134,7 +134,7 @@ def test_a_schedule(tree: Tree) -> None:
     run = tree.train("train.num_epochs=1", "optimizer.lr_scheduler=halves")
     rates = [record.learning_rate.scheduled for record in run.history]
     assert rates[0] == 4
-    assert rates[-1] == 3  # half of the way to the lowest rate, 2
+    assert rates[-1] == 2.5  # half of the way to the lowest rate, 1
 
 
 @about("gate")

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections import defaultdict
 
+import pytest
+
 from support import REPO
 
 SRC = REPO / "src"
@@ -19,6 +21,7 @@ def test_no_class_name_is_used_twice() -> None:
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
+@pytest.mark.slow
 def test_at_most_nine_functions_are_between_fit_and_the_socket() -> None:
     command = [sys.executable, "scripts/count_frames.py", "--most", "9"]
     counted = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)

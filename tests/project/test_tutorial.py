@@ -28,8 +28,10 @@ PAGE = (REPO / "docs" / "tutorial.md").read_text(encoding="utf-8")
 KEPT = REPO / "tests" / "data" / "tutorial"
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SCREEN = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
-BY_CLOCK = re.compile(r"answered in [\d.]+ s|about [\d,]+ tokens|optimizer 0–[\d,]+ \(likely [\d,]+\)")
-"""What another machine says otherwise, and the estimates of the letters' tokens, which follow their words."""
+BY_CLOCK = re.compile(
+    r"answered in [\d.]+ s|about [\d,]+ tokens|optimizer [\d,]+ \([\d,]+–[\d,]+\)|20\d\d-\S+_seed42-\w{8}"
+)
+"""What another machine or day says otherwise, and the estimates of the letters' tokens, which follow their words."""
 
 
 def digest(text: str) -> str:
@@ -102,6 +104,8 @@ def test_the_tutorial_runs_and_its_screens_are_what_it_prints(tmp_path: Path, re
     printed = {plain(line.strip()) for line in told.splitlines()}
     missing = [line for line in screens() if plain(line) not in printed]
     assert not missing, f"{missing}\n{told}"
+    figures = re.findall(r"\b[\d,]+ calls\b", PAGE)
+    assert [figure for figure in figures if figure not in told] == []
     assert len(screens()) > 30
 
 

@@ -84,7 +84,7 @@ def limited(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-@pytest.mark.parametrize("size", [pytest.param(9_000, marks=SLOW), 30_000, pytest.param(38_000, marks=SLOW)])
+@pytest.mark.parametrize("size", [pytest.param(9_000, marks=SLOW), 30_000, pytest.param(36_000, marks=SLOW)])
 def test_a_file_size_limit_stops_the_run_and_a_higher_one_lets_it_go_on(
     size: int, tmp_path: Path, calm: RunDirectory
 ) -> None:

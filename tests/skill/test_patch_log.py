@@ -89,7 +89,11 @@ def test_a_log_goes_on_after_reopening(tmp_path: Path) -> None:
     again = PatchLog(tmp_path / "log.jsonl")
     after = versions[3].with_guidance("Other.")
     again.append(
-        [Edit(op="add", text="Other.")],
+        [
+            Edit(
+                op="modify", section="(protected region)", anchor="Keep the form.", text="Other.", trajectory_ids=("s",)
+            )
+        ],
         kind="guidance",
         step=3,
         epoch=2,

@@ -26,6 +26,7 @@ class Optimizer:
 
     name = endpoint = "judge"
     deterministic = False
+    text = "Give good answers."
 
     def __init__(self, *, broken: bool = False) -> None:
         self.broken = broken
@@ -43,7 +44,7 @@ class Optimizer:
             return ChatReply(text="no idea" if self.broken else json.dumps(verdict))
         self.read.append(text)
         ids = request.schema.body["properties"]["patterns"]["items"]["properties"]["trajectory_ids"]["items"]["enum"]
-        edit = {"op": "add", "section": "Tone", "anchor": "", "text": "Give good answers.", "rationale": "r"}
+        edit = {"op": "add", "section": "Tone", "anchor": "", "text": self.text, "rationale": "r"}
         more = {"pattern": "tone", "trajectory_ids": ids[:1], "impact": 1}
         return ChatReply(text=json.dumps({"patterns": [], "edits": [{**edit, **more}]}))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from skillopt.models.base import ChatRequest
 from skillopt.sim.model import SimulatedModel
-from skillopt.sim.optimizer import _block, _rows
+from skillopt.sim.optimizer import _block, _rows, guidance_line
 
 _RULE = re.compile(r'Use "(\w+)" when')
 _POSSIBLE = re.compile(r"Possible actions: (.*)\nReply with one action\.\Z", re.DOTALL)
@@ -50,8 +50,8 @@ class SimulatedPlayer(SimulatedModel):
         prompt = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
         if request.schema.name == "slow_update":
             verbs = sorted(_missing(prompt, "comparison"))
-            lines = [f'- Use "{verb}" when the goal asks for it.' for verb in verbs]
-            return {"reason": "These verbs were never used.", "guidance": "\n".join(lines)}
+            lines = [guidance_line(f'- Use "{verb}" when the goal asks for it.') for verb in verbs]
+            return {"reason": "These verbs were never used.", "lines": lines}
         if request.schema.name == "meta_skill":
             kept = [row for row in _rows(prompt, "epoch") if row["verdict"] == "accept"]
             learned = {verb for row in kept for edit in row["edits"] for verb in _RULE.findall(edit["text"])}

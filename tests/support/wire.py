@@ -13,6 +13,7 @@ from aiohttp import web
 
 from skillopt.models.base import ChatReply, ChatRequest, Schema
 from skillopt.sim.model import SimOptions, SimulatedModel
+from skillopt.skill.tokens import count_tokens
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -67,6 +68,9 @@ class AnthropicServer:
         self.key = key
         self.bodies: list[dict[str, Any]] = []
         self._model = SimulatedModel("sim:world", options or SimOptions())
+        self.cache: set[str] = set()
+        """Prefixes that a reply was sent for; a request that is answered later reads them."""
+        self.usages: list[dict[str, int]] = []
 
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         sent = http.headers.get("x-api-key") or http.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -81,15 +85,23 @@ class AnthropicServer:
         schema = Schema(name=tools[0]["name"], body=tools[0]["input_schema"]) if tools else None
         messages = [{"role": "system", "content": _plain(body.get("system", ""))}]
         messages += [{"role": m["role"], "content": _plain(m["content"])} for m in body["messages"]]
+        prefix = "".join(block["text"] for block in _blocks(body.get("system")) if "cache_control" in block)
+        cached = prefix in self.cache
         reply = await self._model.chat(ChatRequest(messages=tuple(m for m in messages if m["content"]), schema=schema))
-        return web.json_response(self._message(reply, schema))
+        self.cache.add(prefix)
+        tokens = min(count_tokens(prefix), reply.usage.prompt)
+        usage = {"cache_read_input_tokens": tokens * cached, "cache_creation_input_tokens": tokens * (not cached)}
+        if not prefix:
+            usage["cache_read_input_tokens"] = 3
+        self.usages.append(usage)
+        return web.json_response(self._message(reply, schema, usage))
 
-    def _message(self, reply: ChatReply, schema: Schema | None) -> dict[str, Any]:
+    def _message(self, reply: ChatReply, schema: Schema | None, cache: dict[str, int]) -> dict[str, Any]:
         thought = {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"}
         block: dict[str, Any] = {"type": "text", "text": reply.text}
         if schema:
             block = {"type": "tool_use", "id": "toolu_1", "name": schema.name, "input": json.loads(reply.text)}
-        usage = {"input_tokens": reply.usage.prompt - 3, "output_tokens": reply.usage.completion}
+        usage = {"input_tokens": reply.usage.prompt - sum(cache.values()), "output_tokens": reply.usage.completion}
         return {
             "id": "msg_1",
             "type": "message",
@@ -98,11 +110,15 @@ class AnthropicServer:
             "content": [thought, block],
             "stop_reason": "tool_use" if schema else "end_turn",
             "stop_sequence": None,
-            "usage": usage | {"cache_read_input_tokens": 3, "cache_creation_input_tokens": 0},
+            "usage": usage | cache,
         }
 
     def _problem(self, status: int, kind: str, message: str) -> web.Response:
         return web.json_response({"type": "error", "error": {"type": kind, "message": message}}, status=status)
+
+
+def _blocks(content: Any) -> list[dict[str, Any]]:
+    return content if isinstance(content, list) else []
 
 
 def _plain(content: Any) -> str:

@@ -247,7 +247,7 @@ def test_an_agent_that_cannot_be_loaded_is_refused_at_once(folder: Path, agent: 
 
 
 def test_options_without_an_agent_and_an_agent_beside_a_command_are_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"no env\.agent or env\.command"):
+    with pytest.raises(UserError, match=r"neither env\.agent nor env\.command"):
         QAEnv(config_of(folder, agent_options={"timeout": 3}).env)
     with pytest.raises(UserError, match="exclude each other"):
         QAEnv(config_of(folder, agent="a:b", command="cat").env)
@@ -590,7 +590,7 @@ def test_the_doctor_says_whether_the_target_answers(folder: Path, monkeypatch: p
     stand_in(folder, "claude", [refused], monkeypatch)
     checks = {check.name: check for check in asyncio.run(examine(config))}
     assert checks["target agent"].status == "fail"
-    assert "finds no login: give it a key (ANTHROPIC_API_KEY" in checks["target agent"].says
+    assert "finds no login there: give it a key (ANTHROPIC_API_KEY" in checks["target agent"].says
 
 
 # The events of each agent in a task with a skill and a shell command, shortened

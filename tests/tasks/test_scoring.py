@@ -322,7 +322,7 @@ def test_json_counts_field_by_field() -> None:
     assert json_fields(right, [gold]) == Score(hard=1, soft=1)
     some = json_fields('{"total": 13, "tags": ["a", "b"]}', [gold])
     assert (some.hard, some.soft) == (0, pytest.approx(1 / 3))
-    assert some.feedback == "field 'total' is 13 where 12.5 is right; field 'who.name' is missing"
+    assert some.feedback == "field 'total' is 13, expected 12.5; field 'who.name' is missing"
     assert json_fields('{"total": 13}', [gold], fields=["total"], tolerance=1).hard == 1
     assert "no usable JSON" in json_fields("none", [gold]).feedback
     assert json_fields("12.5", [gold]).hard == 0

@@ -157,10 +157,13 @@ def test_with_a_noisy_target_the_same_edits_are_found(tmp_path: Path) -> None:
 # What is remembered of rejected edits
 
 
-def test_all_edits_of_a_rejected_step_are_remembered(tmp_path: Path) -> None:
-    edits = [*GOOD, IDLE, HARMFUL[0]]
-    outcome = credited(tmp_path, edits, gate=stubborn)
-    assert {entry.edit.id for entry in outcome.state.rejected} == {edit.id for edit in edits}
+def test_every_edit_of_a_rejected_step_is_remembered_as_rejected_or_carried(tmp_path: Path) -> None:
+    outcome = credited(tmp_path, [*GOOD, IDLE, HARMFUL[0]], gate=stubborn)
+    assert names([entry.edit for entry in outcome.state.rejected]) == names(HARMFUL[:1])
+    assert names(outcome.state.pending) == names([*GOOD, IDLE]), "what is left of it broke nothing"
+    alone = credited(tmp_path / "alone", HARMFUL[:2])
+    assert names([entry.edit for entry in alone.state.rejected]) == names(HARMFUL[:2])
+    assert alone.state.pending == []
 
 
 def test_edits_that_were_left_out_of_an_accepted_step_are_remembered_as_rejected(tmp_path: Path) -> None:

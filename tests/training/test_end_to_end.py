@@ -39,7 +39,7 @@ def test_every_file_of_the_run_tree_is_left(tmp_path: Path) -> None:
 
 
 def test_each_step_leaves_the_skill_in_force_after_it(tmp_path: Path) -> None:
-    finished = RunDirectory(train_sim(tmp_path, "train.seed=4").path)  # one of its steps is rejected
+    finished = RunDirectory(train_sim(tmp_path, "train.seed=1").path)  # one of its steps is rejected
     records = read_json(finished.history)
     assert {record["verdict"] for record in records} >= {"accept", "reject"}
     for record in records:
@@ -52,6 +52,17 @@ def test_one_trajectory_a_letter_learns_as_much_as_a_whole_batch(tmp_path: Path,
     single = train_sim(tmp_path, "gradient.minibatch_size=1").summary
     assert single["best"]["test"] >= read_json(finished.summary)["best"]["test"] - 0.02
     assert single["calls"]["optimizer"] > read_json(finished.summary)["calls"]["optimizer"]
+
+
+def test_the_history_has_the_acceptance_rate_of_each_step_and_so_far(tmp_path: Path) -> None:
+    run = RunDirectory(train_sim(tmp_path, "train.seed=3", "train.num_epochs=1").path)
+    accepted = proposed = 0
+    for record in read_json(run.history):
+        edits = record["edits"]
+        accepted, proposed = accepted + edits["accepted"], proposed + edits["proposed"]
+        assert record["acceptance"] == {"step": edits["accepted"] / edits["proposed"], "so_far": accepted / proposed}
+    assert 0 < accepted < proposed
+    assert record["acceptance"]["so_far"] == read_json(run.summary)["edit_acceptance_rate"]
 
 
 def test_a_step_record_holds_what_the_contract_names(finished: RunDirectory) -> None:

@@ -169,7 +169,7 @@ def test_no_model_says_so_when_it_is_called() -> None:
 
     from skillopt.models.base import FatalError
 
-    with pytest.raises(FatalError, match="no optimizer"):
+    with pytest.raises(FatalError, match="no model for this role"):
         asyncio.run(NoModel().chat(ChatRequest(messages=())))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 
 from skillopt.errors import Stopped
 from skillopt.models.base import FatalError
+from skillopt.record.state import State
+from skillopt.record.step import ItemEvidence
 from skillopt.skill import Applied, Skill
+from skillopt.training import step_files
 from skillopt.training.gates import Rule, Verdict, strict_gate
+from skillopt.training.gates.credit import Credited
+from skillopt.training.gates.strict import HARM, PROOF
 from skillopt.training.rollout import measure
 from support.table import CANDIDATE, PARTS, Outcome, TableTarget, context
 
@@ -70,9 +75,21 @@ class Case:
             margin += best - self.current[item_id]
         return margin <= 0 if self.rule == "strict" else margin < 0
 
+    def told_apart(self, seen: int) -> bool:
+        """Is it known after so many items whether the candidate does harm?"""
+        if self.rule == "keep" or self.lost(0):
+            return True
+        shown = {i: value(out, self.metric) for i in self.order[:seen] if not isinstance(out := self.outcomes[i], str)}
+        if any(score < float(self.current[i]) - HARM for i, score in shown.items()):
+            return True
+        refused = [i for i in self.order[:seen] if self.outcomes[i] == "refused"]
+        solved = [i for i in self.order if self.current[i] >= Fraction(1, 2) and i not in refused]
+        return len([i for i in solved if i in shown]) >= min(PROOF, len(solved))
+
     @property
     def deciding(self) -> int:
-        return next((n for n in range(len(self.order)) if self.lost(n)), len(self.order))
+        decided = (n for n in range(len(self.order)) if self.lost(n) and self.told_apart(n))
+        return next(decided, len(self.order))
 
 
 @st.composite
@@ -186,8 +203,38 @@ def test_a_hopeless_candidate_costs_only_the_calls_that_show_it() -> None:
     target = TableTarget(dict.fromkeys(ids, (0, 0)))
     verdict = decide(target, current, "hard", "strict", workers=16)
     assert verdict.decision == "reject"
-    assert verdict.measured == 3
-    assert len(target.asked) <= 6
+    assert verdict.measured == 4, "three that stay wrong, and one that it breaks"
+    assert len(target.asked) <= 3 + PROOF
+
+
+def check_changed_first() -> None:
+    """Of the solved items, the one that an earlier candidate has broken comes first, and breaks again."""
+    ids = [f"i{n:02d}" for n in range(20)]
+    current = {item_id: Fraction(int(n >= 1)) for n, item_id in enumerate(ids)}
+    target = TableTarget({item_id: (int(0 < n < 19), 0) for n, item_id in enumerate(ids)})
+    ctx = context(target, "hard", 1)
+    state = State(val={item_id: float(score) for item_id, score in current.items()})
+    rows = tuple(ItemEvidence(item_id=i, before=1.0, after=float(i != "i19"), hard=0.0) for i in ids[1:])
+    earlier = Verdict(
+        decision="reject", rule="strict", metric="hard", before=1, after=1, at_most=1, items=20, measured=19,
+        evidence=rows,
+    )  # fmt: skip
+    found = Credited(candidate=CANDIDATE, verdict=earlier, rejected=earlier, last=CANDIDATE, last_verdict=earlier)
+    step_files.count_changes(state, found)
+    with ctx.target.journal:
+        work = strict_gate(Skill(""), CANDIDATE, state.val, replace(ctx, changed=state.changed))
+        verdict = asyncio.run(work)
+    assert [row.item_id for row in verdict.evidence] == ["i00", "i19"]
+
+
+def test_what_has_changed_under_earlier_candidates_comes_first() -> None:
+    check_changed_first()
+
+
+def test_unplugged_that_goes_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_files, "count_changes", lambda *rest: None)
+    with pytest.raises(AssertionError):
+        check_changed_first()
 
 
 def test_a_perfect_skill_cannot_be_improved_and_nothing_is_asked() -> None:

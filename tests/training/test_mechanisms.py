@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,12 @@ from skillopt.models.structured import CheckedReply
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
 from skillopt.sim.optimizer import rules_in
+from skillopt.skill import Applied, Edit, SizeLimits, Skill
 from skillopt.training import epoch_end, reflect, step_files, trainer
 from skillopt.training.edits import aggregate, select
+from skillopt.training.optimizer_context import PENDING
+from skillopt.training.requests import guidance
+from skillopt.training.requests.compose import UNDONE
 from support import Spy, train_short
 
 Check = Callable[[Path], None]
@@ -43,6 +47,24 @@ def check_slow_update(out: Path) -> None:
     assert [entry.kind for entry in run.patch_log.entries()][-1] == "guidance"
 
 
+FOUR = ("train.num_epochs=4", "train.seed=2", "optimizer.learning_rate=2", "models.optimizer_model=sim:world?duds=0.5")
+
+
+def check_earlier_guidance(out: Path) -> None:
+    """Over four epochs guidance is accepted more than once, and what earlier guidance says and won stays."""
+    run = RunDirectory(train_short(out, *FOUR).path)
+    entries = [entry for entry in run.patch_log.entries() if entry.kind == "guidance"]
+    assert len({entry.epoch for entry in entries}) > 1
+    lines = run.read_skill(read_json(run.state)["best"]["version"]).guidance.splitlines()
+    assert lines == [entry.edit.text for entry in entries]
+    won: set[str] = set()
+    for epoch in sorted({entry.epoch for entry in entries}):
+        evidence = read_json(run.slow_update(epoch) / "gate.json")["evidence"]
+        assert not [row["item_id"] for row in evidence if row["item_id"] in won and row["after"] < 1]
+        won |= {row["item_id"] for row in evidence if row["after"] > row["before"]}
+    assert won == set(read_json(run.state)["guidance_won"])
+
+
 def check_meta_skill(out: Path) -> None:
     """Notes of the first epoch reach the second epoch's reflection, and never the skill."""
     spy = Spy(DUDS)
@@ -66,7 +88,7 @@ def check_history(out: Path) -> None:
     shown = json.loads(history.splitlines()[0])
     assert (shown["step"], shown["verdict"]) == (1, "reject")
     assert shown["validation"].startswith(f"{first['val_before']:.2f} → ")
-    tried = [edit["text"] for edit in shown["edits"] if edit["fate"] == "applied"]
+    tried = [edit["text"] for edit in shown["edits"] if edit["fate"] in {PENDING, UNDONE}]
     assert tried == [edit["text"] for edit in first["applied"]]
 
 
@@ -97,7 +119,7 @@ def check_patience(out: Path) -> None:
     """So many steps without improvement end the run."""
     result = train_short(out, "models.optimizer_model=" + DUDS, "train.patience=3", "train.num_epochs=1")
     assert result.summary["steps"]["run"] == 3
-    assert result.summary["stop_reason"] == "patience"
+    assert result.summary["stop_reason"] == "no improvement in 3 steps"
     assert result.summary["best"]["test"] is not None
 
 
@@ -173,6 +195,16 @@ def unplug_slow_update(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(epoch_end, "_slow_update", nothing)
 
 
+def unplug_earlier_guidance(patch: pytest.MonkeyPatch) -> None:
+    """Each guidance replaces the one before."""
+
+    def overwrite(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Applied:
+        text = "\n".join(edit.text for edit in edits)
+        return Applied(skill=skill.with_guidance(text) if text else skill, applied=tuple(edits))
+
+    patch.setattr(guidance, "apply_guidance", overwrite)
+
+
 def unplug_meta_skill(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*args: Any) -> CheckedReply[str]:
         return CheckedReply(lost="unplugged")
@@ -186,6 +218,7 @@ def unplug_history(patch: pytest.MonkeyPatch) -> None:
 
 def unplug_rejected_buffer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(step_files, "record_rejections", lambda *args: None)
+    patch.setattr(step_files, "carried", lambda *args: ())  # pending edits are not proposed again either
 
 
 def unplug_reject_decay(patch: pytest.MonkeyPatch) -> None:

@@ -63,11 +63,16 @@ def test_the_initial_validation_runs_beside_the_first_rollout_and_reflection(tmp
 
 
 def test_notes_are_made_beside_the_next_rollouts_and_the_slow_update(tmp_path: Path) -> None:
-    target, optimizer = trained(tmp_path, "train.num_epochs=3", "optimizer.learning_rate=1")
+    target, optimizer = trained(tmp_path, "train.num_epochs=3", "optimizer.learning_rate=1.4")
     notes = [(start, end) for name, start, end in optimizer.calls if name == "meta_skill"]
-    assert len(notes) == 2, "the last epoch writes none: nobody would read them"
-    for start, end in notes:
-        assert any(start < begun < end for name, begun, _ in target.calls if name == "train")
+    assert len(notes) == 3
+    first, *later = notes
+    assert any(first[0] < begun < first[1] for name, begun, _ in target.calls if name == "train")
+    guidance = [(start, end) for name, start, end in optimizer.calls if name == "slow_update"]
+    assert len(guidance) == len(later) == 2
+    for asked, note in zip(guidance, later, strict=True):
+        assert asked[0] < note[1]
+        assert note[0] < asked[1]
 
 
 def test_the_figures_at_the_end_are_measured_together(tmp_path: Path) -> None:

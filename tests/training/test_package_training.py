@@ -63,6 +63,7 @@ def quick(out: Path) -> list[str]:
         "train.num_epochs=1",
         "train.batch_size=6",
         "optimizer.learning_rate=8",
+        "optimizer.lr_scheduler=constant",
         "models.optimizer_model=sim:world",
     ]
     return [f"env.output_root={out}", *steady, small]
@@ -76,7 +77,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunDirecto
     done = command("train", "--package", str(package), "-c", str(SIM), *quick(root / "out"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert command("export", str(root / "out" / "sim"), "--to", str(goal)).returncode == 0
-    (run,) = (root / "out" / "sim").glob("seed42-*")
+    (run,) = (root / "out" / "sim").glob("*_seed42-*")
     return package, RunDirectory(run), goal
 
 
@@ -321,6 +322,7 @@ def test_edits_to_scripts_wait_for_a_person_unless_that_was_allowed(reviewed: bo
         analysts=[by_script],
         output_root=tmp_path / "out",
         num_epochs=1,
+        lr_scheduler="constant",
         init_skill=write_package(tmp_path / "house-codes"),
         options={"rules": 6, "train": 12, "val": 12, "test": 6},
         package={"train": ["body", "references", "scripts"], "review_scripts": reviewed},

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillopt.config import Config
 from skillopt.errors import Stopped
 from skillopt.record.directory import RunDirectory
 from skillopt.record.events import Event
@@ -29,6 +30,7 @@ from skillopt.statistics import (
     smallest_detectable,
     wilson,
 )
+from skillopt.training.gates.floors import with_floors
 from skillopt.training.gates.paired import Screen
 from skillopt.training.gates.paired_test import Ask, PairedTest
 from skillopt.training.gates.strict import EarlyStop, strict_gate
@@ -284,6 +286,7 @@ def known_score(run: RunDirectory) -> float:
     return fmean(read_json(run.state)["val"].values())
 
 
+@pytest.mark.slow
 def test_every_score_before_a_step_is_the_known_mean_of_the_skill_that_it_continues(tmp_path: Path) -> None:
     optimizer = Spy("sim:world?duds=0.8&seed=3")
     known: list[float] = []
@@ -312,6 +315,7 @@ def test_every_score_before_a_step_is_the_known_mean_of_the_skill_that_it_contin
     assert [before for before, _ in told] == [f"{before:.2f}" for before in known[-len(told) :]]
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_accepted_is_recorded_as_paired_and_does_not_move_the_validation_score(
     tmp_path: Path,
 ) -> None:
@@ -335,7 +339,9 @@ def test_for_a_deterministic_target_paired_is_strict(tmp_path: Path) -> None:
     assert paired.summary["best"]["val_remeasured"] is None
 
 
-def test_edits_of_an_indecisive_step_are_not_held_against_them(tmp_path: Path) -> None:
+def test_an_indecisive_step_lowers_the_rate_and_its_edits_may_come_again() -> None:
+    from types import SimpleNamespace
+
     from skillopt.record.state import State
     from skillopt.skill import Applied, Edit, Skill
     from skillopt.training.gates.base import Verdict
@@ -348,26 +354,42 @@ def test_edits_of_an_indecisive_step_are_not_held_against_them(tmp_path: Path) -
         measured=2, p=0.2, repeats=5, known_scores={"a": 0.25},
     )  # fmt: skip
     state = State(val={"a": 0.0, "b": 1.0})
+    ctx = SimpleNamespace(config=Config())
     candidate = Applied(skill=Skill("new"), applied=(edit,))
-    apply_verdict(state, Skill("old"), Credited(candidate=candidate, verdict=verdict, rejected=verdict), None)  # type: ignore[arg-type]
-    assert (state.rejected, state.decay, state.current) == ([], 1.0, 0)
+    found = Credited(candidate=candidate, verdict=verdict, rejected=verdict, last=candidate, last_verdict=verdict)
+    apply_verdict(state, Skill("old"), found, ctx)  # type: ignore[arg-type]
+    assert (state.rejected, state.decay, state.current) == ([], 0.8, 0)
     assert state.counts.indecisive == 1
     assert state.val == {"a": 0.25, "b": 1.0}, "what was learned of the current skill is kept"
 
 
-@pytest.mark.parametrize(("margin", "decision"), [(None, "accept"), (0.5, "accept"), (0.4, "reject")])
+FELL = "floor fall: task type 'b' falls from 1.00 to 0.50"
+LOW = "floor type:b: 0.50 is below 0.8"
+
+
+@pytest.mark.parametrize(
+    ("floors", "reason"),
+    [
+        ({}, ""),
+        ({"fall": 0.5, "type:b": 0.5}, ""),
+        ({"fall": 0.4}, FELL),
+        ({"type:b": 0.8}, LOW),
+        ({"type:b": 0.8, "fall": 0.4}, f"{LOW}; {FELL}"),
+        ({"type:a": 1.0}, ""),
+    ],
+)
 def test_the_regression_guard_turns_down_a_gain_that_costs_a_task_type_too_much(
-    margin: float | None, decision: str
+    floors: dict[str, float], reason: str
 ) -> None:
     outcomes: dict[str, Outcome] = {"a1": (1, 0), "a2": (1, 0), "b1": (0, 0), "b2": (1, 0)}
     ctx = context(TableTarget(outcomes))
     ctx.env._items = [item.model_copy(update={"type": item.id[0]}) for item in ctx.env.items("val")]  # type: ignore[attr-defined]
-    limits = ctx.config.evaluation.model_copy(update={"regression_margin": margin})
+    limits = ctx.config.evaluation.model_copy(update={"floors": floors})
     ctx = replace(ctx, config=ctx.config.model_copy(update={"evaluation": limits}))
     current = {"a1": 0.0, "a2": 0.0, "b1": 1.0, "b2": 1.0}
-    verdict = asyncio.run(strict_gate(CANDIDATE.skill, CANDIDATE, current, ctx))
-    assert (verdict.decision, verdict.after) == (decision, 0.75)
-    assert verdict.reason == ("task type 'b' falls from 1.00 to 0.50" if decision == "reject" else "")
+    verdict = asyncio.run(with_floors(strict_gate)(CANDIDATE.skill, CANDIDATE, current, ctx))
+    assert (verdict.decision, verdict.after) == ("reject" if reason else "accept", 0.75)
+    assert verdict.reason == reason
 
 
 @pytest.mark.slow

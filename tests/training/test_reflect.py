@@ -25,9 +25,10 @@ from skillopt.training import optimizer_context, prompts, reflect
 from skillopt.training.analysts.base import Minibatch
 from skillopt.training.analysts.leaks import find_leaks
 from skillopt.training.analysts.llm import LLMAnalyst
+from skillopt.training.edits.candidates import candidates
 from skillopt.training.edits.select import select
-from skillopt.training.edits.update import candidates
 from skillopt.training.reflect import causes, deep_minibatches, feedback_cause, repeated
+from skillopt.training.requests.blocks import blocks_in
 from skillopt.training.requests.context import EditLimits, OptimizerContext
 from skillopt.training.trainer import TrainingLoop
 from support import SIM, Scripted, Spy, context, only_run, train_short, trajectory
@@ -35,6 +36,18 @@ from support import SIM, Scripted, Spy, context, only_run, train_short, trajecto
 
 def edit(text: str, **fields: Any) -> Edit:
     return Edit.model_validate({"id": "e1", "op": "add", "text": text, "trajectory_ids": ("t1",), **fields})
+
+
+def test_minibatches_of_one_give_one_request_for_each_failed_trajectory(tmp_path: Path) -> None:
+    spy = Spy()
+    result = train_short(tmp_path, "gradient.minibatch_size=1", "train.num_epochs=1", models={"optimizer": spy})
+    step = RunDirectory(result.path).step(1)
+    failed = {row["id"] for row in read_jsonl(step / "trajectories.jsonl") if row["score"]["hard"] < 1}
+    shallow = [patch for patch in read_json(step / "patches.json") if patch["source"] == "llm/mixed"]
+    assert len(failed) > 1
+    assert sorted(patch["trajectory_ids"] for patch in shallow) == sorted([each] for each in failed)
+    first = [blocks_in(request, "failures")[0][1].splitlines() for request in spy.asked("reflect")[: len(failed)]]
+    assert [len(rows) for rows in first] == [1] * len(failed)
 
 
 # Deep reflection
@@ -161,7 +174,7 @@ def test_an_unfinished_run_does_not_go_on_under_other_prompts(tmp_path: Path, mo
     ("files", "message"),
     [
         ({}, "holds no prompt"),
-        ({"reflct.md": "x"}, "reflct.md' is no stage's prompt; known are: reflect.md"),
+        ({"reflct.md": "x"}, "reflct.md' is no prompt; known are: reflect.md"),
         ({"reflect.md": "  "}, "reflect.md' is empty"),
     ],
 )
@@ -240,6 +253,7 @@ def test_a_copy_of_a_task_outside_the_batch_is_a_leak_too(tmp_path: Path) -> Non
 def test_an_edit_of_a_reply_may_name_a_whole_section() -> None:
     skill = Skill("# Job\n\n## Codes\n\n- Train: T1\n\n## Form\n\nThe code.\n")
     row = {"op": "modify", "section": "Codes", "anchor": "", "text": "- Bus: B1", "trajectory_ids": ["t1"]}
+    row["dropped"] = [{"text": "Train: T1", "reason": "there are no trains"}]
     ctx = context(optimizer=Scripted(reflect=[{"job": "", "patterns": [], "edits": [row]}]))
     minibatch = Minibatch(id="0001-mixed-00", kind="mixed", trajectories=[trajectory(1)])
     patch = asyncio.run(LLMAnalyst().propose(skill, minibatch, OptimizerContext(), ctx.optimizer, ctx.config))
@@ -389,7 +403,7 @@ def test_edits_that_touch_the_same_text_are_resolved_before_the_update() -> None
     assert [name for name, is_in, _ in rows if is_in] == ["e1", "e3"], "the place goes to the next"
     assert rows[1] == ("e2", False, "rank 2, left out: touches text that another edit of this step changes")
     ranked = select(EditPool(edits=edits), 2, SKILL, context())
-    assert candidates(SKILL, ranked, context())[0].applied.skipped == ()
+    assert candidates(SKILL, ranked, [], context())[0].applied.skipped == ()
 
 
 def test_text_that_passes_rely_on_may_be_changed_where_failures_ask_for_it() -> None:
@@ -413,34 +427,13 @@ def test_selection_does_not_depend_on_the_pools_order() -> None:
 # Candidates
 
 
-def built(*rows: Pooled) -> list[tuple[str, list[str]]]:
-    ctx = context()
-    ranked = select(EditPool(edits=rows), 4, SKILL, ctx)
-    return [(c.name, [e.id for e in c.applied.applied]) for c in candidates(SKILL, ranked, ctx)]
-
-
-def test_a_step_has_a_second_candidate_only_where_examples_can_be_left_out() -> None:
-    written, examples = pooled("e1", "Be kind.", "12"), pooled("e2", "Answers: red.", "3", source="exemplar/batch")
-    assert built(written, examples) == [("all edits", ["e1", "e2"]), ("without examples from the data", ["e1"])]
-    assert built(written) == [("all edits", ["e1"])]
-    assert built(examples) == [("all edits", ["e2"])]
-
-
 def test_edits_are_applied_in_the_order_of_the_proposals_so_that_rules_come_before_examples() -> None:
     rule, examples = pooled("e1", "Be kind.", "1"), pooled("e2", "Answers: red.", "234", source="exemplar/batch")
     ctx = context()
     ranked = select(EditPool(edits=(rule, examples)), 4, SKILL, ctx)
     assert [row.edit.id for row in ranked] == ["e2", "e1"], "by coverage the examples come first"
-    [first, *_] = candidates(SKILL, ranked, ctx)
-    assert [edit.id for edit in first.applied.applied] == ["e1", "e2"]
-
-
-def test_a_persons_choice_is_in_every_candidate() -> None:
-    rows = (
-        pooled("e1", "Be kind.", "1", source="review/1-1"),
-        pooled("e2", "Answers: red.", "2", source="exemplar/batch"),
-    )
-    assert all("e1" in edits for _, edits in built(*rows, pooled("e3", "Be slow.", "3")))
+    [only] = candidates(SKILL, ranked, [], ctx)
+    assert [edit.id for edit in only.applied.applied] == ["e1", "e2"]
 
 
 # The optimizer model as merger

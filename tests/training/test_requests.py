@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skillopt.models.base import Message
 from skillopt.models.handoff.schema import example, problems
-from skillopt.record.state import Tried, TriedEdit
+from skillopt.record.findings import ReportedFinding, TaskFinding
+from skillopt.record.state import ShortForm, Tried, TriedEdit
 from skillopt.skill import Edit, SizeLimits, Skill
 from skillopt.skill.document import count_tokens
 from skillopt.tasks.base import FileChange, Item, Score, Trajectory
@@ -30,9 +33,13 @@ from skillopt.training.requests.compose import (
     reflect_request,
     slow_update_request,
 )
-from skillopt.training.requests.context import EditLimits, OptimizerContext, Pair, TaskInfo
+from skillopt.training.requests.context import Earlier, EditLimits, OptimizerContext, Pair, TaskInfo
+from skillopt.training.requests.contrast import MOST_PAIRS, MOST_READY
 from skillopt.training.requests.files import file_schema
+from skillopt.training.requests.findings import MOST, SHOWN, findings_block, grown, read_findings
+from skillopt.training.requests.guidance import guidance_schema
 from skillopt.training.requests.replies import merge_schema, reflect_schema, text_schema
+from skillopt.training.requests.shared import shared_text
 from support import TESTS, trajectory
 
 GOLDEN = TESTS / "data" / "letters"
@@ -55,6 +62,8 @@ INFO = TaskInfo(
     scoring="A reply is right when it equals the expected code.",
     target="local:small",
     reply_tokens=256,
+    metric="hard",
+    training_tasks=32,
     known_patterns={"wrong region": "the code is that of another region"},
 )
 LIMITS = SizeLimits(max_edit_tokens=800, max_skill_tokens=4000, train=("body", "references"))
@@ -94,14 +103,26 @@ TRIED = (
     ),
 )
 OTHERS = (
-    Item(id="i20", question="Ferry to Malmö", answers=("F1-S", "F1S"), type="south"),
     Item(id="i21", context="Receipt 9: tram, Bergen", question="Which code?", answers=("T4-N",)),
+    Item(id="i20", question="Ferry to Malmö", answers=("F1-S", "F1S"), type="south"),
 )
 CONTEXT = OptimizerContext(
     task_info=INFO,
     edit_limits=EDIT_LIMITS,
+    step=3,
+    steps=6,
     validation=0.5,
     validation_tasks=16,
+    never_solved={"i21": 2},
+    earlier={
+        "i1": (Earlier(step=1, output="T1-N", solved=True),),
+        "i13": (Earlier(step=2, output="T2", solved=False),),
+    },
+    findings=(
+        TaskFinding(number=1, kind="rule", text="The region's letter ends the code.", step=1, supports=("i1", "i9")),
+        TaskFinding(number=2, kind="hypothesis", text="A receipt's number is part of the code.", step=2),
+    ),
+    guidance_gate="keep",
     tried=TRIED,
     notes="- Examples help this agent more than rules.",
     others=OTHERS,
@@ -193,6 +214,16 @@ def reflect(
     return reflect_request("the prompt", skill, context, batch, **{"budget": 4000, **more})
 
 
+def notes(
+    context: OptimizerContext = CONTEXT,
+    before: Skill = BEFORE,
+    skill: Skill = GUIDED,
+    epoch: Sequence[Tried] = TRIED,
+    pairs: Sequence[Pair] = PAIRS,
+) -> list[Message]:
+    return meta_skill_request("the prompt", context, before, skill, epoch, pairs)
+
+
 def hostile() -> list[Message]:
     """Everything that comes from tasks, targets, models and people tries to end its block."""
     job = replace(INFO, task=f"Codes. {ATTACK}", scoring=ATTACK, known_patterns={"x": ATTACK})
@@ -217,7 +248,7 @@ LETTERS: dict[str, Callable[[], list[Message]]] = {
     "deep_reflect": lambda: reflect(batch=[*FAILURES, *PASSES], cause="the region is left out"),
     "merge": lambda: merge_request("the prompt", GUIDED, CONTEXT, EDITS),
     "slow_update": lambda: slow_update_request("the prompt", CONTEXT, BEFORE, GUIDED, PAIRS),
-    "meta_skill": lambda: meta_skill_request("the prompt", CONTEXT, GUIDED, TRIED),
+    "meta_skill": notes,
     "reflect_package": lambda: reflect(skill=PACKAGE, batch=OPENED),
 }
 
@@ -274,7 +305,7 @@ def test_every_letter_begins_with_the_job_and_shows_the_skill_once(name: str) ->
         assert "<skill>" not in golden(name)
     else:
         assert block_of(name, "skill") == GUIDED.text.strip("\n")
-        assert "is protected: no edit may touch it" in golden(name)
+        assert ("is protected: no edit may touch it" in golden(name)) is (name != "slow_update")
 
 
 def test_reflection_is_told_its_limits_and_where_it_stands() -> None:
@@ -286,22 +317,17 @@ def test_reflection_is_told_its_limits_and_where_it_stands() -> None:
     ]
     scores = block_of("reflect", "scores")
     assert "8 of 11 solved" in scores
-    assert '"n" 5 of 5 solved; "north" 0 of 2 solved; "s" 2 of 2 solved; "south" 0 of 1 solved' in scores
-    assert "0.50" in scores
-    assert "validation" not in golden("reflect_first"), "it is not measured yet when the first letter is written"
+    assert '"n" 5 of 5; "north" 0 of 2; "s" 2 of 2; "south" 0 of 1' in scores
+    assert "8 of 11 solved (hard), mean score 0.75 (soft)" in scores
+    assert "0.50 (hard: the share that is solved)" in scores
+    assert "validation tasks" not in golden("reflect_first"), "it is not measured yet when the first letter is written"
 
 
 def test_failures_have_output_expected_answer_feedback_and_an_agents_transcript() -> None:
     first, agent, free = rows_of("reflect", "failures")
-    assert first == {
-        "id": "t1",
-        "type": "north",
-        "task": "Train to Oslo",
-        "output": "It is T1.",
-        "expected": "T1-N",
-        "score": 0.0,
-        "feedback": 'expected "T1-N"',
-    }
+    assert first == {"id": "t1", "type": "north", "task": "Train to Oslo", "output": "It is T1.", "expected": "T1-N"}, (
+        "feedback that only repeats the expected answer is left out, and a score of 0"
+    )
     assert agent["expected"] == "H2-S | H2S | H2.S", "three answers at most"
     assert agent["score"] == 0.25
     assert agent["transcript"].splitlines() == [
@@ -318,11 +344,21 @@ def test_a_few_passes_of_every_type_are_shown_and_the_rest_in_a_line_each() -> N
     shown = rows_of("reflect", "passes")
     assert len(shown) == MOST_PASSES
     assert [row["type"] for row in shown] == ["n", "n", "n", "s", "s", "e"]
-    assert all(row["score"] == 1 for row in shown)
-    rest = [row for row in rows_of("reflect", "other_tasks") if row.get("solved")]
-    assert [row["task"] for row in rest] == ["Taxi number 13", "Taxi number 14"]
-    assert [row["expected"] for row in rest] == ["T2-13", "T2-14"]
+    assert all(not {"expected", "score", "feedback"} & row.keys() for row in shown), "the output is what was expected"
+    assert block_of("reflect", "ready_examples") == (
+        "Task: Taxi number 13\nReply: T2-13\n\nTask: Taxi number 14\nReply: T2-14"
+    )
+    long = solved(40, "n", LONG, "T2-40").model_copy(update={"answers": ("T2-40",)})
+    rest = re.findall(r'"solved": "yes"', text_of(reflect(batch=[*BATCH, *[long] * 3])))
+    assert len(rest) == 3, "what is too long for an example has a line"
     assert contrast(PASSES[:3]) == PASSES[:3]
+
+
+def test_kinds_of_failures_are_counted_if_they_say_more_than_wrong() -> None:
+    empty, prose = (failed(n, "north", "Train to Oslo", out, "T1-N") for n, out in ((4, ""), (5, "It is T1-N!")))
+    counted = "Failures: 2 with a wrong answer, 1 empty, 1 with the right answer in a wrong form."
+    assert counted in text_of(reflect(batch=[*FAILURES, empty, prose, *PASSES, PASSES[0]]))
+    assert "Failures:" not in golden("reflect")
 
 
 def test_history_has_each_edit_with_its_fate_and_the_types_that_it_changed() -> None:
@@ -422,8 +458,8 @@ def test_the_schema_of_a_package_names_its_files_and_that_of_a_document_none(
 
 def test_tasks_of_other_batches_come_with_their_expected_answers() -> None:
     assert rows_of("reflect", "other_tasks")[: len(OTHERS)] == [
+        {"task": "Receipt 9: tram, Bergen\n\nWhich code?", "expected": "T4-N", "solved": "never, tried 2 times"},
         {"type": "south", "task": "Ferry to Malmö", "expected": "F1-S | F1S"},
-        {"task": "Receipt 9: tram, Bergen\n\nWhich code?", "expected": "T4-N"},
     ]
 
 
@@ -471,6 +507,17 @@ def test_a_slow_update_shows_both_outputs_and_the_skills_difference() -> None:
     assert block_of("slow_update", "counts") == "regressed 1, persistent_fail 1, improved 1, stable_success 1"
 
 
+def test_notes_are_asked_for_with_what_the_epoch_changed() -> None:
+    assert block_of("meta_skill", "difference") == block_of("slow_update", "difference")
+    assert block_of("meta_skill", "counts") == block_of("slow_update", "counts")
+    assert [row["change"] for row in rows_of("meta_skill", "comparison")] == [
+        "regressed",
+        "persistent_fail",
+        "improved",
+    ]
+    assert "The epoch has not changed the skill." in text_of(notes(before=GUIDED))
+
+
 # Nothing that is known goes missing: each part, left out, changes the letter
 
 
@@ -490,6 +537,11 @@ BLANK_CASES = {
     "edit_limits.edits": 9,
     "edit_limits.sizes": SizeLimits(max_edit_tokens=9),
     "edit_limits.examples": False,
+    "context.step": 2,
+    "context.steps": 9,
+    "context.never_solved": {},
+    "context.earlier": {},
+    "context.findings": (),
     "context.validation": None,
     "context.validation_tasks": 9,
     "context.tried": (),
@@ -502,10 +554,14 @@ BLANK_PACKAGE_CASES: dict[str, dict[str, Any]] = {
     "train": {"train": ("body",)},
 }
 """Limits that only a package has."""
-FILLED_CASES = {"task_info.comments": ('{"about": "task: t1", "said": "the region is in the last line"}',)}
-"""What only a run has that was given people's comments."""
-NOT_IN_LETTERS = {"context.rejected"}
-"""For analysts without an LLM; letters have the whole history instead."""
+FILLED_CASES = {
+    "task_info.comments": ('{"about": "task: t1", "said": "the region is in the last line"}',),
+    "context.short_form": ShortForm(step=1, text="One code, nothing else.", tasks=8, score=0.75, complete=0.125),
+}
+"""What only a run has that was given people's comments, or that tried a minimal remedy."""
+NOT_IN_LETTERS = {"context.rejected", "context.first_step", "context.initial", "context.guidance_gate"}
+"""Rejected edits are for analysts without an LLM; letters have the whole history instead. The first step and the
+initial score choose the prompt; the gate of guidance is for slow updates."""
 
 
 def test_no_part_of_the_case_file_is_forgotten_here() -> None:
@@ -583,7 +639,7 @@ def test_history_without_one_part_gives_another_letter(part: str, tried: int) ->
     changed = tuple(t.model_copy(update={part: blanks[part]}) if t is one else t for t in TRIED)
     context = replace(CONTEXT, tried=changed)
     assert text_of(reflect(context)) != golden("reflect")
-    assert text_of(meta_skill_request("the prompt", context, GUIDED, changed)) != golden("meta_skill")
+    assert text_of(notes(context, epoch=changed)) != golden("meta_skill")
 
 
 def test_a_validation_score_that_was_not_measured_is_called_that() -> None:
@@ -619,17 +675,17 @@ BLANK_LETTERS: dict[str, tuple[str, Callable[[], list[Message]]]] = {
     "slow: the tasks": ("slow_update", lambda: slow(pairs=changed_pairs("after", input=""))),
     "slow: what stayed solved": ("slow_update", lambda: slow(pairs=PAIRS[:1] + PAIRS[2:])),
     "slow: the earlier guidance": ("slow_update", lambda: slow(after=SKILL)),
+    "slow: its gate": ("slow_update", lambda: slow(replace(CONTEXT, guidance_gate="strict"))),
+    "slow: the validation score": ("slow_update", lambda: slow(replace(CONTEXT, validation=None))),
+    "slow: where the tasks are from": ("slow_update", lambda: slow(without("task_info.training_tasks", 0))),
     "slow: the job": ("slow_update", lambda: slow(replace(CONTEXT, task_info=TaskInfo()))),
-    "notes: the epoch": ("meta_skill", lambda: meta_skill_request("the prompt", CONTEXT, GUIDED, ())),
-    "notes: the notes": (
-        "meta_skill",
-        lambda: meta_skill_request("the prompt", without("context.notes", ""), GUIDED, TRIED),
-    ),
-    "notes: the skill": ("meta_skill", lambda: meta_skill_request("the prompt", CONTEXT, Skill(""), TRIED)),
-    "notes: the job": (
-        "meta_skill",
-        lambda: meta_skill_request("the prompt", replace(CONTEXT, task_info=TaskInfo()), GUIDED, TRIED),
-    ),
+    "notes: the epoch": ("meta_skill", lambda: notes(epoch=())),
+    "notes: the notes": ("meta_skill", lambda: notes(without("context.notes", ""))),
+    "notes: the skill": ("meta_skill", lambda: notes(skill=Skill(""))),
+    "notes: the skill before": ("meta_skill", lambda: notes(before=GUIDED)),
+    "notes: the tasks": ("meta_skill", lambda: notes(pairs=changed_pairs("after", input=""))),
+    "notes: what stayed solved": ("meta_skill", lambda: notes(pairs=PAIRS[:1] + PAIRS[2:])),
+    "notes: the job": ("meta_skill", lambda: notes(replace(CONTEXT, task_info=TaskInfo()))),
 }
 
 
@@ -639,7 +695,168 @@ def test_every_other_letter_without_one_part_is_another(part: str) -> None:
     assert text_of(letter()) != golden(name)
 
 
+# What all tasks have in common, examples in the skill, outputs near the limit
+
+SCHEMA = "The tables are:\n" + "\n".join(f"CREATE TABLE t{n} (a int, b text, c date);" for n in range(3))
+LABELS = "Choose one of: refund, exchange, complaint, question, praise, order, cancellation, delivery, other."
+
+
+def of_one_schema(number: int, *, hard: float = 0) -> Trajectory:
+    return trajectory(number, f"Item {number}\n{SCHEMA}\n\nWhich rows hold customer {number}?\n{LABELS}", hard=hard)
+
+
+def test_what_all_tasks_have_is_shown_once() -> None:
+    batch = [of_one_schema(1), of_one_schema(2), of_one_schema(3, hard=1)]
+    others = (Item(id="i8", question=of_one_schema(8).input, answers=("x",)),)
+    text = text_of(reflect(replace(CONTEXT, others=others), batch=batch))
+    for part in (SCHEMA.splitlines()[1], LABELS):
+        assert text.count(part) == 1
+    tasks = re.findall(r'"task": "(.*?)(?<!\\)"', text)
+    assert tasks[-4] == "Item 1\\n[shared 1]\\n\\nWhich rows hold customer 1?[shared 2]"
+    assert len(tasks) == len(batch) + len(others)
+    assert "<shared>" not in golden("reflect"), "short tasks have nothing worth a block"
+
+
+@pytest.mark.parametrize("tasks", [[], ["one"], ["a b"] * 9, ["", "x", "y"]])
+def test_few_or_equal_tasks_share_nothing(tasks: list[str]) -> None:
+    assert shared_text(tasks).parts == ()
+
+
+@given(st.lists(st.text(alphabet="ab \n", max_size=60), max_size=6), st.text(alphabet="cd \n", max_size=200))
+def test_no_text_is_lost_in_what_is_shared(tasks: list[str], common: str) -> None:
+    texts = [f"{task}\n{common}\n{number}" for number, task in enumerate(tasks)]
+    shared = shared_text(texts)
+    for text in texts:
+        rest = shared.rest(text)
+        for number, part in enumerate(shared.parts, 1):
+            rest = rest.replace(f"[shared {number}]", part, 1)
+        assert rest == text
+
+
+def test_solved_tasks_that_stand_in_the_skill_are_marked_and_counted_apart() -> None:
+    skill = Skill(f"{SKILL.text}\n## Examples\n\nTask: Taxi number 13\nReply: T2-13\n")
+    text = text_of(reflect(skill=skill))
+    assert "8 of 11 solved (hard), mean score 0.75 (soft), 1 of these stand in the skill as examples." in text
+    (marked,) = (json.loads(line) for line in text.splitlines() if '"in_skill"' in line)
+    assert (marked["task"], marked["in_skill"]) == ("Taxi number 13", "yes")
+
+
+def test_outputs_that_were_cut_off_or_nearly_were_say_how_long_they_are() -> None:
+    lengths = ({"completion": 30}, {"completion": 210}, {"completion": 256, "cut_off": 1.0})
+    batch = [
+        failed(n, "", f"Train {n}", "x", "y").model_copy(update={"telemetry": {"calls": [calls]}})
+        for n, calls in enumerate(lengths)
+    ]
+    lines = [json.loads(line) for line in text_of(reflect(batch=batch)).splitlines() if line.startswith('{"id"')]
+    assert [line.get("output_tokens") for line in lines[:3]] == [None, "210 of 256", "256 of 256, cut off"]
+
+
+def test_an_edit_that_may_come_back_is_shown_whole_and_older_ones_in_part() -> None:
+    text = " ".join(f"fact{n}" for n in range(150))
+    edit = TriedEdit(op="add", section="Codes", text=text, fate="applied")
+    steps = [Tried(step=n, verdict="reject", before=0.5, edits=(edit,)) for n in (1, 2, 3)]
+    letter = text_of(reflect(replace(CONTEXT, tried=(*steps, TRIED[0]))))
+    shown = [json.loads(line) for line in letter.splitlines() if line.startswith('{"step"')]
+    assert [step["edits"][0]["text"] == text for step in shown] == [False, True, True, False]
+    assert [step["edits"][0]["fate"] for step in shown] == [*["undone with the step"] * 3, "applied"]
+
+
+def test_with_few_possible_answers_a_pass_may_be_luck() -> None:
+    batch = [solved(n, "", f"Which one is right, {n}?", "(A)" if n % 2 else "(B)") for n in range(8)]
+    assert "Only 2 different answers are expected here: a pass may be luck." in text_of(reflect(batch=batch))
+    assert "luck" not in golden("reflect")
+
+
+# The same task with two outcomes; replies as examples; findings
+
+
+def test_a_task_with_two_outcomes_shows_the_lines_that_differ() -> None:
+    now, then = rows_of("reflect", "two_outcomes")
+    assert now == {"id": "t1", "solved_in_step": 1, "wrong": "It is T1.", "right": "T1-N"}
+    assert then == {"task": "Taxi number 13", "failed_in_step": 2, "wrong": "T2", "right": "T2-13"}
+    steps = failed(1, "", "Sum", "3 x 4 = 12\n12 + 2 = 15\nSum: 15", "14")
+    before = Earlier(step=2, output="3 x 4 = 12\n12 + 2 = 14\nSum: 14", solved=True)
+    text = text_of(reflect(replace(CONTEXT, earlier={"i1": (before,)}), batch=[steps]))
+    assert '"wrong": "12 + 2 = 15\\nSum: 15", "right": "12 + 2 = 14\\nSum: 14"' in text
+    same = replace(CONTEXT, earlier={"i1": (Earlier(step=2, output="It is T1.", solved=True),)})
+    assert "two_outcomes" not in text_of(reflect(same)), "a scorer that changed its mind shows nothing"
+
+
+def test_pairs_and_ready_examples_are_few() -> None:
+    batch = [
+        *(failed(n, "", f"Train {n}", "no", "T1") for n in range(20)),
+        *(solved(n, "", f"Taxi {n}", "T2") for n in range(30, 60)),
+    ]
+    earlier = {t.item_id: (Earlier(step=1, output="T1", solved=True),) for t in batch}
+    text = text_of(reflect(replace(CONTEXT, earlier=earlier), batch=batch))
+    assert text.count('"solved_in_step"') == MOST_PAIRS
+    assert text.count("Task: Taxi") == MOST_READY
+
+
+def test_findings_are_shown_with_what_speaks_for_them_and_untested_ones_first() -> None:
+    assert rows_of("reflect", "findings") == [
+        {"number": 2, "kind": "hypothesis", "text": "A receipt's number is part of the code.", "status": "untested"},
+        {
+            "number": 1,
+            "kind": "rule",
+            "text": "The region's letter ends the code.",
+            "status": "2 tasks for it, 0 against it, all of step 1",
+        },
+    ]
+    many = [TaskFinding(number=n, kind="rule", text=f"{n} {LONG[:250]}", step=1) for n in range(40)]
+    assert count_tokens(findings_block(many)) <= SHOWN + 20
+
+
+def test_findings_grow_by_what_later_batches_say_of_them() -> None:
+    items = {"t1": "i1", "t2": "i2", "t3": "i3"}
+    first = grown(
+        (),
+        [ReportedFinding(kind="rule", text="Codes end in N.", supports=("t1",)), ReportedFinding(text="Or in S?")],
+        items,
+        1,
+    )
+    assert [(f.number, f.kind, f.status) for f in first] == [
+        (1, "rule", "1 task for it, 0 against it, all of step 1"),
+        (2, "hypothesis", "untested"),
+    ]
+    replies = [
+        ReportedFinding(number=1, contradicts=("t2", "t3")),
+        ReportedFinding(number=2, supports=("t3",)),
+        ReportedFinding(kind="rule", text="Or in s?", supports=("t2",)),
+    ]
+    second = grown(first, replies, items, 2)
+    assert [(f.number, f.refuted, f.tested) for f in second] == [(1, True, 2), (2, False, 2)], "no idea is there twice"
+    assert second[1].supports == ("i2", "i3")
+    assert second[0].status == "refuted at step 2: 1 task for it, 2 against it"
+    crowd = grown(second, [ReportedFinding(text=f"idea {n} {n * 7}", supports=("t1",)) for n in range(60)], items, 3)
+    assert (len(crowd), 1 in {f.number for f in crowd}) == (MOST, False), "what is refuted is forgotten first"
+
+
+def test_findings_of_a_reply_that_cannot_be_used_are_left_out() -> None:
+    rows = [{"text": "a", "supports": ["t1", "t9"]}, {"kind": "guess", "text": "b"}, {"text": " "}, "c", {"number": 3}]
+    assert [(one.number, one.text, one.supports) for one in read_findings(rows, ["t1"])] == [
+        (0, "a", ("t1",)),
+        (3, "", ()),
+    ]
+    assert read_findings(None, ["t1"]) == read_findings({"text": "x"}, ["t1"]) == ()
+    schema = reflect_schema("reflect", ["t1"], 3, findings=True).body
+    assert not problems({"job": "", "patterns": [], "edits": []}, schema), "a reply may leave them out"
+    assert "findings" in schema["properties"]
+
+
 # Trimming, and the form of replies
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_a_trimmed_text_is_shorter_and_its_count_is_right(words: int, most: int) -> None:
+    text = " ".join(f"word{n}" for n in range(words))
+    short = trim_middle(text, most)
+    if short != text:
+        assert count_tokens(short) < count_tokens(text)
+        head, gone, tail = re.fullmatch(r"(?s)(.*)\n\[… (\d+) tokens left out …\]\n(.*)", short).groups()  # type: ignore[union-attr]
+        assert text.startswith(head)
+        assert text.endswith(tail)
+        assert int(gone) == count_tokens(text[len(head) : len(text) - len(tail)])
 
 
 def test_long_trajectories_are_trimmed_in_the_middle_and_say_so() -> None:
@@ -676,12 +893,16 @@ def test_in_every_schema_reasons_come_before_what_they_lead_to() -> None:
     reflection = reflect_schema("reflect", ["t1"], 3).body["properties"]
     assert list(reflection) == ["job", "patterns", "edits"]
     assert list(reflection["edits"]["items"]["properties"])[:3] == ["pattern", "rationale", "trajectory_ids"]
-    assert list(reflection["edits"]["items"]["properties"])[-1] == "text"
-    assert reflection["edits"]["maxItems"] == 3
+    assert list(reflection["edits"]["items"]["properties"])[-2:] == ["text", "dropped"], (
+        "what a text left out comes after it"
+    )
+    assert reflection["edits"]["maxItems"] == 2 * 3, "a group counts as one"
     merged = merge_schema(["e1"], 2).body["properties"]["edits"]["items"]["properties"]
     assert list(merged)[:3] == ["ids", "pattern", "rationale"]
-    assert list(merged)[-1] == "text"
-    for schema in (text_schema("slow_update", "guidance"), text_schema("meta_skill", "memory")):
+    assert list(merged)[-2:] == ["text", "dropped"]
+    for schema in (guidance_schema(), text_schema("meta_skill", "memory")):
         assert next(iter(schema.body["properties"])) == "reason"
+    line = guidance_schema().body["properties"]["lines"]["items"]["properties"]
+    assert list(line) == ["rationale", "op", "anchor", "text"]
     everything = json.dumps([reflection, merged])
     assert "impact" not in everything, "a self-graded impact is not asked for"

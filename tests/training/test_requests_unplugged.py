@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -26,10 +29,16 @@ from skillopt.sim.optimizer import SEALED, SEALED_RULE, optimizer_reply, rules_i
 from skillopt.skill import Skill
 from skillopt.tasks.base import Item
 from skillopt.training import optimizer_context as builder
-from skillopt.training.requests.compose import meta_skill_request, reflect_request, slow_update_request
+from skillopt.training import prompts
+from skillopt.training.requests.compose import UNDONE, meta_skill_request, reflect_request, slow_update_request
 from skillopt.training.requests.context import MOST_OTHERS, EditLimits, OptimizerContext, Pair, TaskInfo
+from skillopt.training.requests.guidance import guidance_schema
 from skillopt.training.requests.replies import reflect_schema, text_schema
-from support import Spy, train_short, trajectory
+from support import REPO, Spy, train_short, trajectory
+
+sys.path.insert(0, str(REPO / "bench"))
+
+from learning.mechanisms import MECHANISMS
 
 # One letter at a time
 
@@ -102,7 +111,7 @@ def test_without_notes_more_edits_are_of_no_use() -> None:
 
 
 def notes_after(*epoch: Tried, notes: str = "") -> str:
-    letter = meta_skill_request("prompt", replace(CONTEXT, notes=notes), Skill(""), epoch)
+    letter = meta_skill_request("prompt", replace(CONTEXT, notes=notes), Skill(""), Skill(""), epoch)
     return str(ask(letter, text_schema("meta_skill", "memory"))["memory"])
 
 
@@ -140,7 +149,7 @@ NEVER = pair("persistent_fail", "cedar", "unknown", "ZZ-00")
 
 def guidance(pairs: list[Pair], before: str = MAPLE) -> list[str]:
     letter = slow_update_request("prompt", CONTEXT, Skill(before), Skill(AMBER), pairs)
-    return str(ask(letter, text_schema("slow_update", "guidance"))["guidance"]).splitlines()
+    return [line["text"] for line in ask(letter, guidance_schema())["lines"]]
 
 
 def blank(one: Pair, side: str, **fields: Any) -> Pair:
@@ -239,13 +248,14 @@ def test_letters_show_the_rate_the_score_and_the_history_of_the_run(told: tuple[
         assert f"at most {int(record['learning_rate']['used'] + 0.5)} edits" in limits
         assert ("validation" in scores) == (number > 1)
         if number > 1:
-            assert f"never see: {record['val_before']:.2f}." in scores
+            assert f"never see: {record['val_before']:.2f} (hard: the share that is solved)." in scores
         for shown, earlier in zip(rows(history), records, strict=False):
             assert (shown["step"], shown["verdict"]) == (earlier["step"], earlier["verdict"])
             fates = {edit["text"]: edit["fate"] for edit in shown["edits"]}
             applied = {edit["text"] for edit in earlier["applied"]}
             assert {text for text, fate in fates.items() if fate == "applied"} <= applied
-            assert {fates[text] for text in applied} <= {"applied", builder.LEFT_OUT}
+            mark = "applied" if earlier["verdict"] == "accept" else UNDONE
+            assert {fates[text] for text in applied} <= {mark, builder.LEFT_OUT, builder.PENDING}
             if earlier["val_after"] is not None:
                 assert shown["validation"] == f"{earlier['val_before']:.2f} → {earlier['val_after']:.2f}"
     fates = {edit["fate"].partition(":")[0] for row in rows(letters[-1][2]) for edit in row["edits"]}
@@ -300,10 +310,10 @@ def test_history_names_the_task_types_that_a_step_helped_and_broke(told: tuple[S
 def test_notes_and_the_epochs_fates_are_those_of_the_run(told: tuple[Spy, RunDirectory]) -> None:
     spy, run = told
     steps = [[row["step"] for row in rows(block)] for block in letters_of(spy, "meta_skill", "epoch")]
-    assert steps == [[1, 2, 3, 4]]
+    assert steps == [[1, 2, 3, 4], [5, 6, 7, 8]]
     notes = (run.meta_skill(1) / "memory.md").read_text().strip()
     assert notes
-    assert letters_of(spy, "meta_skill", "notes") == [""]
+    assert letters_of(spy, "meta_skill", "notes") == ["", notes]
     assert {"", notes} == set(letters_of(spy, "reflect", "notes"))
 
 
@@ -329,12 +339,13 @@ def test_an_agents_expected_answers_reach_the_letter_also_where_the_scorer_gives
     scorer = tmp_path / "scorer.py"
     scorer.write_text("def score(item, output):\n    return float(output.strip() == item['answers'][0])\n")
     spy = Spy()
-    result = train_short(
-        tmp_path / "out", "train.num_epochs=1", f"env.scoring={scorer}:score", models={"optimizer": spy}
-    )
+    note = "env.scoring_note=Only the whole code counts."
+    own = (f"env.scoring={scorer}:score", note)
+    result = train_short(tmp_path / "out", "train.num_epochs=1", *own, models={"optimizer": spy})
     row = rows(letters_of(spy, "reflect", "failures")[0])[0]
     assert row["expected"]
-    assert row["feedback"] == ""
+    assert "<scoring>\nOnly the whole code counts.\n</scoring>" in spy.asked("reflect")[0]
+    assert "feedback" not in row
     assert result.summary["best"]["val"] > result.summary["initial"]["val"]
 
 
@@ -393,7 +404,8 @@ def tried_again(records: list[dict[str, Any]]) -> int:
     for record in records:
         texts = {edit["text"] for edit in record["applied"] if edit["section"] == "Advice"}
         again += len(texts & rejected)
-        rejected |= texts if record["verdict"] == "reject" else set()
+        carried = {edit["text"] for edit in record.get("pending", ())}  # the loop itself tries these again
+        rejected |= texts - carried if record["verdict"] == "reject" else set()
     return again
 
 
@@ -458,3 +470,70 @@ def test_a_blank_in_the_case_file_of_a_run_turns_its_test_red(
     given = whole_run(tmp_path / "run")
     with pytest.raises((AssertionError, IndexError)):
         check(given, tmp_path) if name == "task_info" else check(given)
+
+
+def test_the_prompt_of_a_run_has_the_advice_that_fits_its_batches(told: tuple[Spy, RunDirectory]) -> None:
+    spy, run = told
+    systems = {str(r.messages[0]["content"]) for r in spy.requests if r.schema and r.schema.name == "reflect"}
+    parts = {part for part in prompts.PARTS for text in systems if prompts.load(part).strip() in text}
+    fitting = {"reflect_imitator", "reflect_competent", "reflect_minimal"}
+    assert {"reflect_imitator", "reflect_minimal"} <= parts <= fitting, "its form is right throughout"
+    assert not [text for text in systems if prompts.ADVICE in text]
+    kinds = read_json(run.history)[0]["failure_kinds"]
+    failed = read_json(run.step(1) / "trajectory_digest.json")["failed"]
+    assert sum(kinds.values()) == len(failed) > 0
+
+
+def test_a_second_epoch_learns_from_what_the_first_made_of_its_tasks(told: tuple[Spy, RunDirectory]) -> None:
+    spy, run = told
+    pairs = [row for block in letters_of(spy, "reflect", "two_outcomes") for row in rows(block)]
+    assert pairs
+    assert all(row["wrong"] != row["right"] for row in pairs)
+    solved: dict[str, bool] = {}
+    for line in (line for n in range(1, 5) for line in (run.step(n) / "trajectories.jsonl").read_text().splitlines()):
+        row = json.loads(line)
+        solved[row["input"]] = solved.get(row["input"], False) or row["score"]["hard"] >= 1
+    first = next(n for n, block in enumerate(letters_of(spy, "reflect", "history")) if len(rows(block)) == 4)
+    others = [(row["task"], row.get("solved", "")) for row in rows(letters_of(spy, "reflect", "other_tasks")[first])]
+    never = [task for task, mark in others if mark.startswith("never")]
+    assert never == [task for task, _ in others[: len(never)]], "they come first"
+    assert {task for task, mark in others if not mark and not solved[task]} == set()
+    assert not [task for task in never if solved[task]]
+
+
+def test_findings_survive_every_gate_and_never_reach_the_target(told: tuple[Spy, RunDirectory]) -> None:
+    spy, run = told
+    found = read_json(run.state)["findings"]
+    assert found == read_json(run.meta_skill(2) / "findings.json")
+    assert {each["step"] for each in found} > {1}
+    assert any("reject" in row["verdict"] for row in read_json(run.history))
+    blocks = letters_of(spy, "reflect", "findings")
+    assert blocks[0] == ""
+    assert rows(blocks[-1])[0]["text"] in {each["text"] for each in found}
+    assert not [each for each in found if each["text"] in run.best_skill.read_text()]
+    assert found[0]["supports"][0].startswith("train-"), "tasks, whose ids hold over all steps"
+
+
+def test_each_mechanism_of_the_requests_can_be_switched_off_for_a_measurement(tmp_path: Path) -> None:
+    with ExitStack() as off:
+        for name in ("no-fit", "no-kinds", "no-shared", "no-findings", "no-pairs", "no-own-words", "no-minimal"):
+            patched = MECHANISMS[name].patch
+            assert patched
+            off.enter_context(mock.patch(*patched))
+        spy, run = whole_run(tmp_path)
+    letters = spy.asked("reflect")
+    assert not [
+        tag for tag in ("findings", "two_outcomes", "ready_examples", "shared") for t in letters if f"<{tag}>" in t
+    ]
+    assert not [text for text in letters if "Failures: " in text]
+    systems = {str(r.messages[0]["content"]) for r in spy.requests if r.schema and r.schema.name == "reflect"}
+    assert systems == {prompts.with_advice("reflect", ("reflect_imitator", "reflect_steps"))}
+    assert read_json(run.state)["findings"] == []
+
+
+def test_with_all_mechanisms_the_same_run_shows_what_they_are_for(told: tuple[Spy, RunDirectory]) -> None:
+    letters = told[0].asked("reflect")
+    assert [tag for tag in ("findings", "two_outcomes") if any(f"<{tag}>" in text for text in letters)] == [
+        "findings",
+        "two_outcomes",
+    ]

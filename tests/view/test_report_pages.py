@@ -32,9 +32,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_report_opens_without_an_error_and_fits(trained: RunDirectory, width: int, scheme: str) -> None:
     with open_page(trained.report.as_uri(), width=width, scheme=scheme) as page:
-        assert page.locator("section").count() == 9
+        assert page.locator("section").count() == 10
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        assert page.locator(".plot:visible").count() == 1
+        assert page.locator(".plot:visible").count() == 2  # progress, and score against cost
         assert page.locator(".heat td.h4:visible").count() > 0
         page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
         assert page.locator("#changes .diff .added").first.is_visible()

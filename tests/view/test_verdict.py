@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from skillopt.measure.verdict import figures, say
+from skillopt.record.base import ByRole
+from skillopt.record.costs import TokenCounts
 from skillopt.record.files import read_json
 from skillopt.record.results import Spent
 from skillopt.record.run import Run
-from skillopt.record.summary import Gain
+from skillopt.record.summary import Baselines, BestScores, ConstantScores, Gain, Gains, MajorityScores, Summary
 from skillopt.statistics import gain_interval
 from skillopt.training.final_scores import paired
+from skillopt.view.diagnosis import training_verdict
 from skillopt_webui.runs import RunIndex
 from skillopt_webui.settings import make_settings
 from skillopt_webui.view import overview
@@ -59,8 +62,16 @@ def test_a_training_ends_with_the_sentence_that_its_files_hold(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("overrides", "step", "why"),
     [
-        (("models.optimizer_model=sim:world?duds=1", "train.patience=3", "train.batch_size=6"), 3, "train.patience"),
-        (("optimizer.learning_rate=12", "gradient.analysts=[llm, exemplar]"), None, "all validation tasks are right"),
+        (
+            ("models.optimizer_model=sim:world?duds=1", "train.patience=3", "train.batch_size=6"),
+            3,
+            "no improvement in 3 steps",
+        ),
+        (
+            ("optimizer.learning_rate=12", "gradient.analysts=[llm, exemplar]"),
+            None,
+            "all 12 validation tasks are right",
+        ),
     ],
 )
 def test_a_run_that_ends_before_its_last_step_says_why_everywhere(
@@ -73,7 +84,7 @@ def test_a_run_that_ends_before_its_last_step_says_why_everywhere(
     steps, planned = summary["steps"]["run"], summary["plan"]["steps"]["planned"]
     assert steps < planned
     assert step in {None, steps}
-    (said,) = [line for line in done.stdout.splitlines() if f"step {steps} of {planned}" in line] or [""]
+    (said,) = {line for line in done.stdout.splitlines() if f"step {steps} of {planned}" in line} or {""}
     assert why in said, done.stdout
     assert said in run.report_md.read_text().replace("\\", "")
     reason = said.partition(": ")[2]
@@ -230,3 +241,37 @@ def test_no_interval_of_a_gain_has_no_width(values: list[float]) -> None:
 def test_worse_is_said_where_it_is_sure() -> None:
     assert Gain(before=0.9, after=0.2, tasks=50, interval=(-0.8, -0.5)).word == "worse"
     assert Gain(before=0.5, after=0.5, tasks=50, interval=(-0.1, 0.1)).word == "no better"
+
+
+NO_TOKENS = TokenCounts(prompt=0, completion=0, cached=0)
+
+
+def judged(after: float, interval: tuple[float, float], **baselines: Any) -> str:
+    """The verdict on a finished training with these baselines."""
+    gain = Gain(before=0.0, after=after, tasks=40, interval=interval)
+    summary = Summary.model_construct(
+        status="finished",
+        stop_reason="",
+        gain=Gains(test=gain),
+        best=BestScores.model_construct(version=1, val=0.5),
+        baselines=Baselines(**baselines),
+        calls=ByRole(target=0, optimizer=0),
+        tokens=ByRole(target=NO_TOKENS, optimizer=NO_TOKENS),
+        cost_usd=ByRole(target=0.0, optimizer=0.0),
+        tokens_estimated=(),
+    )
+    return training_verdict(summary, [], {}).text
+
+
+def test_a_gain_that_a_trivial_baseline_has_too_is_not_simply_better() -> None:
+    sure, unsure = (0.3, 0.6), (-0.1, 0.6)
+    letter = MajorityScores(answer="(A)", test=0.55)
+    idle = ConstantScores(test=0.6)
+    assert judged(0.45, sure).startswith("Better: 0.45 on 40")
+    assert judged(0.6, sure, majority=letter).startswith("Better: 0.60 on 40")
+    assert judged(0.45, sure, majority=letter).startswith(
+        "Better than before, but worse than always answering '(A)' (0.55): 0.45 on 40 held-out tasks"
+    )
+    assert "no better than always answering '(A)' (0.55): " in judged(0.55, sure, majority=letter)
+    assert "worse than doing nothing (0.60): " in judged(0.45, sure, majority=letter, do_nothing=idle)
+    assert "Always answering '(A)' scores more: 0.55." in judged(0.45, unsure, majority=letter)

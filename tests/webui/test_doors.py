@@ -51,12 +51,13 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     [
         {"target_model": "openai:m", "target_url": "URL", "target_key_name": "GITHUB_TOKEN"},
         {"optimizer_model": "openai:m", "optimizer_url": "URL", "optimizer_key_name": "GITHUB_TOKEN"},
+        {"judge_model": "openai:m", "judge_url": "URL", "judge_key_name": "GITHUB_TOKEN"},
         {"target_model": "openai:m", "target_url": "URL"},
         {"target_model": "vllm:m", "vllm_url": "URL", "target_key_name": "GITHUB_TOKEN"},
         {"target_model": "vllm:m", "vllm_url": "URL"},
         {"target_model": "azure:m", "azure_endpoint": "URL"},
     ],
-    ids=["token", "optimizer", "default key", "vllm and token", "vllm", "azure"],
+    ids=["token", "optimizer", "judge", "default key", "vllm and token", "vllm", "azure"],
 )
 def test_the_page_sends_no_key_to_an_address_that_no_config_file_pairs_with_it(
     keyed: Ui, models: dict[str, str]

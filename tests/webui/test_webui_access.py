@@ -17,8 +17,8 @@ AXE = TESTS / ".axe" / "node_modules" / "axe-core" / "axe.min.js"
 GONE = ("ERR_ABORTED",)
 VIEWS = {
     "#/runs": ".runs .line.run",
-    "#/new": "#f-train\\.seed",
-    "#/compare": ".items .virtual .line",
+    "#/new": "#f-train\\.init_skill",
+    "#/compare": "text=Choose two",
     "#/evaluate": "text=Measured",
     "#/run/{run}/overview": ".measured",
     "#/run/{run}/steps?n=1": ".itemtable",
@@ -84,7 +84,7 @@ def test_the_whole_page_is_toured_with_the_keyboard_alone(ui: tuple[Ui, str]) ->
             if page.evaluate("document.activeElement.type") == "checkbox":
                 break
         press("Space")
-        page.get_by_text("1 ticked").wait_for()
+        page.get_by_text("1 selected").wait_for()
         press("j")
         for _ in range(4):
             press("Shift+Tab")

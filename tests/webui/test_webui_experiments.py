@@ -148,7 +148,7 @@ def test_before_the_baseline_is_measured_there_is_a_dash(world: World) -> None:
     try:
         with open_page(f"{world.ui.url}#/run/{world.seeds[2]}/overview", forgives=GONE) as page:
             page.get_by_text("Nothing was measured.").wait_for()
-            assert page.locator(".figure.lead dd").inner_text() == "–"
+            assert page.locator(".figure dd").first.inner_text() == "–"
     finally:
         path.write_bytes(kept)
 
@@ -244,6 +244,7 @@ def test_a_trajectory_shows_what_became_of_the_files_of_its_workspace(world: Wor
     write_jsonl(path, rows)
     item = rows[0]["item_id"]
     with open_page(f"{world.ui.url}#/run/{world.seeds[0]}/steps?n=1", forgives=GONE) as page:
+        page.get_by_role("heading", name="Batch: ").scroll_into_view_if_needed()  # rows out of sight do not exist
         page.locator(".items .virtual .line", has_text=item).first.click()
         drawer = page.get_by_role("dialog")
         for change in changes:

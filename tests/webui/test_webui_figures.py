@@ -102,7 +102,7 @@ def test_what_failed_and_what_it_cost_is_in_the_files(run: RunDirectory) -> None
 def test_the_experiment_table_has_the_figures_of_each_run_and_of_its_seeds(tmp_path: Path) -> None:
     same = ("train.num_epochs=1", "train.batch_size=6", "env.options={rules: 6, train: 12, val: 8, test: 6}")
     runs = [RunDirectory(train_sim(tmp_path / "outputs", *same, f"train.seed={seed}").path) for seed in (1, 2, 3)]
-    other = RunDirectory(train_sim(tmp_path / "outputs", *same, "train.seed=1", "optimizer.learning_rate=1").path)
+    other = RunDirectory(train_sim(tmp_path / "outputs", *same, "train.seed=1", "optimizer.learning_rate=1.4").path)
     table = RunIndex(make_settings(workspace=tmp_path)).table()
     rows = {row.name: row for row in table["rows"]}
     for run in [*runs, other]:
@@ -120,3 +120,25 @@ def test_the_experiment_table_has_the_figures_of_each_run_and_of_its_seeds(tmp_p
     assert group["runs"] == 3
     assert group["best_test"] == pytest.approx(fmean(read_json(run.summary)["best"]["test"] for run in runs))
     assert rows[other.root.name].group not in table["groups"]
+
+
+def test_live_numbers_are_those_of_the_journal_and_the_summary(run: RunDirectory) -> None:
+    figures, summary = view.figures(Run(run)), read_json(run.summary)
+    assert figures.calls == summary["calls"]["target"] + summary["calls"]["optimizer"]
+    tokens = summary["tokens"]
+    assert figures.tokens == sum(tokens[role]["prompt"] + tokens[role]["completion"] for role in tokens)
+    assert (figures.usd, figures.steps) == (sum(summary["cost_usd"].values()), summary["steps"]["run"])
+    assert figures.seconds == pytest.approx(summary["seconds"], abs=0.1)
+
+
+def test_the_paired_verdict_of_two_runs_rests_on_their_shared_items(run: RunDirectory, tmp_path: Path) -> None:
+    other = random_run(tmp_path / "outputs", 99)
+    metrics = {read_json(each.config_json)["evaluation.metric"] for each in (run, other)}
+    shown = insight.paired(Run(run), Run(other))
+    sides = [read_json(each.evaluations / "test_best.json")["items"] for each in (run, other)]
+    shared = sides[0].keys() & sides[1].keys()
+    assert (shown.split, shown.items) == ("test", len(shared))
+    if metrics == {"hard"}:
+        means = [fmean(side[item]["hard"] for item in shared) for side in sides]
+        assert shown.difference == pytest.approx(means[1] - means[0], abs=1e-6)
+    assert insight.paired(Run(run), Run(run)).difference == 0

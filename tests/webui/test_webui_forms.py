@@ -21,11 +21,13 @@ def test_every_key_has_a_field_with_its_documentation_default_and_kind() -> None
         field = fields[dotted]
         assert field["doc"], dotted
         assert field["default"] == default
-    epochs, margin = fields["train.num_epochs"], fields["evaluation.regression_margin"]
+    epochs, heat, decay = (
+        fields[key] for key in ("train.num_epochs", "models.target_temperature", "optimizer.reject_decay")
+    )
     assert (epochs.kind, epochs.min) == ("integer", 1)
     assert fields["optimizer.slow_update_gate"]["choices"] == ["keep", "strict"]
     assert fields["env.command"]["kind"] == "yaml", "text or a list"
-    assert (margin.nullable, margin.min, margin.max) == (True, 0, 1)
+    assert (heat.nullable, heat.min, decay.max) == (True, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def test_every_key_has_a_field_with_its_documentation_default_and_kind() -> None
         ({"optimizer.learning_rate": ""}, "optimizer.learning_rate", "number"),
         ({"evaluation.use_gate": "false"}, "evaluation.use_gate", "without a gate"),
         ({"optimizer.use_slow_update": "false"}, "optimizer.use_slow_update", "slow update"),
-        ({"optimizer.min_learning_rate": "9"}, "optimizer.min_learning_rate", "above learning_rate"),
+        ({"optimizer.min_learning_rate": "9"}, "optimizer.min_learning_rate", "not below learning_rate"),
         ({"budget.max_usd": "-1"}, "budget.max_usd", "greater than 0"),
         ({"gradient.analysts": "[]"}, "gradient.analysts", "at least 1"),
         ({"models.target_key_name": "sk-abcdefghijklmnop1234"}, "models.target_key_name", "environment variable"),

@@ -113,18 +113,19 @@ def test_a_person_reads_and_answers_letters_on_the_page_while_the_run_waits(ui: 
     with open_page(ui.url, forgives=("ERR_ABORTED", "status of 400")) as page:
         page.goto(f"{ui.url}#/run/{run}/letters")
         card = page.get_by_label("Letter 1", exact=True)
-        card.get_by_role("button", name="Read").click()
         card.get_by_text("<script>").wait_for()
         assert page.locator("main img, main script").count() == 0
         card.get_by_label("Reply to letter 1").fill('{"edits": []}')
-        card.get_by_role("button", name="Hand in").click()
+        card.get_by_role("button", name="Submit reply").click()
         card.get_by_text("is a required property").wait_for()
-        page.locator(".livebar").get_by_text("waits for").wait_for()
+        page.locator(".runhead").get_by_text("letter waits").or_(
+            page.locator(".runhead").get_by_text("letters wait")
+        ).wait_for()
         while ui.get(f"/api/runs/{run}")["pid"]:
             for letter in box.open_letters():
                 shown = page.get_by_label(f"Letter {letter.number}", exact=True)
                 shown.get_by_label(f"Reply to letter {letter.number}").fill(reply_to(letter, WORLD).decode())
-                shown.get_by_role("button", name="Hand in").click()
+                shown.get_by_role("button", name="Submit reply").click()
                 until(lambda letter=letter: not letter.open)
                 page.locator("h1").click()  # the list is renewed when nobody writes
             page.wait_for_timeout(200)

@@ -6,7 +6,7 @@ import itertools
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from skillopt.dotenv import load_dotenv
-from skillopt.errors import DiskError, SkillOptError, Stopped, StopReason, UserError, disk_trouble, is_disk_trouble
+from skillopt.errors import DiskError, SkillOptError, Stopped, UserError, disk_trouble, is_disk_trouble
 from skillopt.keys import guard_terminal, redact
 from skillopt.version import __version__
 from skillopt.view.text import printable
@@ -25,10 +25,10 @@ if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays 
 
 T = TypeVar("T")
 GROUPS = {
-    "Begin": ("init", "split", "doctor", "plan"),
+    "Begin": ("init", "harvest", "split", "doctor", "probe", "plan"),
     "Train": ("train", "import", "replicate", "sweep", "transfer", "review", "letters", "answer"),
-    "Measure skills": ("eval", "compare", "check", "ablate", "lint"),
-    "Look at runs": ("runs", "report", "blame", "diff", "verify", "export"),
+    "Measure skills": ("eval", "compare", "check", "ablate", "prune", "route", "lint"),
+    "Look at runs": ("runs", "report", "blame", "diff", "verify", "export", "propose", "adopt"),
     "Page, agents, models and data": ("ui", "mcp", "models", "data", "sim"),
 }
 """The commands as --help shows them. One that is not named here is the last of its `rich_help_panel`, or of all."""
@@ -42,9 +42,9 @@ RETIRED = {
         ("plan", option): "the time is an estimate from usual durations; leave it out"
         for option in ("--target-seconds", "--optimizer-seconds")
     },
-    ("check", "--watch"): 'for fresh samples, add "env.output_root=outputs/$(date +%F)"',
     ("sweep", "--random"): "list the values, such as key=2,4,8",
     ("ablate", "--by"): "rules are left out one by one; `skillopt blame RUN` shows what a step brought",
+    ("eval", "--split all"): "one split is measured at a time: --split train, --split val, --split test",
     ("export", "--references"): "train the exported package, and edits may move text to references/",
     ("init", "--interactive"): "give --from, --target_model, --optimizer_model and --scoring",
     ("models", "path"): "`skillopt models list` shows where the file is",
@@ -54,18 +54,28 @@ RETIRED = {
         for option in ("--config", "-c", "--train")
     },
 }
-"""Options of earlier versions, and what to do instead."""
+"""Options of earlier versions and of the original tool, and what to do instead."""
+RENAMED = {
+    **{(command, "--cfg-options"): "" for command in ("train", "eval")},
+    ("train", "--out_root"): "env.output_root=",
+    ("eval", "--out_root"): "--out=",
+    ("check", "--all-targets"): "--targets=",
+    ("eval", "--split valid_seen"): "--split=val",
+    ("eval", "--split valid_unseen"): "--split=test",
+}
+"""Options of the original tool and of earlier versions that have another name now; using one is answered with it."""
 
 
 class Grouped(TyperGroup):
     """Commands by group, each with the whole first sentence of its help."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        for word in args[1:]:
-            option = str(word).partition("=")[0]
-            if instead := RETIRED.get((args[0], option)):
-                raise UserError(f"{args[0]} {option}: is gone; {instead}")
-        return super().resolve_command(ctx, args)
+        for word, following in itertools.pairwise([*map(str, args), ""][1:]):
+            option = word.partition("=")[0]
+            for name in (option, f"{word} {following}", word.replace("=", " ")):
+                if instead := RETIRED.get((args[0], name)):
+                    raise UserError(f"{args[0]} {name}: is gone; {instead}")
+        return super().resolve_command(ctx, [args[0], *_renamed(args[0], args[1:])])
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in self._groups().values() for name in names]
@@ -81,6 +91,27 @@ class Grouped(TyperGroup):
         for title, names in self._groups().items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=500)) for name in names])
+
+
+def _renamed(command: str, words: Sequence[str]) -> Iterator[str]:
+    """The words of a command, options of the original tool as ours; `--option value` and `--option=value` alike."""
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        option, equals, value = str(word).partition("=")
+        if option not in {name.split()[0] for _, name in RENAMED}:
+            yield word
+            continue
+        value = value if equals else rest.pop(0) if rest else ""
+        name = f"{option} {value}"
+        ours = RENAMED.get((command, name)) or RENAMED.get((command, option))
+        if ours is None:
+            yield word
+            if not equals and value:
+                yield value
+            continue
+        print(f"note: {option} is now {ours or 'section.key=value alone'}", file=sys.stderr)
+        yield ours if (command, name) in RENAMED else f"{ours}{value}"
 
 
 app = typer.Typer(
@@ -141,8 +172,9 @@ def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
     from skillopt.provider_table import provider_of, split_name
     from skillopt.training.parts import needs_optimizer
 
-    both = needs_optimizer(config) if optimizer is None else optimizer
-    for name in [config.models.target_model] + [config.models.optimizer_model] * both:
+    judge = [config.models.judge_model] if config.models.judge_model else []
+    both = needs_optimizer(config) if optimizer is None else optimizer and not judge
+    for name in [config.models.target_model, *[config.models.optimizer_model] * both, *judge]:
         if provider_of(name).has_weights:
             fetch(split_name(name)[1])
 
@@ -198,7 +230,7 @@ def _guarded(command: Callable[[], Any]) -> int:
         command()
     except Stopped as stopped:
         _complain(f"stopped: {stopped}\nEverything paid for is kept; run the same command again to continue.")
-        return 130 if stopped.reason is StopReason.BY_HAND else 3
+        return 130 if stopped.by_hand else 3
     except SkillOptError as error:
         _complain(f"error: {error}")
         return 2

@@ -42,7 +42,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SKILL] [section.key=value]...",
-        help=f"A Markdown file, or the folder of a package or run; without it, the skills of {PROJECT_FILE}. "
+        help=f"A Markdown file, or the folder of a package, run or several packages; without it, the skills of "
+        f"{PROJECT_FILE}. "
         "Then config keys to override.",
     ),
 ]
@@ -63,7 +64,14 @@ def check(
     max_items: Annotated[int | None, typer.Option("--max-items", min=1, help="At most this many items.")] = None,
     split: Annotated[str | None, typer.Option("--split", help="train, val or test; val unless set.")] = None,
     target_model: TargetOption = "",
-    all_targets: Annotated[str, typer.Option("--all-targets", help="Several targets, such as a:x,b:y; a table.")] = "",
+    targets: Annotated[
+        str, typer.Option("--targets", help="Several targets, such as a:x,b:y: a matrix of skills and targets.")
+    ] = "",
+    watch: Annotated[
+        Path | None,
+        typer.Option("--watch", help="Print only what changed since this file's matrix, and write the new one to it."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The matrix as JSON; with --watch, what changed.")] = False,
     project: ProjectOption = Path(PROJECT_FILE),
     out: Annotated[Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml and check.json.")] = None,
     github: GithubOption = False,
@@ -73,8 +81,10 @@ def check(
 ) -> None:
     """Say whether a skill is better, no worse or worse than a base, and stop as soon as that is sure.
 
-    Exit codes: 0 better or no worse, 1 worse, 4 cannot tell with these items; 2 and 3 as for every command.
+    Exit codes: 0 better or no worse, 1 worse, 4 cannot tell with these items; 2 and 3 as for every command. With
+    --watch: 0 no cell got worse, 1 one did.
     """
+    from skillopt.cli.matrix import show_matrix, watch_matrix
     from skillopt.cli.skills import divide, find_skills
     from skillopt.config.project import parse_settings
     from skillopt.measure.batch import exit_code, run_jobs
@@ -82,15 +92,23 @@ def check(
     options = {"config": str(config or ""), "margin": margin, "budget": budget, "max_items": max_items, "split": split}
     given = parse_settings(options, "--")
     named, overrides = divide(words)
-    targets = [name.strip() for name in all_targets.split(",") if name.strip()] or [target_model]
+    models = [name.strip() for name in targets.split(",") if name.strip()] or [target_model]
+    quiet = watch is not None or as_json
+    if quiet and base != "none":
+        raise UserError(f"--base {base}: the matrix says what a skill is worth against no skill; leave --base out")
     with _never_worse():
         found = find_skills(named, project, base, head)
-        jobs = [_job(one, given, project, target, overrides, bool(named)) for one in found for target in targets]
+        jobs = [_job(one, given, project, model, overrides, bool(named), quiet) for one in found for model in models]
         with _commands_off(github):
             outcomes = run_jobs(jobs, all_of_them=bool(named), skip_without_key=skip_without_key)
-            _show(outcomes, several=len(targets) > 1)
+            if not quiet:
+                _show(outcomes, several=len(models) > 1)
             _complain(outcomes)
         _write(outcomes, out, github)
+        if watch is not None:
+            raise typer.Exit(watch_matrix(outcomes, watch, as_json=as_json))
+        if as_json or (len(models) > 1 and base == "none"):
+            show_matrix(outcomes, as_json=as_json)
     raise typer.Exit(exit_code(outcomes))
 
 
@@ -99,7 +117,7 @@ def _never_worse() -> Iterator[None]:
     """A fault of ours, or of a user's scorer, is no verdict: it must not end with the code of one."""
     try:
         yield
-    except (SkillOptError, *DiskError):
+    except (SkillOptError, typer.Exit, *DiskError):
         raise
     except Exception:
         print(redact(traceback.format_exc()), end="", file=sys.stderr)
@@ -107,7 +125,7 @@ def _never_worse() -> Iterator[None]:
 
 
 def _job(
-    found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool
+    found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, quiet: bool
 ) -> tuple[CheckOutcome, Measure]:
     """Configs are read before anything is paid; those of skills that are not run are not needed."""
     import asyncio
@@ -133,6 +151,8 @@ def _job(
             split=settings.split or "val",
             max_items=settings.max_items,
         )
+        if quiet:
+            return asyncio.run(run_check(loaded, question))
         print(printable(f"Check: {found.name} on {loaded.models.target_model}"))
         with watching(open_console()) as listener:
             return asyncio.run(run_check(loaded, question, listeners=[listener]))
@@ -143,6 +163,7 @@ def _job(
         skill=found.skill,
         base=found.base,
         linted=NOTHING if found.removed else lint(found.skill),
+        output_root=loaded.env.output_root if loaded else "",
     )
     return job, measure
 
@@ -244,12 +265,14 @@ def lint(
     """
     from skillopt.cli.skills import divide, find_skills
     from skillopt.preflight.lint import lint as run_lint
+    from skillopt.preflight.overlap import with_overlaps
     from skillopt.view.check_lines import finding_line, token_line
 
     named, _ = divide(words)
     found = [one for one in find_skills(named, project, base, head) if not one.removed]
+    sources = {one.name: one.skill for one in found}
     found = found if named or base == "none" else [one for one in found if one.changed]
-    linted = {one.name: run_lint(one.skill) for one in found}
+    linted = with_overlaps(sources, {one.name: run_lint(one.skill) for one in found})
     findings = [finding for own in linted.values() for finding in own.findings]
     with _commands_off(github):
         if as_json:

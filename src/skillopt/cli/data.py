@@ -26,13 +26,20 @@ def prepare(
     source: Annotated[Path | None, typer.Option("--from", help="Folder of the published files.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where train/, val/ and test/ are written.")] = None,
     kind: Annotated[str, typer.Option(help="bbh: which of its kinds, such as navigate.")] = "",
+    manifest: Annotated[
+        Path | None,
+        typer.Option(help='Which item is in which split: {"train": [ids], …}, or a folder with a file a split.'),
+    ] = None,
 ) -> None:
-    """Turn a published benchmark into a split folder; fetch it first where that needs no account."""
+    """Turn a published benchmark into a split folder; fetch it first if that needs no account."""
+    from skillopt.cli.models import show_progress
+    from skillopt_benchmarks.sources import default_folder, published_folder
     from skillopt_benchmarks.sources import prepare as run
 
     _known(name, "prepare")
-    folder = out or Path("data") / name / kind
-    counts = run(name, source or (out or Path("data") / name) / "published", folder, typer.echo, kind)
+    folder = out or default_folder(name, kind)
+    with show_progress(name) as progress:
+        counts = run(name, source or published_folder(name, folder, kind), folder, progress, kind, manifest)
     typer.echo(f"{folder}: {', '.join(f'{count} {split}' for split, count in counts.items())}")
     typer.echo(f"Next: skillopt train --config configs/{name}/default.yaml env.split_dir={folder}")
 

@@ -54,7 +54,7 @@ def blame(
     else:
         lines = blame_run(directory, version)
         shown = lines_of(lines, file) if file else lines
-        output = blame_lines(shown) if line is None else line_story(lines, line, file or FILE)
+        output = blame_lines(shown) if line is None else line_story(lines, line, file or FILE, Run(directory))
     for each in output:
         print(printable(each))
 

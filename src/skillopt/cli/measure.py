@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from skillopt.cli.app import (
     measured,
     show,
 )
+
+if TYPE_CHECKING:
+    from skillopt.config import Config
 
 
 @app.command("eval")
@@ -56,6 +59,7 @@ def compare(
     split: Annotated[str, typer.Option("--split", help="train, val or test.")] = "val",
     run: RunOption = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Samples of each item under each skill.")] = 1,
+    items: Annotated[str, typer.Option("--items", help="Only these items: ids, separated by commas.")] = "",
     target_model: TargetOption = "",
 ) -> None:
     """Compare two skills on the same items: a paired test, and the items that improved or regressed."""
@@ -65,8 +69,10 @@ def compare(
 
     loaded = load_config(config, overrides, target_model)
     sides = [find_skill(name, loaded, run) for name in (a, b)]
+    only = [each.strip() for each in items.split(",") if each.strip()]
     result = measured(
-        loaded, lambda heard: run_comparison(loaded, *sides, split=split, repeats=repeats, listeners=[heard])
+        loaded,
+        lambda heard: run_comparison(loaded, *sides, split=split, repeats=repeats, items=only, listeners=[heard]),
     )
     show(result.verdict, *comparison_table(result), *comparison_lines(result), f"Written: {result.path}")
 
@@ -81,13 +87,22 @@ def ablate(
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
 ) -> None:
     """Measure what each rule of the best skill is worth on the selection split. Reports, and removes nothing."""
+    from skillopt.measure.ablate import ablate as run_ablation
+    from skillopt.record.directory import RunDirectory
+    from skillopt.view.measured_tables import ablation_lines, ablation_table
+
+    config = config_of(run, overrides, max_calls, "ablate")
+    result = measured(config, lambda heard: run_ablation(RunDirectory(run), config, repeats=repeats, listeners=[heard]))
+    show(*ablation_table(result), *ablation_lines(result), f"Written: {result.path}")
+
+
+def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, command: str) -> Config:
+    """The run's own config for a measurement of its best skill; only budget, hardware and places may differ."""
     from skillopt.config import Config
     from skillopt.config.identity import PASSED_IN
     from skillopt.errors import UserError
-    from skillopt.measure.ablate import ablate as run_ablation
     from skillopt.provider_table import provider_of
     from skillopt.record.directory import RunDirectory
-    from skillopt.view.measured_tables import ablation_lines, ablation_table
 
     directory = RunDirectory(run)
     if not directory.config_yaml.is_file() or not directory.best_skill.is_file():
@@ -100,6 +115,5 @@ def ablate(
     if own.env.scoring.startswith(PASSED_IN):
         own = own.with_values({"env.scoring": config.env.scoring})
     if config.identity() != own.identity():
-        raise UserError("ablate: only budget, hardware and places may differ from the run's own config")
-    result = measured(config, lambda heard: run_ablation(directory, config, repeats=repeats, listeners=[heard]))
-    show(*ablation_table(result), *ablation_lines(result), f"Written: {result.path}")
+        raise UserError(f"{command}: only the budget, the hardware and paths may differ from the run's own config")
+    return config

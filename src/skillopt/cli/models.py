@@ -39,7 +39,7 @@ def pull(name: Name) -> None:
     """Fetch weights into the cache; a fetch that broke off is continued."""
     from skillopt.models import weights
 
-    with _progress(name) as progress:
+    with show_progress(name) as progress:
         file = weights.pull(name, progress)
     typer.echo(str(file))
 
@@ -48,22 +48,22 @@ def fetch(name: str) -> Path:
     """`weights.resolve` with progress on standard error; says nothing when the file is here already."""
     from skillopt.models import weights
 
-    with _progress(name) as progress:
+    with show_progress(name) as progress:
         return weights.resolve(name, progress)
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[Progress]:
-    """A line for each tenth."""
+def show_progress(name: str) -> Iterator[Progress]:
+    """A line on standard error for each tenth, or for every 10 MB if nobody says how many there are."""
     started, shown = time.monotonic(), -1
 
     def progress(done: int, total: int, what: str) -> None:
         nonlocal shown
-        if (tenth := 10 * done // total) > shown:
-            shown = tenth
+        if (part := 10 * done // total if total else done // 10_000_000) > shown:
+            shown = part
             seconds = time.monotonic() - started
-            size = f"{_megabytes(done)} of {_megabytes(total)}"
-            typer.echo(f"{name}: {10 * tenth} %, {size}, {seconds:.0f} s, {what}", err=True)
+            size = f"{10 * part} %, {_megabytes(done)} of {_megabytes(total)}" if total else _megabytes(done)
+            typer.echo(f"{name}: {size}, {seconds:.0f} s, {what}", err=True)
 
     yield progress
 

@@ -108,8 +108,8 @@ def sweep(
         return load_config(config, given, target_model, optimizer_model)
 
     def work(heard: Listener) -> Coroutine[Any, Any, Sweep]:
-        async def train(own: Config, journal: Path, read_test: bool) -> Result:
-            return await train_config(own, listeners=[heard], shared_journal=journal, read_test=read_test)
+        async def train(own: Config, journal: Path) -> Result:
+            return await train_config(own, listeners=[heard], shared_journal=journal, mode="separate")
 
         return run_sweep(load, axes, train)
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from skillopt.config.project import FILE, Settings, listed_path, read_project
 from skillopt.config.shipped import is_file, shipped
 from skillopt.errors import UserError
+from skillopt.record.directory import RunDirectory
 from skillopt.record.git import Repository
 from skillopt.record.source import Source, in_commit, main_file, no_skill, on_disk
+from skillopt.skill import FILE as PACKAGE
 
 _OVERRIDE = re.compile(r"[a-z_]+\.[^=/\\]+=")
 
@@ -45,10 +47,13 @@ def divide(words: Sequence[str] | None) -> tuple[str, list[str]]:
 
 
 def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
-    """The named skill with its entry in the project, if there is one; else all of the project's."""
+    """The named skill with its entry in the project, if there is one; the packages of a named folder; else all of the
+    project's."""
     if named:
         skills = read_project(project) if project.is_file() else {}
         path = listed_path(skills, project.parent, Path(named))
+        if path is None and (packages := _packages(Path(named))):
+            return [_found(each, each, Settings(), Path(), base, head) for each in packages]
         if path is None:
             return [_found(named, named, Settings(), Path(), base, head)]
         return [_found(named, path, skills[path], project.parent, base, head)]
@@ -56,6 +61,13 @@ def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
     if len(skills) > 1 and _is_skill(base):
         raise UserError(f"--base {base}: is one skill, and {project} lists {len(skills)}; name the one that is meant")
     return [_found(path, path, settings, project.parent, base, head) for path, settings in skills.items()]
+
+
+def _packages(folder: Path) -> list[str]:
+    """The packages in a folder that is none itself, and no run's."""
+    if (folder / PACKAGE).is_file() or RunDirectory(folder).config_json.exists():
+        return []
+    return [file.parent.as_posix() for file in sorted(folder.glob(f"*/{PACKAGE}"))]
 
 
 def _found(name: str, path: str, settings: Settings, folder: Path, base: str, head: str) -> Found:

@@ -11,12 +11,14 @@ import typer
 from skillopt.cli.app import OptimizerOption, TargetOption, app
 from skillopt.view.text import printable
 
+_FORMATS = ".jsonl, .json, .csv, .tsv, .parquet, .arrow, promptfoo's .yaml, or hf:org/name"
+
 
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder to write, such as my-task.")],
-    source: Annotated[Path | None, typer.Option("--from", help="Your tasks: .jsonl, .json, .csv or .tsv.")] = None,
-    question: Annotated[str, typer.Option(help="With --from: the column of the question.")] = "",
+    source: Annotated[Path | None, typer.Option("--from", help=f"Your tasks: {_FORMATS}.")] = None,
+    question: Annotated[str, typer.Option(help="With --from: the column of the question, or inputs.question.")] = "",
     answer: Annotated[str, typer.Option(help="With --from: the column of the answer.")] = "",
     id_column: Annotated[str, typer.Option("--id", help="With --from: the column that names each task.")] = "",
     type_column: Annotated[str, typer.Option("--type", help="With --from: the column of the kind of task.")] = "",
@@ -53,11 +55,15 @@ def init(
 
 @app.command()
 def split(
-    file: Annotated[Path, typer.Argument(help="A file with tasks: .jsonl, .json, .csv or .tsv.")],
+    file: Annotated[Path, typer.Argument(help=f"A file with tasks: {_FORMATS}.")],
     ratios: Annotated[str, typer.Option(help="Shares of train, val and test; 2:1:1, or the saved split's.")] = "",
     seed: Annotated[int | None, typer.Option(help="Another seed gives another division; 0 unless set.")] = None,
     extend: Annotated[bool, typer.Option("--extend", help="Distribute new tasks; all others stay.")] = False,
     renew: Annotated[bool, typer.Option("--renew", help="Divide everything again.")] = False,
+    question: Annotated[str, typer.Option(help="The column of the question, or a path such as inputs.question.")] = "",
+    answer: Annotated[str, typer.Option(help="The column of the answer.")] = "",
+    id_column: Annotated[str, typer.Option("--id", help="The column that names each task.")] = "",
+    type_column: Annotated[str, typer.Option("--type", help="The column of the kind of task.")] = "",
 ) -> None:
     """Divide a file into train, val and test, and save the split next to it; shows the split if there is one."""
     from skillopt.errors import UserError
@@ -77,6 +83,7 @@ def split(
         train, val, test = map(float, ratios.split(":")) if ratios else (shares[name] for name in SPLITS)
     except ValueError:
         raise UserError(f"--ratios: '{ratios}' must be three numbers, such as 2:1:1") from None
+    columns = {"question": question, "answers": answer, "id": id_column, "type": type_column}
     before = split_path(file).read_bytes() if saved else b""
     found = load_split(
         file,
@@ -84,6 +91,7 @@ def split(
         seed=drawn if seed is None else seed,
         answers=False,
         change="renew" if renew else "extend" if extend else "refuse",
+        columns={name: column for name, column in columns.items() if column},
     )
     same = saved and split_path(file).read_bytes() == before
     for line in [*describe(found), f"{'Unchanged' if same else 'Written'}: {split_path(file)}"]:

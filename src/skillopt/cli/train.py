@@ -18,6 +18,7 @@ from skillopt.cli.app import (
     measured,
     show,
 )
+from skillopt.cli.needs import check_keys, prepare_data
 from skillopt.view.text import printable
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Only continue an unfinished run.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin another run, whatever is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Each event as a line of JSON, as in events.jsonl.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Fetch a benchmark's data without asking.")] = False,
 ) -> None:
     """Train a skill. The same command again continues the run."""
     from skillopt.api import Trainer
@@ -50,6 +52,8 @@ def train(
     loaded = load_config(config, [*own, *(overrides or [])], target_model, optimizer_model)
     if description:
         loaded = for_description(loaded)
+    check_keys(loaded, config, overrides or [])
+    loaded = prepare_data(loaded, yes=yes)
     fetch_weights(loaded)
     mode: Mode = "resume" if resume else "fresh" if fresh else "auto"
     result = Trainer(loaded, mode=mode, progress="json" if as_json else True).fit()
@@ -102,7 +106,8 @@ def replicate(
     loaded = load_config(config, overrides, target_model, optimizer_model)
     numbers = range(loaded.train.seed, loaded.train.seed + seeds)
     result = measured(
-        loaded, lambda heard: run_seeds(loaded, numbers, lambda own: train_config(own, listeners=[heard]))
+        loaded,
+        lambda heard: run_seeds(loaded, numbers, lambda own: train_config(own, listeners=[heard], mode="separate")),
     )
     show(result.verdict, *replicate_table(result), *replicate_lines(result), f"Written: {result.path}")
 
@@ -116,7 +121,7 @@ def plan(
 ) -> None:
     """Show what a training will cost, before anything is paid for."""
     from skillopt.preflight.doctor import check_sizes
-    from skillopt.preflight.plan import plan_run
+    from skillopt.preflight.plan import plan_published, plan_run
     from skillopt.tasks import using_env
     from skillopt.tasks.base import check_splits
     from skillopt.training.initial import initial_of
@@ -124,6 +129,10 @@ def plan(
     from skillopt.view.plan_lines import plan_lines
 
     loaded = load_config(config, overrides, target_model, optimizer_model)
+    if not Path(loaded.env.split_dir, "train").exists() and (made := plan_published(loaded, initial_of(loaded))):
+        print(f"The data is not there yet: sizes and task lengths are those of the published {loaded.env.benchmark}")
+        print("\n".join(map(printable, plan_lines(made))))
+        return
     with using_env(loaded) as env:
         check_splits(env)
         for line in plan_lines(plan_run(loaded, env, initial_of(loaded))):

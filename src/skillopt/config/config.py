@@ -14,6 +14,7 @@ from pydantic import JsonValue, ValidationError
 from skillopt.config.identity import chosen, relevant
 from skillopt.config.roles import RoleSettings, overrule, role_settings
 from skillopt.config.sections import (
+    SCHEDULES,
     BudgetConfig,
     EnvConfig,
     EvaluationConfig,
@@ -27,7 +28,8 @@ from skillopt.config.sections import (
     TrackersConfig,
     TrainConfig,
 )
-from skillopt.config.tree import check_values, move_keys, name_command, override, read_tree
+from skillopt.config.shipped import shipped
+from skillopt.config.tree import add_calibration, check_values, move_keys, name_command, override, read_tree
 from skillopt.errors import UserError
 from skillopt.keys import refuse_keys
 
@@ -56,6 +58,7 @@ class Config(Section):
         tree = read_tree(path, ())
         for text in overrides:
             override(tree, text)
+        add_calibration(tree, shipped(path).parent)
         return cls.parse(tree, where=str(path))
 
     @classmethod
@@ -115,15 +118,8 @@ class Config(Section):
             "optimizer.use_slow_update: a run of more than one epoch needs the slow update, or later epochs undo what "
             "earlier ones won; set it to true, or train.num_epochs to 1",
         )
-        yield (
-            optimizer.lr_scheduler == "constant" and optimizer.reject_decay == 1,
-            "optimizer.lr_scheduler: constant with reject_decay 1 is a learning rate that cannot change; choose cosine "
-            "or linear, or a reject_decay below 1",
-        )
-        yield (
-            (optimizer.min_learning_rate or 0) > optimizer.learning_rate,
-            "optimizer.min_learning_rate: is above learning_rate; lower it",
-        )
+        static = optimizer.static_rate(SCHEDULES.get(optimizer.lr_scheduler))
+        yield bool(static), static
         noisy = self.env.scoring == "judge" or bool(self.env.scoring_options.get("noisy"))
         yield (
             noisy and self.evaluation.gate == "strict",

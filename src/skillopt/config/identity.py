@@ -16,9 +16,19 @@ from skillopt.provider_table import provider_of
 Flat = Mapping[str, JsonValue]
 """A config as `section.key`, as in `config.json`."""
 _FREE = ("budget.", "notes.", "hardware.", "trackers.")
-_PLACES = {"env.output_root", "env.private", "env.split_dir", "env.data", "env.split", "env.split_seed"}
-_PLACES |= {"train.init_skill", "gradient.analyst_workers", "gradient.prompts_dir", "gradient.feedback"}
-_PLACES |= {f"models.{role}_{key}" for role in ("target", "optimizer") for key in ("url", "key_name", "rpm", "tpm")}
+_PLACES = {"env.output_root", "env.private", "env.split_dir", "env.data", "env.columns", "env.split", "env.split_seed"}
+_PLACES |= {
+    "train.init_skill",
+    "train.init_notes",
+    "evaluation.test",
+    "gradient.analyst_workers",
+    "gradient.prompts_dir",
+    "gradient.feedback",
+}
+_PLACES |= {
+    f"models.{role}_{key}" for role in ("target", "optimizer", "judge") for key in ("url", "key_name", "rpm", "tpm")
+}
+_PLACES |= {"models.judge_workers", "models.judge_calibration"}
 """What may change between a stop and a resume. The data and the user's files count by what they hold."""
 _EARLIER_NAMES = {"evaluation.vetoes": "evaluation.gates"}
 """A key that has another name now makes no other run."""

@@ -17,9 +17,11 @@ from skillopt.provider_table import provider_of, split_name
 
 if TYPE_CHECKING:
     from skillopt.config.config import Config
+    from skillopt.config.sections import ModelSettings
 
 T = TypeVar("T")
 _TABLES = {"target": "targets", "optimizer": "optimizers"}
+_ROLES = (*_TABLES, "judge")
 _OVERRULES = {
     **{
         f"models.{role}_{key}": ((table, key),)
@@ -62,21 +64,28 @@ def role_settings(config: Config, role: str) -> RoleSettings:
     name: str = keys[f"{role}_model"]
     provider = provider_of(name)
     settings: dict[str, Any] = {field.name: keys.get(f"{role}_{field.name}") for field in fields(RoleSettings)} | {
-        "workers": config.hardware.workers if role == "target" else config.gradient.analyst_workers,
+        "workers": _workers(config, role),
         "call_timeout": config.hardware.call_timeout or provider.call_timeout,
     }
-    table = config.models.targets if role == "target" else config.models.optimizers
-    settings |= _said_of(name, {key: vars(entry) for key, entry in table.items()})
+    tables: dict[str, Mapping[str, ModelSettings]]
+    tables = {"target": config.models.targets, "optimizer": config.models.optimizers}
+    settings |= _said_of(name, {key: vars(entry) for key, entry in tables.get(role, {}).items()})
     if provider.max_concurrency:
         settings["workers"] = min(settings["workers"], provider.max_concurrency())
     return RoleSettings(**settings)
+
+
+def _workers(config: Config, role: str) -> int:
+    if role == "judge":
+        return config.models.judge_workers
+    return config.hardware.workers if role == "target" else config.gradient.analyst_workers
 
 
 def flat_keys(models: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """`{target: {max_tokens: 20}}` of the section `models` as `{target_max_tokens: 20}`, the form that is stored."""
     flat: dict[str, JsonValue] = {}
     for key, value in models.items():
-        if key in _TABLES and isinstance(value, dict):
+        if key in _ROLES and isinstance(value, dict):
             flat |= {f"{key}_{name}": below for name, below in value.items()}
         else:
             flat[key] = value
@@ -87,7 +96,7 @@ def flat_name(dotted: str) -> str:
     """`models.target.max_tokens` as `models.target_max_tokens`."""
     section, _, rest = dotted.partition(".")
     role, dot, key = rest.partition(".")
-    return f"{section}.{role}_{key}" if section == "models" and role in _TABLES and dot else dotted
+    return f"{section}.{role}_{key}" if section == "models" and role in _ROLES and dot else dotted
 
 
 def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

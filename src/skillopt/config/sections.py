@@ -22,8 +22,12 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": lambda progress: 1 - progress,
 }
 """The share of the way from the lowest to the full learning rate (0 to 1), by how much of the run is done (0 to 1)."""
+AUTO = "auto"
+"""The schedule that a run chooses for itself; training/schedule.py says how."""
 GATES = {"paired": "skillopt.training.gates.paired:paired_gate", "strict": "skillopt.training.gates.strict:strict_gate"}
 """The gates, by name; training/gates imports them."""
+FLOORS = ("type", "fall", "refusals", "cost", "tokens", "turns")
+"""Those that a config may name; the first three are from 0 to 1."""
 TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
@@ -80,6 +84,9 @@ class TrainConfig(Section):
     init_skill: str = ""
     """Path of the Markdown file or of the skill package's folder to start from (a seed, or a skill trained before);
     empty for an empty skill."""
+    init_notes: str = ""
+    """Folder of a run whose notes (meta skill) the optimizer starts with: a run on the same tasks, another target or
+    less data; empty for no notes."""
     patience: int = Field(default=0, ge=0)
     """Stop after this many steps without improvement; 0 never does. A run also ends once every validation task is
     right: no gate would accept anything more."""
@@ -88,32 +95,52 @@ class TrainConfig(Section):
 class OptimizerConfig(Section):
     learning_rate: float = Field(default=4.0, ge=1, le=64)
     """At most this many edits a step."""
-    min_learning_rate: float | None = Field(default=None, ge=1, le=64)
-    """The rate never falls below this; null: half of learning_rate, so that short runs keep their pace."""
-    lr_scheduler: str = "constant"
-    """How the rate falls from learning_rate to min_learning_rate over the run: constant (only rejected steps lower it),
-    cosine, linear, or the name of an entry point of the group skillopt.schedules."""
+    min_learning_rate: float = Field(default=1.0, ge=1, le=64)
+    """The rate never falls below this. null, which earlier versions wrote, is 1."""
+    lr_scheduler: str = AUTO
+    """How the rate falls from learning_rate to min_learning_rate over the run: auto (cosine for 16 steps or more from
+    an initial skill of under 200 tokens, else constant), cosine, linear, constant (only steps that are not accepted
+    lower the rate), or the name of an entry point of the group skillopt.schedules."""
     reject_decay: float = Field(default=0.8, gt=0, le=1)
-    """A rejected step multiplies the rate by this; an accepted one takes one such step back."""
+    """A rejected or indecisive step multiplies the rate by this; an accepted one takes one such step back."""
     use_slow_update: bool = True
     """At each epoch's end, compare two epochs' skills and write guidance into the protected region."""
     slow_update_samples: int = Field(default=20, ge=1)
     """Training items on which the two skills are compared."""
     slow_update_gate: Literal["keep", "strict"] = "keep"
-    """keep: guidance must not lower the validation score; strict: it must raise it."""
+    """keep: guidance must not lower the validation score; strict: it must raise it. Neither may lose validation items
+    that earlier guidance won."""
     use_meta_skill: bool = True
-    """Keep notes for the optimizer across epochs; they never enter the skill."""
+    """At each epoch's end, write notes for the optimizer; they never enter the skill."""
     rejected_buffer: int = Field(default=32, ge=0)
     """How many of the last rejected edits are remembered; the exemplar analyst does not propose them again."""
     max_edit_tokens: int = Field(default=2000, ge=10)
-    """A longer edit is dropped. A section of worked examples needs room."""
+    """A longer edit is dropped. A section of worked examples is long."""
     max_skill_tokens: int = Field(default=8000, ge=100)
     """An edit that would make the skill longer than this is dropped."""
 
     @field_validator("lr_scheduler")
     @classmethod
     def _known_schedule(cls, value: str) -> str:
-        return _one_of(value, SCHEDULES, "schedules")
+        return _one_of(value, (AUTO, *SCHEDULES), "schedules")
+
+    @field_validator("min_learning_rate", mode="before")
+    @classmethod
+    def _null_is_the_default(cls, value: object) -> object:
+        return 1.0 if value is None else value
+
+    def static_rate(self, shape: Callable[[float], float] | None) -> str:
+        """Why the rate could never change, and the fix; empty if it can. `shape` None: not chosen yet."""
+        if self.min_learning_rate >= self.learning_rate:
+            fix = "lower it" if self.min_learning_rate > 1 else "raise learning_rate: no rate is below one edit a step"
+            below = f"{self.min_learning_rate:g} is not below learning_rate {self.learning_rate:g}"
+            return f"optimizer.min_learning_rate: {below}, so that the rate cannot change; {fix}"
+        if shape and self.reject_decay == 1 and len({shape(n / 10) for n in range(11)}) == 1:
+            return (
+                "optimizer.reject_decay: a constant schedule with reject_decay 1 is a learning rate that cannot change;"
+                " choose cosine or linear, or a reject_decay below 1"
+            )
+        return ""
 
 
 class GradientConfig(Section):
@@ -177,11 +204,33 @@ class EvaluationConfig(Section):
     """The most often that the paired gate may accept an edit that does nothing."""
     max_repeats: int = Field(default=5, ge=1, le=30)
     """The most fresh samples of each skill that the paired gate takes of an item before it gives up as indecisive."""
-    regression_margin: float | None = Field(default=None, ge=0, le=1)
-    """No task type may fall by more than this, whatever the whole score does; null sets no such limit."""
+    floors: dict[str, float] = {}
+    """Metrics that no gain may buy back, such as {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
+    type:NAME: the least score of a task type; fall: the most that any type may lose; refusals: the most tasks that the
+    endpoint refuses, as a share; cost (dollars), tokens, turns: the most that a task may take, the mean over
+    validation."""
+    test: bool = True
+    """Measure the initial and the best skill on the test split at the end. false leaves it unread; true later, with the
+    same command, reads it then."""
     baselines: bool = True
     """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two; and what
     doing nothing and always giving the most frequent answer would score, which costs nothing."""
+
+    @field_validator("floors")
+    @classmethod
+    def _known_floors(cls, value: dict[str, float]) -> dict[str, float]:
+        for name, limit in value.items():
+            if name == "seconds":
+                raise ValueError(
+                    "seconds cannot be a floor: a resumed run replays replies without their seconds and would decide "
+                    "otherwise; use turns or tokens"
+                )
+            kind = "type" if name.startswith("type:") else name
+            if kind not in FLOORS:
+                raise ValueError(f"unknown floor '{name}'; known are: type:NAME, {', '.join(FLOORS[1:])}")
+            if not 0 <= limit <= (1 if kind in FLOORS[:3] else math.inf):
+                raise ValueError(f"{name}: {limit:g} is out of range")
+        return value
 
     @field_validator("gate")
     @classmethod
@@ -248,8 +297,31 @@ class ModelsConfig(Section):
     """As target_rpm."""
     optimizer_tpm: int | None = Field(default=None, ge=1)
     """As target_tpm."""
+    judge_model: str = ""
+    """provider:model that grades answers if env.scoring is judge; empty: the optimizer grades, also its own edits."""
+    judge_url: str = ""
+    """Base URL of the judge's endpoint; empty for the provider's own."""
+    judge_temperature: float | None = Field(default=None, ge=0)
+    """null leaves it to the endpoint."""
+    judge_max_tokens: int = Field(default=2000, ge=1)
+    """Longest reply of the judge."""
+    judge_deterministic: bool | None = None
+    """As target_deterministic. A judge whose grades changed in its calibration is never taken for deterministic."""
+    judge_reasoning_effort: Effort = ""
+    """As target_reasoning_effort."""
+    judge_key_name: str = ""
+    """As target_key_name."""
+    judge_workers: int = Field(default=8, ge=1)
+    """Judge calls in flight."""
+    judge_rpm: int | None = Field(default=None, ge=1)
+    """As target_rpm."""
+    judge_tpm: int | None = Field(default=None, ge=1)
+    """As target_tpm."""
+    judge_calibration: str = ""
+    """The file that `skillopt judge calibrate` wrote; empty: judge_calibration.json next to the config, if it is
+    there."""
 
-    @field_validator("target_model", "optimizer_model")
+    @field_validator("target_model", "optimizer_model", "judge_model")
     @classmethod
     def _not_retired(cls, value: str) -> str:
         if instead := RETIRED_MODELS.get(value.partition("?")[0]):
@@ -268,7 +340,11 @@ class EnvConfig(Section):
     split_dir: str = ""
     """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
     data: str = ""
-    """One file with all items (.jsonl, .json, .csv) in place of split_dir; its split is saved next to it."""
+    """One file with all items (.jsonl, .json, .csv, .parquet, .arrow, promptfoo's .yaml) in place of split_dir, or a
+    data set of Hugging Face, hf:org/name[:config][@revision][#split]; its split is saved next to it."""
+    columns: dict[str, str] = {}
+    """Which column of env.data is which field, or which path inside of one, such as {question: inputs.question, answer:
+    outputs.text}; only for names that are not found by themselves."""
     split: dict[str, float] = {"train": 0.5, "val": 0.25, "test": 0.25}
     """How env.data is divided; only read when there is no written split yet."""
     split_seed: int = 0
@@ -276,6 +352,8 @@ class EnvConfig(Section):
     scoring: str = "exact"
     """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`; for tasks with files,
     files (expected files), command (a check), or a function with a third parameter, the workspace."""
+    scoring_note: str = ""
+    """What the optimizer should know about the score besides: what gives partial credit, whether order counts, …"""
     scoring_options: FreeOptions = {}
     """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
     agent: str = ""
@@ -326,6 +404,8 @@ class Price(Section):
     """Dollars for a million completion tokens."""
     cached: float | None = Field(default=None, ge=0)
     """Dollars for a million prompt tokens that the endpoint had in its cache; null: as any other."""
+    written: float | None = Field(default=None, ge=0)
+    """Dollars for a million prompt tokens that the endpoint writes into its cache; null: as any other."""
 
 
 class BudgetConfig(Section):

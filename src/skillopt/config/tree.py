@@ -18,9 +18,19 @@ from skillopt.config.shipped import is_file, is_there, shipped
 from skillopt.errors import UserError
 from skillopt.provider_table import COMMAND, provider_of
 
+_RENAMED = {
+    "evaluation.gates": "evaluation.vetoes",
+    "evaluation.eval_test": "evaluation.test",
+    "evaluation.gate_metric": "evaluation.metric",
+    "env.skill_init": "train.init_skill",
+    "env.out_root": "env.output_root",
+}
+"""Names of an earlier version and of the original tool; using one is answered with ours."""
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
-_MOVED["evaluation.gates"] = "evaluation.vetoes"
-_PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data")
+_MOVED |= _RENAMED
+_PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data", "models.judge_calibration")
+CALIBRATION = "judge_calibration.json"
+"""Written by `skillopt judge calibrate` next to the config."""
 _CODE = ("env.name", "env.scoring", "env.agent")
 """`file.py:name`; the file may be next to the config."""
 _DEEPEST, _MOST = 50, 200_000
@@ -98,8 +108,17 @@ def read_tree(path: Path, above: tuple[Path, ...], check: Callable[[Path], None]
     merged: dict[str, JsonValue] = {}
     for base in bases:
         _merge(merged, read_tree(path.parent / base, (*above, path.resolve()), check))
-    _merge(merged, move_keys(_anchor_paths(tree, path.parent)))
+    renamed: Any = move_keys(tree)
+    _merge(merged, _anchor_paths(renamed, path.parent))
     return merged
+
+
+def add_calibration(tree: dict[str, JsonValue], folder: Path) -> None:
+    """The calibration of a judge that is next to its config."""
+    env = tree.get("env")
+    judged = isinstance(env, dict) and env.get("scoring") in {"judge", "by_task"}
+    if judged and is_file(folder / CALIBRATION) and isinstance(models := tree.setdefault("models", {}), dict):
+        models.setdefault("judge_calibration", str(folder / CALIBRATION))
 
 
 def yaml_trouble(error: Exception) -> str:
@@ -166,6 +185,8 @@ def _merge(into: dict[str, JsonValue], tree: Mapping[str, JsonValue]) -> None:
 def override(tree: dict[str, JsonValue], text: str) -> None:
     dotted, equals, raw = text.partition("=")
     dotted = dotted.strip()
+    if "." not in dotted:  # the original tool also takes its keys without their section
+        dotted = next((key for key in (*_MOVED, *RETIRED) if key.rpartition(".")[2] == dotted), dotted)
     _say_renamed(dotted)
     keys = flat_name(_MOVED.get(dotted, dotted)).split(".")
     if not equals or len(keys) < 2 or not all(keys):
@@ -216,9 +237,9 @@ def name_command(tree: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _say_renamed(old: str) -> None:
-    """The guide's other names are as good as ours; this one is only an earlier one."""
-    if old == "evaluation.gates":
-        warnings.warn(f"{old} is now {_MOVED[old]}", FutureWarning, stacklevel=3)
+    """The guide's names (train.lr_scheduler) are as good as ours and need no note."""
+    if old in _RENAMED:
+        warnings.warn(f"{old} is now {_RENAMED[old]}", FutureWarning, stacklevel=3)
 
 
 def move_keys(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -233,12 +254,25 @@ def move_keys(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
             empty = isinstance(value, Mapping) and all(limit is None for limit in value.values())
             if not empty and (dotted not in FORMER_DEFAULTS or value != FORMER_DEFAULTS[dotted]):
                 raise UserError(f"{dotted}: is no longer a key; {instead}")
+    _to_floors(out.get("evaluation"))
     for old, new in _MOVED.items():
         (old_section, old_key), (new_section, new_key) = old.split("."), new.split(".")
         section, home = out.get(old_section), out.setdefault(new_section, {})
         if isinstance(section, dict) and old_key in section and isinstance(home, dict):
             value = section.pop(old_key)
-            if value:
+            if value not in ("", [], None):
                 _say_renamed(old)
             home[new_key] = value
     return out
+
+
+def _to_floors(evaluation: JsonValue) -> None:
+    """`regression_margin`, which is now a floor."""
+    if not isinstance(evaluation, dict) or "regression_margin" not in evaluation:
+        return
+    margin, floors = evaluation.pop("regression_margin"), evaluation.setdefault("floors", {})
+    if margin is not None and isinstance(floors, dict):
+        warnings.warn(
+            f"evaluation.regression_margin is now evaluation.floors={{fall: {margin}}}", FutureWarning, stacklevel=4
+        )
+        floors.setdefault("fall", margin)

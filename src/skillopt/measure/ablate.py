@@ -123,6 +123,16 @@ def units_of(skill: Skill) -> Iterator[Unit]:
             yield Unit(name=f"{where}{part.name}", text=part.text, without=without, lines=part.lines, file=path)
 
 
+def without_units(skill: Skill, units: Sequence[Unit]) -> Skill:
+    """The skill with several rules left out at once."""
+    left = skill
+    for path in sorted({unit.file for unit in units}):
+        lines = [unit.lines for unit in units if unit.file == path and unit.lines]
+        document = Skill(skill.read(path) or "")
+        left = left.with_file(path, without_lines(document, lines).text if lines else "")
+    return left
+
+
 @dataclass
 class _Variants:
     """The skill and its variants at work, and what was measured of each."""
@@ -149,11 +159,7 @@ class _Variants:
         chosen = [unit for unit in units if (row := self.row(unit)) and row.verdict == verdict]
         if len(chosen) < 2:
             return []
-        left = self.skill
-        for path in sorted({unit.file for unit in chosen}):
-            lines = [unit.lines for unit in chosen if unit.file == path and unit.lines]
-            document = Skill(self.skill.read(path) or "")
-            left = left.with_file(path, without_lines(document, lines).text if lines else "")
+        left = without_units(self.skill, chosen)
         await self._measure(left)
         row = self.row(Unit(name=verdict, text="", without=left))
         return [row.model_copy(update={"names": tuple(unit.name for unit in chosen)})] if row else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from skillopt.errors import MissingKey, SkillOptError, Stopped, StopReason
+from skillopt.errors import MissingKey, SkillOptError, Stopped
 from skillopt.preflight.lint import Linted
 from skillopt.record.results import CheckResult
 from skillopt.record.source import Source
@@ -26,6 +26,8 @@ class CheckOutcome:
     skill: Source
     base: Source
     linted: Linted
+    output_root: str = ""
+    """Of its config; empty if it is not run."""
     status: str = ""
     """better, no worse, worse, cannot tell; unchanged, removed, not measured (no key); stopped, error."""
     code: int = 0
@@ -39,7 +41,7 @@ def run_jobs(
 ) -> list[CheckOutcome]:
     """Every job to its end. What stops one does not stop the others, and never becomes a verdict.
 
-    A skill whose text is that of its base is not run, unless `all_of_them`.
+    A skill with the same text as its base is not run, unless `all_of_them`.
     """
     return [_run(job, measure, all_of_them, skip_without_key) for job, measure in jobs]
 
@@ -54,7 +56,7 @@ def _run(job: CheckOutcome, measure: Measure, always: bool, skip_without_key: bo
     try:
         result = measure()
     except Stopped as error:
-        if error.reason is StopReason.BY_HAND:
+        if error.by_hand:
             raise
         return replace(job, status="stopped", code=3, sentence=str(error))
     except SkillOptError as error:

@@ -1,4 +1,4 @@
-"""Two skills on the same items: does one earn its place (check), and who is better (measure/compare.py)?"""
+"""Two skills on the same items: is one better than the other (check), and which is better (measure/compare.py)?"""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from skillopt.record.events import EvaluationStarted, Listener
 from skillopt.record.files import write_json, write_jsonl
 from skillopt.record.results import CheckResult, CheckWord, Spent
 from skillopt.skill import Skill
-from skillopt.tasks.base import SPLITS, Env, Item, RolloutError, Trajectory, data_hash, is_judged
+from skillopt.tasks.base import SPLITS, Env, Item, RolloutError, Trajectory, data_hash
 from skillopt.training.context import Context
 from skillopt.training.gates.paired_test import Ask, Side
+from skillopt.training.parts import measuring_roles
 from skillopt.training.rollout import all_measured, require_few, roll_out_one
 from skillopt.training.session import check_prices
 
@@ -91,6 +92,7 @@ async def both_measured(
             "split": question.split,
             "max_items": question.max_items,
             "repeats": question.repeats,
+            **({"only": sorted(question.only)} if question.only else {}),
         }
         return folder_of(config, kind, identity, env.name, f"{question.split}-")
 
@@ -100,32 +102,45 @@ async def both_measured(
     async with measuring_session(
         config, folder, env=env, models=models, listeners=listeners, shared_journal=shared
     ) as session:
-        ctx = session.ctx
-        judge = [config.models.optimizer_model] if is_judged(ctx.env) else []
-        check_prices(config, [config.models.target_model, *judge])
-        items = in_order(ctx.env.items(question.split), config.train.seed)[: question.max_items]
-        before = spent_on(session.paid())
-        bench = _Bench(ctx, {item.id: item for item in items}, question, UsageLog(root / "readings.jsonl"))
-        trial = Trial(
-            order=[item.id for item in items],
-            noisy=ctx.noisy,
-            metric=config.evaluation.metric,
-            margin=question.margin,
-            alpha=config.evaluation.alpha,
-            max_repeats=config.evaluation.max_repeats,
-            fixed=question.repeats,
-        )
-        ctx.emit(EvaluationStarted(split=question.split, name="checked and base", items=len(items)))
-        word = await bench.verdict(trial)
-        yield PairMeasurement(
-            session=session,
-            trial=trial,
-            word=word,
-            samples=bench.samples,
-            refused=bench.refused,
-            spent=_since(before, spent_on(session.paid())),
-        )
-        write_jsonl(session.folder / "trajectories.jsonl", [sample.trajectory for sample in bench.samples])
+        done = await measure_pair(session, question, UsageLog(root / "readings.jsonl"), alpha=config.evaluation.alpha)
+        yield done
+        write_jsonl(session.folder / "trajectories.jsonl", [sample.trajectory for sample in done.samples])
+
+
+async def measure_pair(
+    session: MeasuringSession, question: Question, usage: UsageLog, *, alpha: float
+) -> PairMeasurement:
+    """Both skills of a question in a session that is open."""
+    ctx, config = session.ctx, session.ctx.config
+    check_prices(config, [config.role(role).model for role in measuring_roles(config, ctx.env)])
+    items = _chosen(in_order(ctx.env.items(question.split), config.train.seed), question)
+    before = spent_on(session.paid())
+    bench = _Bench(ctx, {item.id: item for item in items}, question, usage)
+    trial = Trial(
+        order=[item.id for item in items],
+        noisy=ctx.noisy,
+        metric=config.evaluation.metric,
+        margin=question.margin,
+        alpha=alpha,
+        max_repeats=config.evaluation.max_repeats,
+        fixed=question.repeats,
+    )
+    ctx.emit(EvaluationStarted(split=question.split, name="checked and base", items=len(items)))
+    word = await bench.verdict(trial)
+    return PairMeasurement(
+        session=session,
+        trial=trial,
+        word=word,
+        samples=bench.samples,
+        refused=bench.refused,
+        spent=since(before, spent_on(session.paid())),
+    )
+
+
+def _chosen(items: list[Item], question: Question) -> list[Item]:
+    if unknown := sorted(set(question.only) - {item.id for item in items}):
+        raise UserError(f"--items: the {question.split} split has no item '{unknown[0]}'")
+    return [item for item in items if not question.only or item.id in question.only][: question.max_items]
 
 
 def in_order(items: Sequence[Item], seed: int) -> list[Item]:
@@ -189,8 +204,8 @@ class _Bench:
         return f"{target.name}/{target.endpoint}/{self._skill(ask).hash[:16]}/{self._tag(ask)}/{ask.item_id}"
 
 
-def _since(before: Spent, after: Spent) -> Spent:
-    """What this session paid of what all sessions in the folder did."""
+def since(before: Spent, after: Spent) -> Spent:
+    """What was paid between two counts of the same folder."""
     usd = None if before.usd is None or after.usd is None else after.usd - before.usd
     calls, tokens = after.calls - before.calls, after.tokens - before.tokens
     return after.model_copy(update={"calls": calls, "tokens": tokens, "usd": usd})

@@ -62,6 +62,8 @@ class Question:
     base: SkillVersion
     margin: float = MARGIN
     split: str = "val"
+    only: tuple[str, ...] = ()
+    """Items by id; empty for all."""
     max_items: int | None = None
     repeats: int | None = None
     """Every item this often under both, without an early end: a comparison."""
@@ -134,7 +136,7 @@ def sentence(result: CheckResult) -> str:
     """The verdict in plain words."""
     against = result.base.where if result.base.where == "no skill" else f"the base ({result.base.where})"
     if result.same_text:
-        return f"No worse: the text is the same as that of {against}, so that nothing was measured."
+        return f"No worse: the text is the same as in {against}, so nothing was measured."
     low, high = result.difference_interval or (0.0, 0.0)
     figures = (
         f"{result.scores.skill.score:.2f} on {result.measured} of {counted(result.items, result.split)} against "
@@ -210,7 +212,8 @@ def _takes(samples: Sequence[Sample], side: str, config: Config, refused: int) -
 def _cost(usage: RolloutUsage, price: Price | None) -> float | None:
     if usage.usd is not None:
         return usage.usd
-    return cost_of(Usage(prompt=usage.prompt, completion=usage.completion, cached=usage.cached), price)
+    tokens = Usage(prompt=usage.prompt, completion=usage.completion, cached=usage.cached, written=usage.written)
+    return cost_of(tokens, price)
 
 
 def _mean(values: Sequence[float]) -> float:

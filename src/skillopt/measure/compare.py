@@ -13,7 +13,18 @@ from skillopt.errors import UserError
 from skillopt.measure.check import PairMeasurement, both_measured
 from skillopt.measure.check_result import Question, SkillVersion, check_result
 from skillopt.measure.evaluate import note_read
-from skillopt.measure.verdict import Sentence, counted, more_tasks, named_figures, not_above, say, spent_on, too_few
+from skillopt.measure.verdict import (
+    Sentence,
+    Word,
+    always_answering,
+    counted,
+    more_tasks,
+    named_figures,
+    not_above,
+    say,
+    spent_on,
+    too_few,
+)
 from skillopt.models.base import ChatModel
 from skillopt.record.directory import RunDirectory, best_in, resolve_run
 from skillopt.record.events import Listener
@@ -37,7 +48,7 @@ from skillopt.training.final_scores import majority
 from skillopt.training.initial import initial_of, read_initial, run_of
 
 WORDS = ("initial", "best")
-"""Names for a run's own skills, in place of a file."""
+"""Names of a run's skills, usable instead of a file."""
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
@@ -70,7 +81,7 @@ def skill_named(name: str) -> tuple[Skill, Path]:
     if not is_file(path) and not is_file(path / FILE):
         raise UserError(
             f"'{name}': is not a run's folder, and there is no such skill file or package; give one of them, RUN@3 for "
-            f"a version of a run, or, where a config is given: {', '.join(WORDS)}"
+            f"a version of a run, or, if a config is given: {', '.join(WORDS)}"
         )
     return read_initial(str(path), "skill"), path
 
@@ -82,11 +93,13 @@ async def compare(
     *,
     split: str = "val",
     repeats: int = 1,
+    items: Sequence[str] = (),
     env: Env | None = None,
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Comparison:
-    """A against B on a split, each item `repeats` times under both; also written to `comparison.json`.
+    """A against B on a split, or on some of its `items` by id, each `repeats` times under both; also written to
+    `comparison.json`.
 
     The same skill twice is an A/A probe: what it shows is the target's noise and nothing else.
     """
@@ -94,7 +107,7 @@ async def compare(
         SkillVersion(skill=side[0].shown, path=str(side[1] or ""), where=name)
         for side, name in zip((a, b), names_of(a[1], b[1]), strict=True)
     )
-    question = Question(skill=skill, base=base, split=split, repeats=repeats)
+    question = Question(skill=skill, base=base, split=split, repeats=repeats, only=tuple(items))
     async with both_measured(config, question, env=env, models=models, listeners=listeners) as done:
         ctx = done.session.ctx
         paid = done.session.paid()
@@ -143,12 +156,13 @@ def _verdict(checked: CheckResult, differing: int, always: MajorityScore | None,
     gain = Gain(
         before=base, after=skill, tasks=checked.measured, split=checked.split, interval=checked.difference_interval
     )
-    unsure = checked.verdict == "cannot tell"
+    word: Word = "cannot tell" if checked.verdict == "better" and gain.word != "better" else checked.verdict
+    unsure = word == "cannot tell"  # also if these items alone got better: their interval contains zero
     return say(
-        checked.verdict,
+        word,
         named_figures(gain, checked.base.where, checked.skill.where),
         because=too_few(gain) * unsure,
-        note=not_above(max(base, skill), always.answer, always.score) if always else "",
+        note=not_above(max(base, skill), {always_answering(always.answer): always.score})[1] if always else "",
         advice=more_tasks(gain, how_to_enlarge(config.flat(), gain.split)) * unsure,
         spent=spent,
     )
@@ -187,7 +201,7 @@ def _lists(done: PairMeasurement) -> ItemLists:
 
 
 def names_of(a: Path | None, b: Path | None) -> tuple[str, str]:
-    """What people call the two: `initial`, `best`, or the file; with its folder where two files have one name."""
+    """What people call the two: `initial`, `best`, or the file; with its folder if two files have the same name."""
     plain = [_plain_name(path) for path in (a, b)]
     if a == b and plain[0]:
         return plain[0], f"{plain[0]} again"

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from statistics import fmean
 
 from skillopt.config import BudgetConfig, Config
-from skillopt.errors import Stopped
+from skillopt.errors import Stopped, UserError
 from skillopt.measure.session import folder_of
 from skillopt.measure.verdict import Sentence, figures, say, spent_in, too_few
-from skillopt.record.base import ROLES, Interval
+from skillopt.record.base import Interval
 from skillopt.record.costs import Bill
 from skillopt.record.files import write_json
 from skillopt.record.result import Result
@@ -28,6 +28,7 @@ async def replicate(config: Config, seeds: Sequence[int], train: Train) -> Repli
 
     The budget of the config is the budget of all seeds together. Nothing is chosen by the test split.
     """
+    require_test(config, "replicate")
     started = time.monotonic()
     summaries: list[Summary] = []
     rows: list[ReplicatedRun] = []
@@ -94,7 +95,7 @@ def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) ->
 
 
 def _interval(column: str, rows: Sequence[ReplicatedRun]) -> Interval | None:
-    """Seeds that agree say nothing of other tasks: the interval is never narrower than that of a single run."""
+    """Seeds that agree say nothing about other tasks: the interval is never narrower than a single run's."""
     values = [row.value(column) for row in rows]
     mean, over_seeds = fmean(values), seeds_interval(values)
     half = over_seeds[1] - mean if over_seeds else 0.0
@@ -114,12 +115,17 @@ def _verdict(gain: Gain, seeds: int, improved: float, spent: Spent) -> Sentence:
     return say(gain.word, shown, spent=spent)
 
 
+def require_test(config: Config, command: str) -> None:
+    if not config.evaluation.test:
+        raise UserError(f"evaluation.test: {command} compares scores of the test split; set it to true")
+
+
 def left_of(budget: BudgetConfig, spent: Sequence[Bill], minutes: float) -> BudgetConfig:
     """What earlier runs, by their summaries, have left of the budget that all share."""
     used = {
-        "max_calls": sum(each.calls.of(role) for each in spent for role in ROLES),
-        "max_tokens": sum(each.tokens.of(role).total for each in spent for role in ROLES),
-        "max_usd": sum(each.cost_usd.of(role) or 0.0 for each in spent for role in ROLES),
+        "max_calls": sum(each.calls.of(role) for each in spent for role in each.calls.roles),
+        "max_tokens": sum(each.tokens.of(role).total for each in spent for role in each.calls.roles),
+        "max_usd": sum(each.cost_usd.of(role) or 0.0 for each in spent for role in each.calls.roles),
         "max_minutes": minutes,
     }
     lower = {}

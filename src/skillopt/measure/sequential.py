@@ -1,11 +1,11 @@
 """Is a skill better than another, no worse, or worse: asked for sample by sample, until the answer is sure.
 
-Nothing is run here. `Trial.play` asks for samples and is sent their scores, so that the check, the tests and the
-simulations of bench/check.py all decide by the same lines. The repeats are the paired gate's duel.
+Nothing is run here. `Trial.play` asks for samples and is sent their scores, so the check, the tests and the
+simulations of bench/check.py all decide by the same lines. The repeats are the paired gate's test.
 
 1. Screen. Both skills do the items in a fixed random order, once each, block after block. A difference that is clear
    already ends it.
-2. Duel. Where a noisy target differs, both do the item again; only these fresh samples say who is better.
+2. Repeats. Where a noisy target differs, both do the item again; only these fresh samples say who is better.
 3. Rounds. Whether a noisy target is no worse needs every item again, as long as that can still settle it.
 """
 
@@ -28,13 +28,13 @@ EPSILON = 1e-9
 _BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
 """After how many items the screen is looked at; always after the last one, too."""
 _SCREEN = 0.2
-"""The share of alpha that the screen of a noisy target may spend; the duel has the rest."""
+"""The share of alpha that the screen of a noisy target may spend; the paired test has the rest."""
 _SURELY = 0.75
-"""An item changed for sure where its samples differ by this much in the mean."""
+"""An item has changed if the means of its samples differ by this much."""
 _LEANS = 0.2
-"""A p below this leans to better: the check asks on, although it is sure that the skill is no worse."""
+"""A p below this leans to better: the check asks on, although the skill is already known to be no worse."""
 _HOPELESS = 0.3
-"""From the second round on: where neither side's p is below this, the duel is given up."""
+"""From the second round on: if neither side's p is below this, the paired test stops."""
 _OPTIMISM = 0.5
 """How many standard errors above its estimate the difference is assumed to be when its chance is computed."""
 
@@ -53,7 +53,7 @@ class Trial:
     fixed: int | None = None
     """Every item this often, without an early end; None: until the verdict is sure."""
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
-    """By item, in the order of the rounds; the duel's come after the screen's."""
+    """By item, in the order of the rounds; those of the paired test come after the screen's."""
     refused: set[str] = field(default_factory=set)
     looks: int = 0
     repeats: int = 0
@@ -67,14 +67,14 @@ class Trial:
         """To the verdict."""
         if self.fixed:
             return (yield from self._all(self.fixed))
-        found = yield from self._screen()
-        if found is None and not self.noisy:
-            found, self.sure_by = self._exact(), "all items"
-        if found is None:
-            found = yield from self._duel()
-        if found is None:
-            found = yield from self._rounds()
-        return found
+        verdict = yield from self._screen()
+        if verdict is None and not self.noisy:
+            verdict, self.sure_by = self._exact(), "all items"
+        if verdict is None:
+            verdict = yield from self._paired_test()
+        if verdict is None:
+            verdict = yield from self._rounds()
+        return verdict
 
     # The measured difference
 
@@ -119,13 +119,14 @@ class Trial:
         for end in ends:
             yield from self._ask(list(self.order[begin:end]), "s")
             begin = end
-            if found := self._look(len(ends), last=end == len(self.order)):
+            if verdict := self._look(len(ends), last=end == len(self.order)):
                 self.sure_by = "screen"
-                return found
+                return verdict
         return None
 
     def _look(self, looks: int, *, last: bool) -> Word | None:
-        """What the items so far make sure. A last look at a deterministic target is no test: all is known then."""
+        """What the items so far make sure. The last look at a deterministic target is not a test: everything is known
+        then."""
         self.looks += 1
         if last and not self.noisy:
             return None
@@ -180,9 +181,9 @@ class Trial:
             return not lost or sign_test(won, lost) <= self.alpha
         return min(changes) > -EPSILON or permutation_p([((0.0,), (change,)) for change in changes]) <= self.alpha
 
-    # 2. The duel
+    # 2. The paired test
 
-    def _duel(self) -> Samples[Word | None]:
+    def _paired_test(self) -> Samples[Word | None]:
         duel = _Duel(
             order=self.measured,
             current={item: self.pairs[item][0][0] for item in self.measured},
@@ -208,7 +209,7 @@ class Trial:
     # 3. The rounds
 
     def _rounds(self) -> Samples[Word]:
-        """Every item equally often, so that none was chosen by its luck."""
+        """Every item equally often, so none was chosen by its luck."""
         done = 1
         while not self._shown(done):
             if done > self.max_repeats or not self._hope(done):
@@ -232,7 +233,7 @@ class Trial:
 
     @property
     def quantile(self) -> float:
-        """Pocock's boundary, nearly: the same level at every look, so that all of them together keep alpha."""
+        """Pocock's boundary, nearly: the same level at every look, so all of them together keep alpha."""
         looks = self.max_repeats + 1
         return NormalDist().inv_cdf(1 - self.alpha / (1 + 1.3 * math.log(looks)))
 
@@ -264,7 +265,7 @@ class Trial:
 
 @dataclass
 class _Duel(PairedTest):
-    """The paired gate's duel, asked in both directions: accept is better, reject is worse, else nothing is sure."""
+    """The paired gate's test, in both directions: accept is better, reject is worse, else nothing is sure."""
 
     share: float = 0.0
     """The margin, in items."""

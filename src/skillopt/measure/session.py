@@ -11,16 +11,17 @@ from typing import Any
 from skillopt.config import Config
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget
-from skillopt.record.base import ROLES, ByRole
+from skillopt.record.base import ByRole
 from skillopt.record.costs import Paid, usage
 from skillopt.record.directory import RunDirectory, announce, is_private, safe_name, short_hash
 from skillopt.record.events import Events, Listener
 from skillopt.record.journal import Journal
-from skillopt.tasks.base import Env, is_judged
+from skillopt.tasks.base import Env
 from skillopt.tasks.executor import open_executor
 from skillopt.training.callers import make_callers, open_env, open_models
 from skillopt.training.context import Context
 from skillopt.training.heartbeat import heartbeat
+from skillopt.training.parts import measuring_roles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +57,17 @@ async def measuring_session(
     listeners: Sequence[Listener] = (),
     shared_journal: Path | None = None,
 ) -> AsyncIterator[MeasuringSession]:
-    """Everything that measuring takes, closed again whatever happens.
+    """Everything that measuring needs; always closed at the end.
 
-    `folder` holds the lock, the journal and the events; it may be found from the env, once that is open. The optimizer
-    model is opened where it judges, and only there. `shared_journal` belongs to several folders: what one of them has
-    paid for, the others take from there. An env that is passed in is left open.
+    `folder` holds the lock, the journal and the events; it may be found from the env, once that is open. If a model
+    judges, it is opened: models.judge_model, else the optimizer. `shared_journal` belongs to several folders: what one
+    of them has paid for, the others take from there. An env that is passed in is left open.
     """
     async with AsyncExitStack() as stack:
         opened_here = env is None
         env = await stack.enter_async_context(open_env(config, env))
         run = RunDirectory(folder if isinstance(folder, Path) else folder(env))
-        roles = ROLES if is_judged(env) else ("target",)
+        roles = measuring_roles(config, env)
         opened = await stack.enter_async_context(open_models(config, models, roles, run))
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
         stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
@@ -74,9 +75,15 @@ async def measuring_session(
         journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
         events = stack.enter_context(Events(run.events, tuple(listeners)))
         callers, budget, _ = make_callers(config, journal, opened)
-        target, optimizer = callers["target"], callers["optimizer"]
         ctx = Context(
-            config=config, env=env, target=target, optimizer=optimizer, run=run, events=events, executor=executor
+            config=config,
+            env=env,
+            target=callers["target"],
+            optimizer=callers["optimizer"],
+            judge=callers.get("judge"),
+            run=run,
+            events=events,
+            executor=executor,
         )
         await stack.enter_async_context(heartbeat(ctx))
         yield MeasuringSession(ctx=ctx, journal=journal, budget=budget)

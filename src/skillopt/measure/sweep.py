@@ -27,8 +27,8 @@ Axes = dict[str, list[str]]
 """Values by dotted key, as written on the command line."""
 Load = Callable[[Sequence[str]], Config]
 """The config under some overrides."""
-TrainTrial = Callable[[Config, Path, bool], Awaitable[Result]]
-"""Trains a config with a shared journal; the last argument says whether to read the test split."""
+TrainTrial = Callable[[Config, Path], Awaitable[Result]]
+"""Trains a config with a shared journal."""
 
 _MOST = 1000
 
@@ -102,13 +102,14 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
         return result
 
     for config, trial in zip(configs, trials, strict=True):
-        result = await train(_within(config, base, summaries, started), folder / "journal.sqlite", False)
+        unread = config.with_values({"evaluation.test": False})
+        result = await train(_within(unread, base, summaries, started), folder / "journal.sqlite")
         summaries.append(result.summary)
         rows.append(_row(len(rows) + 1, trial, result))
         report()
     winner = choose(rows).trial - 1
     others = summaries[:winner] + summaries[winner + 1 :]
-    final = (await train(_within(configs[winner], base, others, started), folder / "journal.sqlite", True)).summary
+    final = (await train(_within(configs[winner], base, others, started), folder / "journal.sqlite")).summary
     test = {"test": final.best.test, "test_interval": final.best.test_interval, "initial_test": final.initial.test}
     rows[winner] = rows[winner].model_copy(update=test)
     path = str(folder / "sweep.json")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.measure.evaluate import evaluate
-from skillopt.measure.replicate import Train
+from skillopt.measure.replicate import Train, require_test
 from skillopt.measure.session import folder_of
 from skillopt.measure.verdict import Sentence, added, more_tasks, named_figures, say, spent_in, too_few
 from skillopt.record.directory import RunDirectory
@@ -18,25 +18,30 @@ from skillopt.record.summary import InitialScores, NoSkillScores, Summary
 from skillopt.skill import Skill
 from skillopt.tasks import using_env
 from skillopt.training.final_scores import paired, scores_of
-from skillopt.training.initial import initial_of, run_of
+from skillopt.training.initial import given_notes, initial_of, run_key
 
 
 async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: bool = True) -> Transfer:
     """Rows of a table, also in `transfer.json`: no skill, zero-shot, fine-tuned, and from scratch if that ran.
 
-    A training from the skill measures it first, so that fine-tuning brings the zero-shot scores with it.
+    A training from the skill measures it first, so fine-tuning brings the zero-shot scores with it.
     """
+    require_test(config, "transfer")
     source = Run(run).summary if run.best_skill.is_file() else None
     if source is None:
         raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
     skill = str(run.best_package if run.trains_package else run.best_skill)
-    goal = config.model_copy(update={"train": config.train.model_copy(update={"init_skill": skill})})
+    state = Run(run).state
+    notes = config.train.init_notes or (str(run.root) if state and state.memory else "")
+    start = {"init_skill": skill, "init_notes": notes if tune else ""}
+    goal = config.model_copy(update={"train": config.train.model_copy(update=start)})
     rows = [_best("the source's own score", str(run.root), source)]
     measured, verdict = await (_tuned(goal, train) if tune else _zero_shot(goal, run))
     rows += measured
     if tune and (scratch := _from_scratch(config)):
         rows.append(scratch)
-    path = folder_of(config, "transfers", [config.identity(), run.read_best().hash, tune]) / "transfer.json"
+    given = [run.read_best().hash, tune, *([given_notes(goal)] if goal.train.init_notes else [])]
+    path = folder_of(config, "transfers", [config.identity(), *given]) / "transfer.json"
     target = str(Run(run).settings["models.target_model"])
     result = Transfer(
         verdict=verdict.text,
@@ -57,15 +62,17 @@ async def _tuned(config: Config, train: Train) -> tuple[list[TransferRow], Sente
     empty = [_row("no skill", run, summary.benchmark, none)] if none else []
     zero = _row("zero-shot", run, summary.benchmark, summary.initial)
     metric = config.evaluation.metric
-    without, given = (scores_of(RunDirectory(result.path), f"test_{name}", metric) for name in ("no_skill", "initial"))
-    verdict = _verdict(without, given, spent_in([summary]), f"; trained further, {summary.best.test or 0.0:.2f}")
+    without, zero_shot = (
+        scores_of(RunDirectory(result.path), f"test_{name}", metric) for name in ("no_skill", "initial")
+    )
+    verdict = _verdict(without, zero_shot, spent_in([summary]), f"; trained further, {summary.best.test or 0.0:.2f}")
     if verdict is None:
         verdict = Sentence(word=summary.gain.test.word if summary.gain.test else "not finished", text=result.verdict)
     return [*empty, zero, _best("fine-tuned", run, summary)], verdict
 
 
 async def _zero_shot(config: Config, run: RunDirectory) -> tuple[list[TransferRow], Sentence]:
-    """The empty skill is measured on the test split alone, where the two are compared."""
+    """The empty skill is measured only on the test split, on which the two are compared."""
     best = run.read_best()
     none = await evaluate(config, Skill(""), split="test")
     val, test = [await evaluate(config, best, split=split) for split in ("val", "test")]
@@ -102,9 +109,9 @@ def _verdict(none: Mapping[str, float], skill: Mapping[str, float], spent: Spent
 def _from_scratch(config: Config) -> TransferRow | None:
     """The run of the goal's own config, if it was trained to its end before."""
     with using_env(config) as env:
-        run = run_of(config, env, initial_of(config))
-    summary = Run(run).summary
-    if summary is None or summary.status != "finished":
+        run = run_key(config, env, initial_of(config)).find(extend=False)
+    summary = Run(run).summary if run else None
+    if run is None or summary is None or summary.status != "finished":
         return None
     return _best("from its own start", str(run.root), summary)
 

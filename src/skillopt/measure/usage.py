@@ -15,6 +15,7 @@ class RolloutUsage(Record):
     prompt: int = 0
     completion: int = 0
     cached: int = 0
+    written: int = 0
     seconds: float = 0.0
     """Without the waits for an endpoint that takes no more calls."""
     usd: float | None = None
@@ -43,6 +44,7 @@ def _sum(trajectory: Trajectory) -> RolloutUsage:
         prompt=sum(call["prompt"] for call in calls),
         completion=sum(call["completion"] for call in calls),
         cached=sum(call["cached"] for call in calls),
+        written=round(sum(call.get("written", 0) for call in calls)),
         seconds=round(sum(call["seconds"] for call in calls), 4),
         usd=sum(costs) if costs else None,
     )

@@ -1,17 +1,17 @@
 """The verdict: one or two plain sentences that say whether it got better, by how much, why not, and what it cost.
 
-Every command that measures ends with one. It is made from the values below alone, so that the terminal, the files and
+Every command that measures ends with one. It is made from the values below alone, so the terminal, the files and
 the pages all show the same sentence.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from skillopt.record.base import ROLES, ByRole, Role
+from skillopt.record.base import ByRole, Role
 from skillopt.record.costs import Bill, Paid, TokenCounts
 from skillopt.record.results import Spent
 from skillopt.record.summary import Gain
@@ -53,33 +53,48 @@ class Sentence:
 
 
 def say(
-    word: Word, what: str, *, because: str = "", note: str = "", advice: str = "", spent: Spent | None = None
+    word: Word,
+    what: str,
+    *,
+    than: str = "",
+    because: str = "",
+    note: str = "",
+    advice: str = "",
+    spent: Spent | None = None,
 ) -> Sentence:
     """`Better: 0.42 on 48 held-out tasks against 0.00 before (…). It cost 541 calls, 212,000 tokens, $0.31.`
 
-    `note` is a sentence that a reader must not miss, `advice` the one thing to do next.
+    `than` follows the word (`Better than before, but …`), `note` is a sentence that a reader must not miss, `advice`
+    the one thing to do next.
     """
     reason = f", because {because}" if because else ""
     tried = f"Try {advice}." if advice else ""
-    parts = [f"{word.capitalize()}: {what}{reason}.", note, tried, spent_sentence(spent) if spent else ""]
+    parts = [f"{word.capitalize()}{than}: {what}{reason}.", note, tried, spent_sentence(spent) if spent else ""]
     return Sentence(word=word, text=" ".join(part for part in parts if part))
 
 
-def not_above(score: float, answer: str, constant: float | None) -> str:
-    """A sentence for a score that always giving the most frequent answer reaches, too."""
-    if constant is None or score > constant + 1e-9:
-        return ""
+def always_answering(answer: str) -> str:
     flat = " ".join(answer.split())
-    shown = flat if len(flat) <= _SHOWN_ANSWER else f"{flat[: _SHOWN_ANSWER - 1]}…"
-    more = "more" if score < constant - 1e-9 else "the same"
-    return f"Always answering {shown!r} scores {more}: {constant:.2f}."
+    return f"always answering {flat if len(flat) <= _SHOWN_ANSWER else f'{flat[: _SHOWN_ANSWER - 1]}…'!r}"
+
+
+def not_above(score: float, constants: Mapping[str, float | None]) -> tuple[str, str]:
+    """For a score that a trivial baseline reaches, too: the end of `Better than before`, and a sentence. `constants`
+    has the baselines' scores by what they do, such as `doing nothing`."""
+    reached = {name: value for name, value in constants.items() if value and value > score - 1e-9}
+    if not reached:
+        return "", ""
+    name = max(reached, key=reached.__getitem__)
+    below = score < reached[name] - 1e-9
+    than = f" than before, but {'worse' if below else 'no better'} than {name} ({reached[name]:.2f})"
+    return than, f"{name[0].upper()}{name[1:]} scores {'more' if below else 'the same'}: {reached[name]:.2f}."
 
 
 def spent_on(paid: ByRole[Paid]) -> Spent:
-    """Over both roles."""
+    """Over all roles."""
     return added(
         _spent(role, paid.of(role).calls, paid.of(role).tokens, paid.of(role).usd, paid.of(role).estimated)
-        for role in ROLES
+        for role in paid.roles
     )
 
 
@@ -88,7 +103,7 @@ def spent_in(summaries: Iterable[Bill]) -> Spent:
     return added(
         _spent(role, bill.calls.of(role), bill.tokens.of(role), bill.cost_usd.of(role), role in bill.tokens_estimated)
         for bill in summaries
-        for role in ROLES
+        for role in bill.calls.roles
     )
 
 
@@ -98,7 +113,7 @@ def _spent(role: Role, calls: int, tokens: TokenCounts, usd: float | None, estim
 
 
 def added(parts: Iterable[Spent]) -> Spent:
-    """All of them together; the price is unknown if that of one part is."""
+    """The sum of all; the price is unknown if one part's price is unknown."""
     every = list(parts)
     costs = [part.usd for part in every if part.usd is not None]
     return Spent(

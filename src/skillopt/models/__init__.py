@@ -13,12 +13,17 @@ from skillopt.record.directory import RunDirectory
 
 
 def open_model(role: str, config: Config, run: RunDirectory | None = None) -> ChatModel:
-    """The model of a role (`target` or `optimizer`). Nothing is called yet; names, URLs and keys are checked.
+    """The model of a role (`target`, `optimizer` or `judge`). Nothing is called yet; names, URLs and keys are checked.
 
     A model that leaves files (`handoff`) leaves them in the `run`."""
     name = config.role(role).model
     provider = provider_of(name)
-    if role not in provider.roles:
+    if role == "judge" and (provider.human_paced or provider.runs_program):
+        raise UserError(
+            f"models.judge_model: '{name}' is asked through the optimizer: set it as models.optimizer_model and leave "
+            "models.judge_model empty, or name a model that an endpoint serves"
+        )
+    if role not in provider.roles and not (role == "judge" and "optimizer" in provider.roles):
         raise UserError(f"models.{role}_model: '{name}' {provider.role_hint}")
     if role == "optimizer" and config.models.optimizer_options and not provider.runs_program:
         raise UserError(f"models.optimizer_options: are for a command as the optimizer, and '{name}' is not a command")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,15 +34,26 @@ Form = Literal["schema", "json", "text"]
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """A JSON schema for the reply. Its name is the stage that asks, so that any server can distinguish stages."""
+    """A JSON schema for the reply. Its name is the stage that asks, so any server can distinguish stages."""
 
     name: str
     body: JsonObject
     form: Form = "schema"
 
     def response_format(self) -> ResponseFormat:
-        """As the OpenAI chat protocol asks for it."""
-        return {"type": "json_schema", "json_schema": {"name": self.name, "schema": self.body, "strict": True}}
+        """As the OpenAI chat protocol asks for it: a strict schema requires every property."""
+        body = _all_required(self.body)
+        return {"type": "json_schema", "json_schema": {"name": self.name, "schema": body, "strict": True}}
+
+
+def _all_required(schema: JsonObject) -> JsonObject:
+    strict = dict(schema)
+    if isinstance(items := schema.get("items"), dict):
+        strict["items"] = _all_required(items)
+    if isinstance(properties := schema.get("properties"), dict):
+        inner = {name: _all_required(value) if isinstance(value, dict) else value for name, value in properties.items()}
+        strict |= {"properties": inner, "required": list(properties)}
+    return strict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +70,14 @@ class ChatRequest:
     effort: str = ""
     """The reasoning effort; empty leaves it to the endpoint."""
     tools: tuple[ToolDefinition, ...] = ()
+    shared_prefix: bool = False
+    """Other requests begin with the same tools and system prompt: worth an endpoint's cache."""
+
+    def prefix(self) -> str:
+        """The text that requests with a shared prefix begin with."""
+        first = self.messages[0] if self.messages else {"role": ""}
+        system = content_text(first.get("content")) if first["role"] == "system" else ""
+        return json.dumps([system, *self.tools]) if self.shared_prefix and (system or self.tools) else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +88,8 @@ class Usage:
     completion: int = 0
     cached: int = 0
     """How many of the prompt's tokens the endpoint had in its cache."""
+    written: int = 0
+    """How many of the prompt's tokens the endpoint wrote into its cache, which some charge extra for."""
     usd: float | None = None
     """What it cost, if the model reports it; None: it is computed from prices."""
 
@@ -137,13 +159,13 @@ class ChatModel:
 
 
 class NoModel(ChatModel):
-    """Takes the place of the optimizer in a run in which nothing calls it."""
+    """Stands in for a model in a run that never calls it."""
 
     name = endpoint = "none"
     deterministic = True
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        raise FatalError("this run has no optimizer model")
+        raise FatalError("this run has no model for this role")
 
 
 class _Adapted(ChatModel):
@@ -200,7 +222,7 @@ class ModelSpec:
         return str(getattr(getattr(self.config, section), key)) if key else ""
 
     def base_url(self) -> str:
-        """The role's URL, else that of the config, of the environment, of the provider."""
+        """The role's URL; else the URL of the config, the environment or the provider, in this order."""
         url = self.url or self.shared_url or os.environ.get(self.provider.url_variable, "") or self.provider.url
         if not url:
             raise UserError(f"{self.name}: {self.provider.url_hint}")
@@ -208,7 +230,7 @@ class ModelSpec:
 
 
 class ModelError(SkillOptError):
-    """A call that gave no reply. An error is never a wrong answer: it has no score. It repeats no secret."""
+    """A call without a usable reply. It is not a wrong answer, so it has no score. Its message holds no secret."""
 
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(redact(message))
@@ -245,7 +267,7 @@ class RefusedError(ModelError):
 
 class UnansweredError(RefusedError):
     """All tries of one request failed, while others were answered. The item may be the cause, or bad luck in a partial
-    outage: it is set aside only if it fails in further rounds, too."""
+    outage: it is set aside only if it also fails in further rounds."""
 
 
 class FormRefusedError(RefusedError):

@@ -37,7 +37,7 @@ _TOOLS = "skillopt:tools"
 
 
 class UnseenModel(ChatModel):
-    """Takes the place of the model for an agent that calls models by itself: `command:…`, `agent:…`."""
+    """Stands in for the model if an agent calls models by itself: `command:…`, `agent:…`."""
 
     def __init__(self, name: str) -> None:
         self.name = self.endpoint = name
@@ -61,7 +61,7 @@ class BoundChat:
         self._turn = 0
         self.calls: list[dict[str, float]] = []
         """What each call took, in order: tokens, and the seconds until its reply was there, without waits for a slot or
-        after the endpoint had turned a call away."""
+        after the endpoint had turned a call away; and whether the reply was cut off."""
         self._waits: list[float] = []
         self.tools: list[ToolDefinition] = []
         """Definitions of all tools that the target was offered."""
@@ -79,15 +79,16 @@ class BoundChat:
             low_priority=self._low_priority,
             waits=self._waits,
         )
-        self._count(reply.usage, started)
+        self._count(reply.usage, started, cut_off=reply.finish_reason == "length")
         return reply
 
     def _offer(self, tools: Sequence[ToolDefinition]) -> None:
         self.tools += [{**tool} for tool in tools if tool not in self.tools]
 
-    def _count(self, usage: Usage, started: float) -> None:
+    def _count(self, usage: Usage, started: float, *, cut_off: bool = False) -> None:
         tokens = {"prompt": usage.prompt, "completion": usage.completion, "cached": usage.cached}
-        reported = {} if usage.usd is None else {"usd": usage.usd}
+        tokens |= {"written": usage.written} if usage.written else {}
+        reported = ({} if usage.usd is None else {"usd": usage.usd}) | ({"cut_off": 1.0} if cut_off else {})
         seconds = max(0.0, time.monotonic() - started - sum(self._waits))
         self._waits.clear()
         self.calls.append({**tokens, "seconds": round(seconds, 3), **reported})

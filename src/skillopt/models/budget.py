@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from skillopt.config import BudgetConfig, Price
@@ -42,11 +43,11 @@ class Budget:
             self._count(Amount(total.calls, total.prompt_tokens + total.completion_tokens, self.cost(total) or 0.0))
 
     def cost(self, total: Total) -> float | None:
-        """Dollars, or None where the model's price is unknown. What runs on this machine costs nothing."""
+        """Dollars, or None if the model's price is unknown. A model on this machine costs nothing."""
         return total_cost(total, self._config.prices)
 
     def reserve(self, model: str, estimate: Usage) -> Reserved:
-        """Count a call before it is sent; raises Stopped where a limit is reached."""
+        """Count a call before it is sent; raises Stopped if a limit is reached."""
         for what, (used, limit) in self.spent().items():
             if limit is not None and used >= limit:
                 raise _reached(f"max_{what}", limit)
@@ -67,7 +68,7 @@ class Budget:
         self._count(reserved.amount, -1)
 
     def settle(self, reserved: Reserved, usage: Usage) -> None:
-        """A reply came: what it really took takes the estimate's place."""
+        """Replace the estimate by the real usage of the reply."""
         self._count(reserved.amount, -1)
         self._count(self._amount(reserved.model, usage))
 
@@ -100,6 +101,7 @@ def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
     if total.usd is not None and total.model not in prices:
         return total.usd
     usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
+    usage = replace(usage, written=total.written_tokens)
     if provider_of(total.model).is_function and usage == Usage(prompt=0, completion=0):
         return 0.0  # a function that reported nothing: it may well call no model, and the verdict says so
     return cost_of(usage, price_of(total.model, prices))

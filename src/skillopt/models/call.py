@@ -1,4 +1,4 @@
-"""The one place through which every paid call goes: journal, limiter, budget, retry, journal."""
+"""Every paid call goes through this module: journal, limiter, budget, retry, journal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from skillopt.models.base import (
 )
 from skillopt.models.budget import Budget
 from skillopt.models.limiter import Endpoint, Limiter, Sent, Switch, Throttle
-from skillopt.record.journal import Journal, JournalRow
+from skillopt.models.warming import Warming
+from skillopt.provider_table import provider_of
+from skillopt.record.journal import SENT, Journal, JournalRow
 
 __all__ = ["Budget", "Caller", "Endpoint", "Limiter", "Switch", "gather_all", "request_key", "stop_on_disk_error"]
 
@@ -45,7 +47,7 @@ _canonical = json.JSONEncoder(sort_keys=True).encode
 LONGEST_WAIT = 60.0
 """The longest wait in seconds that we choose; an endpoint's Retry-After is obeyed."""
 LONGEST_TURNED_AWAY = 20.0
-"""The same after a 429: the limiter sends fewer calls at once, so that the next try need not be far away."""
+"""The same after a 429: the limiter already sends fewer calls at once, so the next try can come soon."""
 
 STARTED_AT_ONCE = 256
 """Tasks that start before the event loop has its next turn."""
@@ -59,6 +61,7 @@ class _Asked:
     key: str
     attempt: int
     stage: str
+    label: str
     turn: int
     low_priority: bool
     waits: list[float]
@@ -102,6 +105,7 @@ class Caller:
         self.timeout = self.timeout or self.hardware.call_timeout or 120.0
         self.rollout_slots = asyncio.Semaphore(self.workers or self.hardware.workers)
         self._secrets = secrets()
+        self._warming = Warming(provider_of(self.model.name))
 
     def clean(self, value: T) -> T:
         """A JSON value from outside without the environment's secrets. A value without any is returned unchanged."""
@@ -132,7 +136,7 @@ class Caller:
         has `low_priority`. To `waits` are added the seconds in which no request was on its way: the wait for a slot,
         and after the endpoint had turned the call away.
         """
-        label = "" if self.deterministic else label
+        purpose, label = label, "" if self.deterministic else label
         request = ChatRequest(
             messages=tuple(messages),
             temperature=self.temperature,
@@ -141,6 +145,7 @@ class Caller:
             seed=int(hashlib.sha256(label.encode()).hexdigest()[:7], 16) if label else None,
             effort=self.effort,
             tools=tuple(tools),
+            shared_prefix=self.role == "target",
         )
         key = request_key(self.model, request, label)
         while True:
@@ -159,6 +164,7 @@ class Caller:
             key=key,
             attempt=attempt,
             stage=stage,
+            label=purpose,
             turn=turn,
             low_priority=low_priority,
             waits=[] if waits is None else waits,
@@ -167,7 +173,8 @@ class Caller:
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
         self._in_flight[key, attempt] = future
         try:
-            reply = await self._paid(asked)
+            async with self._warming.turn(request, low_priority, asked.waits):
+                reply = await self._paid(asked)
             future.set_result(reply)
             return reply
         except Exception as error:
@@ -179,6 +186,9 @@ class Caller:
             future.cancel()  # does nothing to one that is done
 
     async def _store(self, asked: _Asked, reply: ChatReply) -> None:
+        # A person can read what the optimizer was sent; the target's requests are its trajectories.
+        keeps = self.role == "optimizer" and asked.stage != "judge"
+        sent = {SENT: {"label": asked.label, "messages": self.clean([*asked.request.messages])}} if keeps else {}
         await self.journal.store(
             JournalRow(
                 key=asked.key,
@@ -187,7 +197,9 @@ class Caller:
                 stage=asked.stage,
                 model=self.model.name,
                 turn=asked.turn,
-                reply={**vars(reply), "usage": vars(reply.usage)},
+                reply={"usage": stored_usage(reply.usage)}
+                | {k: v for k, v in vars(reply).items() if k != "usage"}
+                | sent,
                 prompt_tokens=reply.usage.prompt,
                 completion_tokens=reply.usage.completion,
                 cached_tokens=reply.usage.cached,
@@ -294,7 +306,7 @@ class Caller:
             raise stopped
 
     def _give_up(self, error: TransientError, attempt: int, failures: int, seconds: float, others: int) -> None:
-        """Raise where another try is not worth it: after `seconds` in all, while `others` were answered.
+        """Raise if another try is not worth it: after `seconds` in all, while `others` were answered.
 
         An endpoint that has too much to do (429) says nothing of the item: how often it turns a call away does not
         count, only how long, and the item is not set aside for it.
@@ -349,7 +361,7 @@ def timed(seconds: list[float]) -> Iterator[None]:
 
 
 def backoff(error: TransientError, attempt: int) -> float:
-    """Seconds before the next try, spread a little so that retries do not come all at once."""
+    """Seconds before the next try, with some jitter, so retries do not come all at once."""
     spread = random.random()  # noqa: S311 - only timing
     if error.retry_after is not None:
         least = min(5.0, 0.01 * 2.0 ** min(attempt, 10)) if error.throttled else 0.0  # some ask for no wait at all
@@ -365,15 +377,20 @@ def _characters(content: Any) -> int:
     return len(str(content or ""))
 
 
+def stored_usage(usage: Usage) -> dict[str, float | None]:
+    """As the journal has it, before a reply's text: tokens that were written into a cache only if there are any."""
+    return {name: value for name, value in vars(usage).items() if value or name != "written"}
+
+
 def _reply_from(stored: dict[str, Any]) -> ChatReply:
-    own = {"usage": Usage(**stored["usage"]), "tool_calls": tuple(stored.get("tool_calls", ()))}
-    return ChatReply(**{**stored, **own})
+    typed = {"usage": Usage(**stored["usage"]), "tool_calls": tuple(stored.get("tool_calls", ()))}
+    return ChatReply(**{name: value for name, value in {**stored, **typed}.items() if name != SENT})
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
     """Run all to their end, then raise the first error: what is in flight is paid for and must be kept.
 
-    They start in groups, so that the first of very many calls is sent, and a stop is heard, while others still start.
+    They start in groups: the first of very many calls is sent, and a stop is noticed, while others still start.
     """
     tasks: list[asyncio.Future[T]] = []
     try:

@@ -101,18 +101,20 @@ class CommandModel(ChatModel):
             self._complain(f"{done.stdout}\n{done.stderr}", f"no answer within {self._options.timeout:g} s")
         if done.code or heard.error:
             words = "; ".join(filter(None, (heard.error, last_line(done.stderr))))
-            said = plain_text(words or last_line(done.stdout))
-            self._complain(f"{heard.error}\n{done.stderr}\n{short}", f"ended with exit code {done.code}: {said[:500]}")
+            message = plain_text(words or last_line(done.stdout))
+            self._complain(
+                f"{heard.error}\n{done.stderr}\n{short}", f"ended with exit code {done.code}: {message[:500]}"
+            )
         if short and classify_failure(short).kind == "login":
             self._complain(short, short)
         if not heard.output.strip():
             raise TransientError(f"{self.name}: printed nothing")
         return heard
 
-    def _complain(self, words: str, said: str) -> None:
+    def _complain(self, words: str, summary: str) -> None:
         """Raise what the words of a failed command mean."""
         trouble = classify_failure(plain_text(words)[-8000:])
-        message = f"{self.name}: {redact(' '.join(said.split()))}"
+        message = f"{self.name}: {redact(' '.join(summary.split()))}"
         if trouble.kind == "login":
             way = self._preset.login if self._preset else f"sign in with {self._argv[0]} in a terminal"
             raise FatalError(f"{message}; it needs a login: {way}, then run the same command again")
@@ -139,7 +141,7 @@ def open_command(spec: ModelSpec) -> ChatModel:
 
 
 def prompt_text(messages: tuple[Message, ...]) -> str:
-    """All messages as one text; where the model has said something before, each is named."""
+    """All messages as one text; each has its role if the model has replied before."""
     named = any(message["role"] == "assistant" for message in messages)
     texts = [(message["role"], content_text(message.get("content"))) for message in messages]
     return "\n\n".join(f"[{role}]\n{text}" if named else text for role, text in texts) + "\n"

@@ -33,8 +33,8 @@ class EntraToken:
         self._token, self._old_at = "", -math.inf
 
     async def __call__(self) -> str:
-        if given := os.environ.get(TOKEN_NAME, "").strip():
-            return given
+        if from_environment := os.environ.get(TOKEN_NAME, "").strip():
+            return from_environment
         if time.monotonic() >= self._old_at:
             try:
                 token = await asyncio.to_thread(self._fetch)

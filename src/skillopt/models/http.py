@@ -1,4 +1,4 @@
-"""What an HTTP answer that is no reply means: try again, set the item aside, or end the run."""
+"""How to treat an HTTP response that is not a reply: try again, set the item aside, or end the run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.I | re.S)
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.I | re.S)
 _TAG = re.compile(r"<[^>]*>")
 _LONGEST = 86_400.0
-"""Seconds: whoever asks for a longer wait than a day means something else."""
+"""Seconds. A longer wait than a day is taken for a mistake."""
 _MOST_TOKENS = 10**9
 _SEARCHED = 2**16
 """Characters of an error that are searched for what it means."""
@@ -51,10 +51,10 @@ class ParameterRefused(Exception):  # noqa: N818 - says what to leave out; no mo
 
 
 def classify(
-    status: int, headers: Mapping[str, str], said: Any, where: str, clean: Callable[[str], str] = str
+    status: int, headers: Mapping[str, str], body: Any, where: str, clean: Callable[[str], str] = str
 ) -> ModelError:
-    """The error to raise for an answer of this status; `said` is its body, parsed where it could be."""
-    words, codes = complaint(said)
+    """The error to raise for an answer of this status; `body` is parsed if it could be."""
+    words, codes = complaint(body)
     words = words.strip().removeprefix(f"{status}: ")  # some bodies say it again
     text = f"{where}: {clean(words)[:500]}"  # in this order: a key that is cut in two would not be found
     words = words[:_SEARCHED]
@@ -69,23 +69,23 @@ def classify(
     return FatalError(text)
 
 
-def complaint(said: Any) -> tuple[str, set[str]]:
+def complaint(body: Any) -> tuple[str, set[str]]:
     """The endpoint's message, and its error codes."""
-    raw = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-    error = _error_of(said)
+    raw = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
+    error = _error_of(body)
     detail = {key.lower(): value for key, value in error.items()} if isinstance(error, dict) else {}
     words = detail.get("message") or (error if isinstance(error, str) else web_page(raw) or raw)
     return str(words), {str(detail[key]) for key in ("code", "type") if detail.get(key)}
 
 
-def _error_of(said: Any) -> Any:
+def _error_of(body: Any) -> Any:
     """The part of a body that describes the error: Google puts it into a list, Bedrock writes `Error` or nothing."""
-    body = said[0] if isinstance(said, list) and said else said
+    body = body[0] if isinstance(body, list) and body else body
     return (body.get("error") or body.get("Error") or body) if isinstance(body, dict) else None
 
 
 def web_page(text: str) -> str:
-    """What a web page in place of an answer says, in short; empty where it is no web page."""
+    """The gist of a web page that came instead of a reply; empty if it is not a web page."""
     text = text[:10_000]  # the search for pairs of tags takes time by the square of the length
     if not _PAGE.match(text):
         return ""
@@ -94,13 +94,13 @@ def web_page(text: str) -> str:
     return f'a web page, "{" ".join(bare.split())[:200]}"'
 
 
-def refused_parameter(status: int, said: Any, sent: Iterable[str]) -> str:
+def refused_parameter(status: int, content: Any, sent: Iterable[str]) -> str:
     """Which of the parameters that were sent the endpoint does not take; empty if that is not the problem."""
-    words, codes = complaint(said)
+    words, codes = complaint(content)
     words = words[:_SEARCHED]
     if status not in {400, 422} or not _UNWANTED.search(f"{' '.join(sorted(codes))} {words}"):
         return ""
-    error = _error_of(said)
+    error = _error_of(content)
     named = str(error.get("param") or "") if isinstance(error, dict) else ""
     if named:
         return next((name for name in sent if name == named), "")
@@ -125,7 +125,7 @@ def _date(text: str) -> float | None:
 
 
 def counted(tokens: Any) -> int:
-    """A number of tokens as an endpoint gives it; 0 where that can be none."""
+    """A number of tokens as an endpoint reports it; 0 if the value makes no sense."""
     return int(tokens) if isinstance(tokens, int | float) and 0 <= tokens <= _MOST_TOKENS else 0
 
 

@@ -20,7 +20,8 @@ from skillopt.models.base import TransientError
 T = TypeVar("T")
 
 START = 32
-"""Calls at once before anything is known of an endpoint; where more are allowed they double while all goes well."""
+"""Calls at once before anything is known about an endpoint. If more are allowed, they double while no call is
+throttled."""
 WINDOW = 40
 """Recent calls, which show the state of an endpoint."""
 
@@ -64,7 +65,7 @@ class Switch:
 
 
 class Throttle:
-    """Which calls wait because the endpoint turned them away, for whoever watches."""
+    """Calls that wait because the endpoint throttled them, for the progress display."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -94,7 +95,7 @@ class Bucket:
 
     def __init__(self, per_minute: float) -> None:
         self.rate = per_minute / 60
-        self._most = max(1.0, per_minute / 6)  # ten seconds' worth at once: providers count short windows, too
+        self._most = max(1.0, per_minute / 6)  # ten seconds' worth at once: providers also count short windows
         self._level = self._most
         self._seen = time.monotonic()
 
@@ -114,7 +115,7 @@ class Bucket:
 
 
 class Slots:
-    """A number of places, which may change. Waiting calls get one in order of arrival: calls that are sent `again`
+    """A number of slots, which may change. Waiting calls get one in order of arrival: calls that are sent `again`
     first, `low_priority` ones last."""
 
     def __init__(self, limit: int) -> None:
@@ -123,7 +124,7 @@ class Slots:
         self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque(), deque())
 
     async def enter(self, *, again: bool = False, low_priority: bool = False) -> int:
-        """Wait for a place; returns the level: how many are taken now."""
+        """Wait for a slot; returns the level: how many are taken now."""
         if self.in_flight < self.limit:
             self.in_flight += 1
             return self.in_flight
@@ -141,7 +142,7 @@ class Slots:
         self.hand_out()
 
     def hand_out(self) -> None:
-        """Give free places to those who wait."""
+        """Give free slots to waiting calls."""
         for queue in self._waiting:
             while queue and self.in_flight < self.limit:
                 turn = queue.popleft()
@@ -163,7 +164,7 @@ class Endpoint(Slots):
     """One server's health: how many calls at once it can handle, and whether it has asked for a pause.
 
     Calls are compared in the order in which they were sent, and a call that has no answer yet counts as accepted: a
-    rejection comes at once, an answer takes its time, so that the first answers to arrive are mostly rejections.
+    rejection comes at once and a reply takes time, so most of the first responses are rejections.
 
     A rejected call says nothing about width if most calls from its level on are accepted (a server may reject every
     fifth at any width). If most are rejected, the limit falls below that level. It grows by one after as many successes
@@ -191,11 +192,11 @@ class Endpoint(Slots):
         self._not_before = max(self._not_before, time.monotonic() + seconds)
 
     def paused(self) -> float:
-        """Seconds that are left of a pause; not above 0 where there is none."""
+        """Seconds left of a pause; 0 or less if there is none."""
         return self._not_before - time.monotonic()
 
     def sent(self, level: int) -> Sent:
-        """A call that has a place is sent now."""
+        """A call that has a slot is sent now."""
         self._recent.append(Sent(level))
         return self._recent[-1]
 
@@ -278,7 +279,7 @@ class Limiter:
         return self.endpoint.sent(level)
 
     def leave(self) -> None:
-        """The call that had a place has ended, however it did."""
+        """The call that had a slot has ended, with or without success."""
         self.in_flight -= 1
         self.endpoint.leave()
         self._slots.leave()

@@ -70,7 +70,7 @@ class LocalModel(ChatModel):
     def endpoint(self) -> str:  # type: ignore[override]  # known only when the file has been read
         """The weights' SHA-256."""
         if weights.is_file(self._weights):
-            return f"local:{weights.sha256_of(weights.path(self._weights))}"
+            return f"local:{weights.sha256_of(weights.weights_path(self._weights))}"
         return f"local:{weights.entry(self._weights).sha256}"
 
     async def chat(self, request: ChatRequest) -> ChatReply:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skillopt.chat_protocol import CompletionBody, JsonObject, Message
 
 PLACEHOLDER = "~"
-"""Takes the place of the user's message when only the system message is evaluated."""
+"""The user's message when only the system message is evaluated."""
 STATE_BYTES = 512 << 20
 """All saved states of one model together; the least recently used go first."""
 
@@ -54,9 +54,9 @@ class RequestError(Exception):
 def prefixes(messages: list[Message]) -> list[list[Message]]:
     """What is worth keeping of a conversation, shortest first: the system message, then each turn."""
     system = [message for message in messages[:1] if message["role"] == "system"]
-    found: list[list[Message]] = [[*system, {"role": "user", "content": PLACEHOLDER}]] if system else []
+    starts: list[list[Message]] = [[*system, {"role": "user", "content": PLACEHOLDER}]] if system else []
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and i > len(system)]
-    return found + [messages[:i] for i in turns]
+    return starts + [messages[:i] for i in turns]
 
 
 class Engine:
@@ -88,15 +88,15 @@ class Engine:
 
     def chat(self, request: CompletionBody) -> JsonObject:
         # Tools come before the messages in the prompt, so a prefix without them is another prompt.
-        kept = prefixes(request["messages"]) if self._prefix_cache and not request.get("tools") else []
-        known = len(kept)
-        while known and not self._restore(kept[known - 1]):
-            known -= 1
-        for index in range(known, len(kept)):
-            self._complete({"messages": kept[index], "max_tokens": 0}, continued=index > 0)
-            self._save(kept[index])
-            self._restore(kept[index])
-        return self._complete(request, continued=bool(kept))
+        cached_prefixes = prefixes(request["messages"]) if self._prefix_cache and not request.get("tools") else []
+        restored = len(cached_prefixes)
+        while restored and not self._restore(cached_prefixes[restored - 1]):
+            restored -= 1
+        for index in range(restored, len(cached_prefixes)):
+            self._complete({"messages": cached_prefixes[index], "max_tokens": 0}, continued=index > 0)
+            self._save(cached_prefixes[index])
+            self._restore(cached_prefixes[index])
+        return self._complete(request, continued=bool(cached_prefixes))
 
     def _complete(self, body: CompletionBody, *, continued: bool) -> JsonObject:
         try:
@@ -141,7 +141,7 @@ class Engine:
     def _evict(self) -> None:
         files = []
         for file in self._states.glob("*.state"):
-            with contextlib.suppress(FileNotFoundError):  # a fellow worker evicts as well
+            with contextlib.suppress(FileNotFoundError):  # another worker may evict the same file
                 stat = file.stat()
                 files.append((stat.st_mtime_ns, stat.st_size, file))
         total = sum(size for _, size, _ in files)

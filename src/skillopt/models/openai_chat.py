@@ -101,8 +101,8 @@ class OpenAIChat(ChatModel):
             "seed": request.seed,
             "reasoning_effort": request.effort or None,
         }
-        kept = {k: v for k, v in optional.items() if k and v is not None and k not in self._left_out}
-        payload |= cast("CompletionBody", kept)
+        present = {k: v for k, v in optional.items() if k and v is not None and k not in self._left_out}
+        payload |= cast("CompletionBody", present)
         if request.tools:
             payload["tools"] = list(request.tools)
         if request.schema is not None and request.schema.form == "json":
@@ -128,24 +128,25 @@ class OpenAIChat(ChatModel):
         return replace(reply, text=answer(reply.text))
 
     def _no_completion(self, body: bytes, usage: Usage) -> Exception:
-        """An answer that is none. A web page at an incomplete URL where nothing else ever came is no bad moment."""
+        """The error for a response without a reply. A web page at an incomplete URL that never gave a reply is not a
+        passing failure."""
         raw = body.decode(errors="replace")
         page = web_page(raw)
-        said = self._clean(page or " ".join(raw.split()))[:200] or "nothing"
-        text = f"{self.endpoint}: the reply is not a chat completion but {said}"
+        content = self._clean(page or " ".join(raw.split()))[:200] or "nothing"
+        text = f"{self.endpoint}: the reply is not a chat completion but {content}"
         hint = self._try_url() if page and not self._answered else ""
         return FatalError(f"{text}{hint}") if hint else TransientError(text, usage=usage)
 
     def _try_url(self) -> str:
-        """What to try where the address may be incomplete: most servers have their API below /v1."""
-        known = re.search(r"/(v\d+\w*|openai|api)(/|$)", urlsplit(self.endpoint).path)
-        return "" if known else f"; is the URL complete? Try {self.endpoint}/v1"
+        """What to try if the address may be incomplete: most servers have their API below /v1."""
+        api_path = re.search(r"/(v\d+\w*|openai|api)(/|$)", urlsplit(self.endpoint).path)
+        return "" if api_path else f"; is the URL complete? Try {self.endpoint}/v1"
 
-    def _error(self, status: int, headers: Mapping[str, str], said: Any, payload: CompletionBody) -> Exception:
-        name = refused_parameter(status, said, [n for n in payload if n in _OPTIONAL])
+    def _error(self, status: int, headers: Mapping[str, str], body: Any, payload: CompletionBody) -> Exception:
+        name = refused_parameter(status, body, [n for n in payload if n in _OPTIONAL])
         if name:
             return ParameterRefused(name)
-        error = classify(status, headers, said, f"{self.endpoint}: {status}", self._clean)
+        error = classify(status, headers, body, f"{self.endpoint}: {status}", self._clean)
         if isinstance(error, FatalError):
             hint = f"the key comes from {self._key_name}" if status in {401, 403} else f"model '{self._model}'"
             return FatalError(f"{error} ({hint}){self._try_url() if status in {404, 405} else ''}")
@@ -153,7 +154,7 @@ class OpenAIChat(ChatModel):
 
     def _clean(self, text: str) -> str:
         """Endpoints like to repeat the key in their complaint."""
-        return redact(text.replace(self._key, "***") if self._key else text)  # its own also where it is short
+        return redact(text.replace(self._key, "***") if self._key else text)  # also a short key
 
     async def close(self) -> None:
         await self._transport.close()
@@ -197,10 +198,10 @@ def check_url(name: str, url: str) -> None:
     """Refuse what cannot be an endpoint before anything is sent to it."""
     try:
         parts = urlsplit(url)
-        known = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+        is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:  # half an IPv6 address, or a port that is none
-        known = False
-    if not known:
+        is_valid = False
+    if not is_valid:
         raise UserError(f"{name}: '{url}' is not a URL; it must begin with http:// or https:// and name a host")
 
 
@@ -225,7 +226,7 @@ def answer(text: str) -> str:
 
 
 def _text(content: Any) -> str:
-    """A reply's text, also where it comes in parts; parts that are thinking are no part of it."""
+    """A reply's text, joined if it comes in parts, without parts that are thinking."""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
     if content is not None and not isinstance(content, str):
@@ -237,20 +238,20 @@ def _tool_calls(calls: Any) -> tuple[ToolCall, ...]:
     """Calls in the protocol's own form, nothing else of what a server may add."""
     return tuple(
         {
-            "id": str(call.get("id") or f"call_{place}"),
+            "id": str(call.get("id") or f"call_{index}"),
             "type": "function",
             "function": {
                 "name": str(call["function"]["name"]),
                 "arguments": _arguments(call["function"].get("arguments")),
             },
         }
-        for place, call in enumerate(calls or ())
+        for index, call in enumerate(calls or ())
     )
 
 
-def _arguments(given: Any) -> str:
+def _arguments(arguments: Any) -> str:
     """JSON text; some servers send the object itself."""
-    return given if isinstance(given, str) else json.dumps(given or {})
+    return arguments if isinstance(arguments, str) else json.dumps(arguments or {})
 
 
 def _usage(data: Any) -> Usage:

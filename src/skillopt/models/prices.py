@@ -13,7 +13,7 @@ from skillopt.provider_table import program_of, provider_of, split_name
 
 @cache
 def list_price(model: str) -> Price | None:
-    """Today's price in the list that comes with genai-prices: that of short prompts, at the hour when it is highest."""
+    """Today's price in the list of genai-prices: for short prompts, at the hour when it is highest."""
     price_list = provider_of(model).price_list
     if not price_list:
         return None
@@ -33,27 +33,30 @@ def list_price(model: str) -> Price | None:
     prompt, reply = highest("input_mtok"), highest("output_mtok")
     if prompt is None or reply is None:
         return None
-    return Price(input=prompt, output=reply, cached=highest("cache_read_mtok"))
+    return Price(input=prompt, output=reply, cached=highest("cache_read_mtok"), written=highest("cache_write_mtok"))
 
 
-def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
+def price_of(model: str, overrides: Mapping[str, Price]) -> Price | None:
     """The price of `provider:model`; `own` overrides the list."""
-    if model in own:
-        return own[model]
+    if model in overrides:
+        return overrides[model]
     if provider_of(model).is_free:
         return Price(input=0, output=0)
     return list_price(model)
 
 
-def is_priced(model: str, own: Mapping[str, Price]) -> bool:
+def is_priced(model: str, overrides: Mapping[str, Price]) -> bool:
     """Will the cost be known? A price is, or it is a command line that says what it cost."""
-    return program_of(model).reports_cost or price_of(model, own) is not None
+    return program_of(model).reports_cost or price_of(model, overrides) is not None
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """Dollars; None where the price is unknown. Prompt tokens from the endpoint's cache have a separate price."""
+    """Dollars; None if the price is unknown. Prompt tokens that the endpoint reads from its cache, or writes into it,
+    have separate prices."""
     if price is None:
         return None
     cached = price.input if price.cached is None else price.cached
-    fresh = usage.prompt - usage.cached
-    return (fresh * price.input + usage.cached * cached + usage.completion * price.output) / 1e6
+    written = price.input if price.written is None else price.written
+    fresh = usage.prompt - usage.cached - usage.written
+    prompt = fresh * price.input + usage.cached * cached + usage.written * written
+    return (prompt + usage.completion * price.output) / 1e6

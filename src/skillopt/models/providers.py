@@ -31,6 +31,7 @@ from skillopt.models.base import (
 from skillopt.models.http import ParameterRefused, classify, counted, refused_parameter
 from skillopt.models.openai_chat import answer, check_url
 from skillopt.models.transport import UnreadableError, read_body
+from skillopt.provider_table import provider_of
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _DATA_URL = re.compile(r"data:([\w./+-]+);base64,(.*)\Z", re.DOTALL)
 _UNREADABLE = (TypeError, ValueError, AttributeError, LookupError, AssertionError, RecursionError)
 _OPTIONAL = {"temperature": "temperature", "seed": "seed", "thinking": "effort|thinking"}
+_CACHE_WORDS = "cache_control|cachePoint"
 
 
 class ProviderChat(ChatModel):
@@ -57,6 +59,7 @@ class ProviderChat(ChatModel):
         self._closed = False
         self.endpoint = (url or self._model.base_url or provider).rstrip("/")
         self._left_out: set[str] = set()
+        self._optional = _OPTIONAL | dict.fromkeys(provider_of(name).cache_settings, _CACHE_WORDS)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         while True:
@@ -104,8 +107,8 @@ class ProviderChat(ChatModel):
         """The endpoint's own words, as the same kind of error as on the fast client."""
         body = error.body if error.body is not None else str(error)
         for name in sent:
-            if name in _OPTIONAL and any(
-                refused_parameter(error.status_code, body, [word]) for word in _OPTIONAL[name].split("|")
+            if name in self._optional and any(
+                refused_parameter(error.status_code, body, [word]) for word in self._optional[name].split("|")
             ):
                 return ParameterRefused(name)
         headers = {key.title(): value for key, value in (error.headers or {}).items()}
@@ -118,8 +121,9 @@ class ProviderChat(ChatModel):
             "seed": request.seed,
             "thinking": False if request.effort == "none" else request.effort or None,
         }
-        kept = {k: v for k, v in settings.items() if v is not None and k not in self._left_out}
-        return cast("ModelSettings", kept | {"max_retries": 0})
+        settings |= dict.fromkeys(provider_of(self.name).cache_settings if request.shared_prefix else (), True)
+        present = {k: v for k, v in settings.items() if v is not None and k not in self._left_out}
+        return cast("ModelSettings", present | {"max_retries": 0})
 
     def _reply(self, response: ModelResponse, *, tools: bool = False) -> ChatReply:
         from pydantic_ai.messages import TextPart, ToolCallPart
@@ -145,6 +149,7 @@ class ProviderChat(ChatModel):
                 prompt=counted(used.input_tokens),
                 completion=counted(used.output_tokens),
                 cached=min(counted(used.cache_read_tokens), counted(used.input_tokens)),
+                written=min(counted(used.cache_write_tokens), counted(used.input_tokens)),
             ),
         )
 
@@ -197,8 +202,8 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
     except ImportError as error:
         raise UserError(f"{name}: {error}") from None
     except TypeError:
-        given = " and ".join(f"models.…_{'url' if key == 'base_url' else 'key_name'}" for key in options)
-        raise UserError(f"{name}: this provider does not take {given}; leave it empty") from None
+        settings_named = " and ".join(f"models.…_{'url' if key == 'base_url' else 'key_name'}" for key in options)
+        raise UserError(f"{name}: this provider does not take {settings_named}; leave it empty") from None
     except (LibraryError, ValueError) as error:
         words = redact(str(error)).split(" or pass it via")[0]
         kind = MissingKey if "key" in words.lower() else UserError
@@ -240,7 +245,7 @@ def _unreadable(error: BaseException | None) -> UnreadableError | None:
 
 
 def messages_from(messages: Sequence[Message]) -> list[ModelMessage]:
-    """Messages of the OpenAI chat protocol, images among them, in the library's own form."""
+    """Convert messages of the OpenAI chat protocol, with their images, to messages of pydantic-ai."""
     from pydantic_ai.messages import (
         ModelRequest,
         ModelResponse,
@@ -262,8 +267,8 @@ def messages_from(messages: Sequence[Message]) -> list[ModelMessage]:
                 for call in message.get("tool_calls", ())
             ]
             names |= {call.tool_call_id: call.tool_name for call in calls}
-            said = [TextPart(content=str(content))] if content or not calls else []
-            out.append(ModelResponse(parts=[*said, *calls]))
+            text_parts = [TextPart(content=str(content))] if content or not calls else []
+            out.append(ModelResponse(parts=[*text_parts, *calls]))
             continue
         if role == "tool":
             called = str(message["tool_call_id"])
@@ -303,14 +308,14 @@ def _parameters(request: ChatRequest) -> ModelRequestParameters:
 
     schema = request.schema
     functions = [tool["function"] for tool in request.tools]
-    given = [
+    definitions = [
         ToolDefinition(
             name=each["name"], description=each.get("description", ""), parameters_json_schema=each["parameters"]
         )
         for each in functions
     ]
     if schema is None or schema.form != "schema":
-        return ModelRequestParameters(function_tools=given)
+        return ModelRequestParameters(function_tools=definitions)
     tool = ToolDefinition(
         name=schema.name, parameters_json_schema=schema.body, description="Give the reply.", kind="output"
     )

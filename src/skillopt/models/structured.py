@@ -2,7 +2,7 @@
 
 An endpoint that refuses a JSON schema is asked in JSON mode, and one that refuses that too in plain text; the schema
 is then in the message. Replies are read leniently (thinking, prose and code fences around the object are taken
-off), but one that was cut off is never used, even where it could be read.
+off), but a reply that was cut off is never used, even if it could be parsed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skillopt.models.call import Caller
 T = TypeVar("T")
 LONGEST_BAD_REPLY = 4000
 """Characters of a reply that could not be used which are shown when it is asked for again."""
-LONGEST_PROBLEM = 1500
+LONGEST_PROBLEM = 6000
 """Characters of what is wrong with a reply of which a part can be used."""
 QUOTED = 160
 """Characters of such a reply that people are shown."""
@@ -33,7 +33,8 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class FlawedReplyError(ValueError):
-    """A part of the reply can be used. It is asked for once more, and used as it is where nothing better comes."""
+    """A part of the reply can be used. The optimizer is asked once more; if the second reply is no better, that part
+    is used."""
 
     def __init__(self, problem: str, value: object) -> None:
         super().__init__(problem)
@@ -42,7 +43,7 @@ class FlawedReplyError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedReply(Generic[T]):
-    """What came of asking. `lost` says why there is no value; it is counted and shown, never silent."""
+    """The result of a request. `lost` says why there is no value; it is counted and shown."""
 
     value: T | None = None
     lost: str = ""
@@ -55,16 +56,16 @@ class CheckedReply(Generic[T]):
 async def ask(
     optimizer: Caller, messages: list[Message], schema: Schema, check: Callable[[Any], T], *, label: str
 ) -> CheckedReply[T]:
-    """Ask once, and once more with the error where the reply does not fit. `check` raises ValueError where it must."""
+    """Ask, and ask once more with the error if the reply does not fit. `check` raises ValueError if it does not."""
     problems: list[str] = []
     quoted: list[str] = []
-    said = ""
+    answer = ""
     flawed: T | None = None
     for attempt in (1, 2):
         sent = messages
         if problems:
             note = f"Your last reply could not be used: {problems[-1]}. Reply again with the JSON object alone."
-            sent = [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": note}]
+            sent = [*messages, {"role": "assistant", "content": answer}, {"role": "user", "content": note}]
         try:
             reply = await _call(optimizer, sent, schema, label=label, attempt=attempt)
         except (TransientError, RefusedError) as error:
@@ -77,11 +78,11 @@ async def ask(
         except FlawedReplyError as error:
             flawed = cast(T, error.value)
             problems.append(str(error)[:LONGEST_PROBLEM])
-            said = reply.text  # whole: all of it is to be written again
+            answer = reply.text  # whole: all of it is to be written again
         except (ValueError, RecursionError) as error:
             problems.append(str(error)[:200] or type(error).__name__)
             quoted.append(_with_reply(problems[-1], reply.text))
-            said = _shortened(reply.text)
+            answer = _shortened(reply.text)
     if flawed is not None:
         return CheckedReply(value=flawed, unusable=tuple(quoted))
     return CheckedReply(lost=quoted[-1], unusable=tuple(quoted))
@@ -143,32 +144,32 @@ def without_thinking(text: str) -> str:
         return text  # a tag in it is part of what it says
     tags = [(tag.start(), tag.end(), bool(tag[1]), tag[2].lower()) for tag in _THOUGHT_TAG.finditer(text)]
     last = {name: start for start, _, closes, name in tags if closes}
-    kept: list[str] = []
+    outside: list[str] = []
     at, thinking = 0, ""
     for start, end, closes, name in tags:
         if not thinking and not closes and start < last.get(name, -1):
-            kept.append(text[at:start])
+            outside.append(text[at:start])
             thinking = name
         elif closes and name == thinking:
             at, thinking = end, ""
         elif closes and not thinking:  # a thought whose beginning is not shown
-            kept, at = [], end
-    text = "".join([*kept, text[at:]])
+            outside, at = [], end
+    text = "".join([*outside, text[at:]])
     return "" if _THOUGHT_OPEN.match(text) else text
 
 
 def _object_within(text: str) -> Any:
     """The one JSON object inside prose or a code fence; braces in the prose that hold none do not count."""
-    found = []
+    values = []
     start = text.find("{")
     while start >= 0:
         end = _end_of_object(text, start)
         with contextlib.suppress(ValueError):
-            found.append(json.loads(_without_trailing_commas(text[start:end]), strict=False))
+            values.append(json.loads(_without_trailing_commas(text[start:end]), strict=False))
         start = text.find("{", end)
-    if len(found) != 1:
-        raise ValueError("it is not valid JSON" + (": it holds more than one object" if found else ""))
-    return found[0]
+    if len(values) != 1:
+        raise ValueError("it is not valid JSON" + (": it holds more than one object" if values else ""))
+    return values[0]
 
 
 def _end_of_object(text: str, start: int) -> int:

@@ -32,7 +32,7 @@ class UnreadableError(ConnectionError):
 
 
 class Transport:
-    """POSTs to one URL. Raises ConnectionError for whatever gives no whole response.
+    """POSTs to one URL. Raises ConnectionError if there is no complete response.
 
     Its connections belong to an event loop; in another one, and after `close`, it connects again.
     """
@@ -66,7 +66,7 @@ class Transport:
             ) as response:
                 body = await read_body(response.status, response.headers, response.content.iter_any())
                 return Response(response.status, response.headers, body)
-        except (aiohttp.ClientConnectorError, UnicodeError) as error:  # a name that can be none is no text for DNS
+        except (aiohttp.ClientConnectorError, UnicodeError) as error:  # the name cannot be encoded for DNS
             raise UnreachableError(getattr(error, "strerror", "") or str(error)) from None
         except aiohttp.ClientError as error:
             raise ConnectionError(str(error) or type(error).__name__) from None
@@ -104,5 +104,5 @@ def env_proxy(url: str) -> str | None:
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None
-    known = getproxies()
-    return known.get(parts.scheme) or known.get("all")
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")

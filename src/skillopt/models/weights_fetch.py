@@ -133,7 +133,7 @@ _MIRRORS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")
 
 
 def _download(package: str, version: str, staging: Path) -> Path:
-    """Download one wheel with the user's own pip, so that their mirrors, proxies and certificates hold."""
+    """Download one wheel with the user's pip, so their mirrors, proxies and certificates apply."""
     command = [*_pip(), "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input", "--quiet"]
     command += ["--disable-pip-version-check", "--progress-bar=off", "--dest", str(staging), f"{package}=={version}"]
     done = subprocess.run(  # noqa: S603 - a fixed command; names come from our own catalogue
@@ -150,16 +150,16 @@ def _download(package: str, version: str, staging: Path) -> Path:
     wheels = list(staging.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
         lines = done.stdout.strip().splitlines()
-        said = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "")
-        raise SourceError(f"pip could not download {package}=={version} ({said.removeprefix('ERROR: ')})")
+        last_error = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "")
+        raise SourceError(f"pip could not download {package}=={version} ({last_error.removeprefix('ERROR: ')})")
     return wheels[0]
 
 
 def _pip() -> list[str]:
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
-    if found := shutil.which("pip3") or shutil.which("pip"):
-        return [found]
+    if program := shutil.which("pip3") or shutil.which("pip"):
+        return [program]
     raise SourceError("there is no pip here; `python -m ensurepip` adds it")
 
 

@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
 from skillopt.errors import SkillOptError
+from skillopt.measure.probe import plan_probe, probe_folder
 from skillopt.models import open_model
 from skillopt.models.base import Message, TransientError
 from skillopt.models.bound import BoundChat
@@ -22,21 +23,24 @@ from skillopt.models.structured import ask
 from skillopt.preflight.plan import is_deterministic, plan_run
 from skillopt.processes.coding_agents import preset_of
 from skillopt.provider_table import provider_of
-from skillopt.record.base import ROLES
-from skillopt.record.forecast import Check, Plan, Preflight
+from skillopt.record.files import read_json
+from skillopt.record.forecast import Check, Estimate, Plan, Preflight, total
 from skillopt.record.journal import Journal
+from skillopt.record.probe import Probe
 from skillopt.skill import Skill
 from skillopt.statistics import smallest_detectable, smallest_sure
 from skillopt.tasks import using_env
-from skillopt.tasks.base import SPLITS, Env, Item, check_splits, is_noisy, score_output, unknown_members
+from skillopt.tasks.base import SPLITS, Env, Item, check_splits, image_names, is_noisy, score_output, unknown_members
 from skillopt.tasks.command import CommandAgent
-from skillopt.tasks.scorer_check import can_be_tried, scorer_finding
+from skillopt.tasks.qa import QAEnv
+from skillopt.tasks.scorer_check import can_be_tried, scorer_finding, two_scores
 from skillopt.tasks.splits import how_to_enlarge
 from skillopt.tasks.workspace import Workspaces
 from skillopt.training.callers import make_callers, open_models
-from skillopt.training.initial import initial_kind, initial_of, run_of
-from skillopt.training.parts import Parts, needs_optimizer
+from skillopt.training.initial import initial_kind, initial_of, run_key
+from skillopt.training.parts import Parts, roles_of
 from skillopt.training.requests.replies import text_schema
+from skillopt.training.schedule import auto_schedule
 
 NOISE = 0.1
 """The share of flipped outcomes for which the smallest improvement that a gate can see is reported."""
@@ -66,6 +70,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
         except SkillOptError as error:
             return [Check(name="data", status="fail", says=str(error), fix="see above")]
         checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env, config.evaluation.metric)]
+        checks.append(_headroom(config, env, skill))
     opened = [_opens(config, role) for role in _roles(config, env)]
     checks += opened
     if not offline and all(check.status == "pass" for check in opened):
@@ -73,6 +78,19 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
         if isinstance(config.env.command, str) and preset_of(config.env.command) is not None:
             checks.append(await _agent(config))
     return checks
+
+
+def _headroom(config: Config, env: Env, skill: Skill) -> Check:
+    """What a probe of the same tasks and target found, or what one would take."""
+    file = probe_folder(config, env, skill) / "probe.json"
+    if file.is_file():
+        found = Probe.model_validate(read_json(file))
+        fix = "" if found.headroom == "train" else "see docs/choosing.md before you train"
+        return warned("headroom", found.sentence, fix)
+    plan = plan_probe(config, env, skill)
+    cost = f" and ${plan.usd.likely:.2f}" if plan.usd else ""
+    takes = f"{plan.calls} calls, about {plan.tokens.likely:,.0f} tokens{cost} (estimate)"
+    return passed("headroom", f"not measured; `skillopt probe` ({takes}) says whether a skill can help")
 
 
 async def _agent(config: Config) -> Check:
@@ -99,13 +117,14 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
         check_sizes(config, env),
         _gate(config),
         _initial(config, skill),
-        _schedule(config, plan),
+        _schedule(config, plan, skill),
         _boundary(config),
         *_prices(config),
         _output(config, env, skill),
         *_dotenv(),
         _budget(config, plan),
         *_warnings(env),
+        *_images(config, env),
     ]
 
 
@@ -116,7 +135,7 @@ def preflight(config: Config, env: Env, skill: Skill, parts: Parts) -> Preflight
 
 
 def _roles(config: Config, env: Env | None = None) -> tuple[str, ...]:
-    return ROLES if needs_optimizer(config, env=env) else ("target",)
+    return roles_of(config, env=env)
 
 
 def check_sizes(config: Config, env: Env) -> Check:
@@ -130,7 +149,7 @@ def check_sizes(config: Config, env: Env) -> Check:
     }
     noise = "" if known else f"at {NOISE:.0%} noise "
     says += (
-        f"; {noise}the gate sees gains of {seen['val']:.2f} and more, the test split of {seen['test']:.2f} (estimate)"
+        f"; {noise}the smallest gain that shows: {seen['val']:.2f} at the gate, {seen['test']:.2f} on test (estimate)"
     )
     small = [split for split, gain in seen.items() if gain > PLAUSIBLE]
     how = "; ".join(dict.fromkeys(how for split in small if (how := how_to_enlarge(config.flat(), split))))
@@ -157,23 +176,43 @@ def _warnings(env: Env) -> Iterator[Check]:
         yield warned("env", says, "rename it, or begin the names of helpers with an underscore; see docs/your_env.md")
 
 
+def _images(config: Config, env: Env) -> Iterator[Check]:
+    """Tasks with images need a target that can see."""
+    count = sum(bool(image_names(item)) for split in SPLITS for item in env.items(split))
+    if not count or config.env.agent or config.env.command or not isinstance(env, QAEnv):
+        return
+    target, takes = config.models.target_model, provider_of(config.models.target_model).takes_images
+    if takes is False:
+        says = f"{count} tasks have images, and {target} cannot see them"
+        yield Check(name="images", status="fail", says=says, fix="choose a target that takes images")
+    elif takes is None:
+        says = f"{count} tasks have images; whether {target} takes them is not known here"
+        yield warned("images", says, "look it up: a model that cannot see refuses them, or answers without them")
+
+
 def _initial(config: Config, skill: Skill) -> Check:
     kind = initial_kind(config.train.init_skill, skill)
     says = f"{kind}, {skill.tokens} tokens"
-    fix = "" if config.notes.init_skill else "say in notes.init_skill why training starts from it; the report prints it"
+    fix = "" if config.notes.init_skill else "optional: give the reason in notes.init_skill; the report prints it"
     return warned("initial skill", says, fix)
 
 
-def _schedule(config: Config, plan: Plan) -> Check:
-    optimizer, patience = config.optimizer, config.train.patience
-    says = f"{optimizer.lr_scheduler} from {optimizer.learning_rate:g} over {plan.steps} steps in {plan.epochs} epochs"
-    fix = ""
-    if plan.steps < 4 and optimizer.lr_scheduler != "constant":
-        fix = "so few steps leave no room for a schedule; lower train.batch_size or raise train.num_epochs"
+def _schedule(config: Config, plan: Plan, skill: Skill) -> Check:
+    """Cosine fits a run that explores, constant one that refines; another choice needs a reason."""
+    rate, patience, fix = config.optimizer.learning_rate, config.train.patience, ""
+    auto, name = auto_schedule(plan.steps, skill.tokens), plan.schedule.partition(":")[0]
+    if plan.schedule == auto.summary:
+        says = f"{plan.schedule}; chosen by auto, from {rate:g} in {plan.epochs} epochs"
+    else:
+        epochs = "1 epoch" if plan.epochs == 1 else f"{plan.epochs} epochs"
+        says = f"{name}, learning rate {rate:g}, {plan.steps} steps in {epochs}"
+        if (name == "constant") != (auto.name == "constant"):
+            says += f"; auto would choose {auto.summary}"
+            fix = "" if config.notes.schedule else "set optimizer.lr_scheduler=auto, or say in notes.schedule why not"
+    if plan.steps < 4 and name != "constant":
+        fix = "a schedule needs at least 4 steps: lower train.batch_size, or raise train.num_epochs"
     elif patience >= plan.steps > 0:
         fix = f"train.patience {patience} can never end a run of {plan.steps} steps; lower it, or set it to 0"
-    elif not config.notes.schedule:
-        fix = "say in notes.schedule why this one; the report prints it"
     return warned("schedule", says, fix)
 
 
@@ -184,7 +223,7 @@ def _boundary(config: Config) -> Check:
     if not config.optimizer.use_meta_skill:
         fix = "set optimizer.use_meta_skill=true, so that later epochs know what earlier ones tried"
         return warned("epoch boundary", "slow update on, meta skill off", fix)
-    return passed("epoch boundary", "slow update and meta skill on")
+    return passed("epoch boundary", "slow update and meta skill are on")
 
 
 def _prices(config: Config) -> Iterator[Check]:
@@ -195,7 +234,7 @@ def _prices(config: Config) -> Iterator[Check]:
             fix = f'give it as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
             yield warned(f"{role} price", f"the price of {name} is unknown", fix)
         else:
-            says = f"{name}: ${price.input:g} in, ${price.output:g} out a million tokens"
+            says = f"{name}: ${price.input:g} in, ${price.output:g} out, for a million tokens"
             yield passed(f"{role} price", says)
 
 
@@ -208,9 +247,11 @@ def _output(config: Config, env: Env, skill: Skill) -> Check:
         fix = "set env.output_root to a folder that you may write to"
         return Check(name="output folder", status="fail", says=f"{place} is not writable", fix=fix)
     free = shutil.disk_usage(place).free / 1e9
-    run = run_of(config, env, skill)
-    there = "is there and will be continued; --fresh begins another" if run.state.exists() else "will be new"
-    says = f"{root} is writable, {free:.1f} GB free; versioned: {run.root.parent.name}/{run.root.name} {there}"
+    key = run_key(config, env, skill)
+    run = key.find()
+    name = run.root.name if run else f"DATE_{key.name}"
+    there = "exists and will be continued (--fresh starts a new one)" if run else "will be new"
+    says = f"{root} is writable, {free:.1f} GB free; versioned: {key.folder.name}/{name} {there}"
     return warned("output folder", says, "make room, or set env.output_root elsewhere" if free < 1 else "")
 
 
@@ -229,28 +270,23 @@ def _budget(config: Config, plan: Plan) -> Check:
     if not limits:
         fix = "set budget.max_usd, budget.max_calls, budget.max_tokens or budget.max_minutes"
         return warned("budget", "no limit is set", fix)
-    for status, edge in (("fail", 0), ("warn", 1)):
+    for status, edge in (("fail", "low"), ("warn", "high")):
         for name, limit, expected in limits:
-            if limit is not None and expected is not None and expected[edge] > limit:
-                low, high = expected
-                says = f"budget.{name} is {limit:g}, and the plan expects {low:,.4g} to {high:,.4g} (estimate)"
+            if limit is not None and getattr(expected, edge) > limit:
+                low, high = expected.low, expected.high
+                span = " to ".join(f"{edge:,.0f}" if edge >= 10 else f"{edge:.2f}" for edge in (low, high))
+                says = f"budget.{name} is {limit:,.10g}, and the plan expects {span} (estimate)"
                 fix = "raise it, or make the run smaller; a run that stops can continue with a larger limit"
                 return Check(name="budget", status=status, says=says, fix=fix)  # type: ignore[arg-type]
     return passed("budget", "the plan stays within every limit (estimate)")
 
 
-def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, tuple[float, float] | None]]:
+def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, Estimate]]:
     budget = config.budget
-    usd = [plan.usd[role] for role in ROLES]
-    yield "max_calls", budget.max_calls, _sum(plan.calls(role) for role in ROLES)
-    yield "max_tokens", budget.max_tokens, _sum(plan.tokens[role] for role in ROLES)
-    yield "max_usd", budget.max_usd, _sum(each for each in usd if each)
-    yield "max_minutes", budget.max_minutes, (plan.seconds[0] / 60, plan.seconds[1] / 60)
-
-
-def _sum(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    both = list(ranges)
-    return sum(low for low, _ in both), sum(high for _, high in both)
+    yield "max_calls", budget.max_calls, total(plan.calls(role) for role in plan.usd)
+    yield "max_tokens", budget.max_tokens, total(plan.tokens[role] for role in plan.usd)
+    yield "max_usd", budget.max_usd, total(each for each in plan.usd.values() if each)
+    yield "max_minutes", budget.max_minutes, Estimate.around(plan.seconds.likely / 60)
 
 
 async def scorer(env: Env, metric: str = "hard") -> Check:
@@ -263,13 +299,12 @@ async def scorer(env: Env, metric: str = "hard") -> Check:
     for item in items:
         for output in _outputs(item) if not env.scores_files else [""]:
             try:
-                first, second = await score_output(env, item, output), await score_output(env, item, output)
+                fault = await two_scores(env, item, output)
             except Exception as error:  # whatever a scorer raises is the finding
                 says = f"raises {type(error).__name__} on item '{item.id}' for the output {output[:30]!r}: {error}"
                 return Check(name="scorer", status="fail", says=says, fix="a scorer returns a Score for any text")
-            if first != second:
-                says = f"gives item '{item.id}' two different scores for one output"
-                return Check(name="scorer", status="fail", says=says, fix="make it depend on the item and output alone")
+            if fault:
+                return Check(name="scorer", status="fail", says=fault.says, fix=fault.fix)
         if item.answers and (await score_output(env, item, item.answers[0])).hard < 1:
             unsure.append(item.id)
     if can_be_tried(env) and (finding := await scorer_finding(env, items, metric)):
@@ -277,7 +312,7 @@ async def scorer(env: Env, metric: str = "hard") -> Check:
     if unsure:
         says = f"the item's own answer does not score 1: {', '.join(unsure[:5])}"
         return warned("scorer", says, "check these items' answers and env.scoring")
-    return passed("scorer", f"deterministic and never raising on {len(items)} items")
+    return passed("scorer", f"same score twice and no error on {len(items)} items")
 
 
 def _outputs(item: Item) -> list[str]:
@@ -296,10 +331,12 @@ def _opens(config: Config, role: str) -> Check:
 
 async def endpoints(config: Config, env: Env | None = None) -> list[Check]:
     """One short question to each role's model: reachable, key valid, model there; the optimizer's with a schema."""
-    tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema}
+    tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema, "judge": _fits_schema}
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
     checks = []
-    roles = [role for role in _roles(config, env) if role in provider_of(config.role(role).model).probed_roles]
+    roles = [
+        role for role in _roles(config, env) if role in (*provider_of(config.role(role).model).probed_roles, "judge")
+    ]
     async with open_models(quick, roles=roles) as models:
         for role in roles:
             with Journal(":memory:") as journal:

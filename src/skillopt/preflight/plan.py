@@ -1,14 +1,14 @@
-"""What a run will take, before anything is spent: calls by stage and role, tokens, money and time, as ranges.
+"""What a run will take, before anything is spent: calls by stage and role, tokens, money and time.
 
-The steps come from the plan that the training loop itself follows (training/batches.py). The low end is a run in which
-few steps have something to gate, the high end one in which all have; a run that ends early takes less. Tokens, money
-and time are estimates.
+The steps are those of the training loop (training/batches.py). The rest are estimates for a run that goes to its last
+step: a likely value, and a range around it (record/forecast.py). A run that ends early takes less.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from skillopt.config import Config
 from skillopt.models import open_model
@@ -16,138 +16,202 @@ from skillopt.models.base import Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.provider_table import provider_of
 from skillopt.record.base import ROLES
-from skillopt.record.forecast import Plan, Range, StagePlan
+from skillopt.record.forecast import Estimate, Plan, StagePlan
 from skillopt.sim.model import SimulatedModel
 from skillopt.skill import Skill
 from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.base import SPLITS, Env, closed_set, is_judged
+from skillopt.tasks.judge import calls_per_answer
 from skillopt.training import prompts
-from skillopt.training.analysts.exemplar import ROUNDS, ExemplarAnalyst
-from skillopt.training.batches import plan_steps
-from skillopt.training.gates import credit, screening
+from skillopt.training.analysts.exemplar import ExemplarAnalyst
+from skillopt.training.batches import batch_sizes
+from skillopt.training.gates import screening
 from skillopt.training.initial import needs_baseline
 from skillopt.training.optimizer_context import MOST_PROBED
 from skillopt.training.parts import Parts, needs_optimizer, resolve
 from skillopt.training.requests.context import LONGEST_OTHER, MOST_OTHERS, tokens_for_others
+from skillopt.training.schedule import scheduled_rate
+from skillopt_benchmarks.published import published_sets
 
-EDIT_TOKENS = {"llm": 200, "sim": 40}
-"""An edit's length, for the estimate of how the skill grows: a lookup or examples; in the simulated world, a line."""
+EDIT_TOKENS = {"llm": 200, "sim": 10}
+"""An edit's length, for the estimate of how the skill grows; as in recorded runs."""
+LONG_SKILL = 4000
+"""Tokens at which a skill that an LLM writes levels off (assumed)."""
+ACCEPTED = 0.5
+"""The share of steps that the gate accepts."""
 EXAMPLE_TOKENS = 12
 """What a worked example adds to its task: its form and the answer."""
-REPLY_TOKENS = {"target": 256, "optimizer": 1500}
-"""A long reply, for the estimate; a model with a reasoning effort may use its whole limit."""
-TURN_TOKENS = 60
-"""What one turn of a game adds to the prompts after it."""
-SECONDS: dict[str, Range] = {"target": (0.5, 5.0), "optimizer": (3.0, 30.0)}
-"""Seconds of one call."""
-HANDOFF_SECONDS: Range = (30.0, 600.0)
-"""What a reader takes for one letter."""
-REPEATED = 0.3
-"""The share of a split that a noisy gate samples again in every round, at the high end."""
-FEW = 8
-"""At the low end, one of this many steps has a whole split to gate."""
+REPLY_TOKENS = {"searchqa": 5, "docvqa": 7, "alfworld": 6, "textworld": 4, "reasoning_gym": 12, "officeqa": 18}
+REPLY_TOKENS |= {"sim": 8, "livemathematicianbench": 400, "spreadsheetbench": 300}
+"""The target's replies by env: as in the recorded runs of the mini sets (bench/learning); the last two are assumed."""
+REPLY, OPTIMIZER_REPLY, JUDGE_REPLY = 25, 1600, 60
+"""Replies of the target in other envs, of the optimizer, as in recorded runs, and of a judge (assumed)."""
+_REPLIES = {"optimizer": OPTIMIZER_REPLY, "judge": JUDGE_REPLY}
+TURN_TOKENS, TURNS = 60, 0.6
+"""What one turn of a game adds to the prompts after it; the share of the allowed turns that a game takes."""
+SECONDS = {"target": 1.5, "optimizer": 15.0, "judge": 3.0}
+"""One call (assumed)."""
+HANDOFF_SECONDS = 120.0
+"""What a reader takes for one request (assumed)."""
+GATED = 0.8
+"""The share of a split that a gate measures before its verdict is certain; as in the simulated world."""
+REPEATED = 0.7
+"""What fresh samples of both skills add to a noisy gate, as a share of the split; as in the simulated world."""
+RETRIED = 1.1
+"""Requests to the optimizer for each that is needed: some replies cannot be used."""
 _SAMPLE = 100
 """Items of a split whose length is looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """The facts about a set of tasks that a plan needs."""
+
+    sizes: dict[str, int]
+    tokens: float
+    """The mean length of a task."""
+    text_tokens: float = 0.0
+    """The length of the text that the analysts read of it; 0: the same."""
+    turns: int = 1
+    """The most that a task may take."""
+    answers: int = 0
+    """How many different answers there are, if they are a small closed set."""
+    judged: bool = False
+    asks_optimizer: bool = True
+
+
+def workload_of(config: Config, env: Env, parts: Parts) -> Workload:
+    return Workload(
+        sizes={split: len(env.items(split)) for split in SPLITS},
+        tokens=_task_tokens(env),
+        turns=env.turns,
+        answers=len(closed_set(env.items("train"))),
+        judged=is_judged(env),
+        asks_optimizer=needs_optimizer(config, parts, env),
+    )
 
 
 def plan_run(config: Config, env: Env, skill: Skill, *, parts: Parts | None = None) -> Plan:
     """The plan of a whole run from its beginning."""
     parts = parts or resolve(config)
-    sizes = {split: len(env.items(split)) for split in SPLITS}
-    epochs = plan_steps(env.items("train"), config.train)
-    batches = [len(step.positions) for epoch in epochs for step in epoch]
-    task = _task_tokens(env)
-    length = (skill.tokens, _grown(config, parts, env, skill, batches, task))
-    lines = [*_target_stages(config, parts, env, skill, sizes, batches, task, length[1])]
-    lines += _optimizer_stages(config, parts, env, batches, task, length)
-    if is_judged(env):
-        lines.append(_judge_stage(config, lines, task))
-    widths: dict[str, int] = {role: config.role(role).workers for role in ROLES}
-    durations: dict[str, Range] = {role: _call_seconds(config, role) for role in ROLES}
-    usage = {role: _usage(config, role, [line for line in lines if line.role == role]) for role in ROLES}
+    return plan_tasks(config, workload_of(config, env, parts), skill, parts)
+
+
+def plan_published(config: Config, skill: Skill) -> Plan | None:
+    """The plan for a benchmark's full set by its published figures, before its data is there; None for other tasks."""
+    facts = published_sets().get(config.env.benchmark)
+    if facts is None:
+        return None
+    parts = resolve(config)
+    tasks = Workload(
+        sizes=facts.sizes,
+        tokens=facts.tokens,
+        text_tokens=facts.text_tokens,
+        turns=facts.turns,
+        asks_optimizer=needs_optimizer(config, parts),
+    )
+    return plan_tasks(config, tasks, skill, parts)
+
+
+def plan_tasks(config: Config, tasks: Workload, skill: Skill, parts: Parts) -> Plan:
+    epochs = batch_sizes(tasks.sizes["train"], config.train)
+    batches = [size for epoch in epochs for size in epoch]
+    schedule = parts.schedule_of(config, tasks.sizes["train"], skill)
+    rates = [scheduled_rate(n, len(batches), config.optimizer, schedule.shape) for n in range(1, len(batches) + 1)]
+    middle = (skill.tokens + _grown(config, parts, tasks, skill, batches, rates)) / 2
+    lines = [*_target_stages(config, parts, tasks, skill, batches, middle)]
+    if tasks.asks_optimizer:
+        lines += _optimizer_stages(config, parts, tasks, batches, middle)
+    if tasks.judged:
+        lines.append(_judge_stage(lines, tasks, config))
+    lines = [line for line in lines if line.calls]
+    roles = (*ROLES, "judge") if any(line.role == "judge" for line in lines) else ROLES
+    widths: dict[str, int] = {role: config.role(role).workers for role in roles}
+    durations: dict[str, float] = {role: _call_seconds(config, role) for role in roles}
+    usage = {role: _usage(config, role, [line for line in lines if line.role == role]) for role in roles}
     return Plan(
         steps=len(batches),
         epochs=len(epochs),
-        items=sizes,
-        lines=tuple(line for line in lines if line.calls[1]),
-        tokens={
-            role: (low.prompt + low.completion, high.prompt + high.completion) for role, (low, high) in usage.items()
-        },
-        usd={role: _dollars(config, role, usage[role]) for role in ROLES},
-        seconds=_seconds(lines, widths, durations),
+        schedule=schedule.summary,
+        items=tasks.sizes,
+        lines=tuple(lines),
+        tokens={role: Estimate.around(each.prompt + each.completion) for role, each in usage.items()},
+        cached={role: Estimate.around(each.cached) for role, each in usage.items() if each.cached},
+        usd={role: _dollars(config, role, usage[role]) for role in roles},
+        seconds=Estimate.around(sum(_seconds(line, widths[line.role], durations[line.role]) for line in lines)),
         call_seconds=durations,
         widths=widths,
     )
 
 
 def _target_stages(
-    config: Config,
-    parts: Parts,
-    env: Env,
-    skill: Skill,
-    sizes: dict[str, int],
-    batches: list[int],
-    task: float,
-    grown: float,
+    config: Config, parts: Parts, tasks: Workload, skill: Skill, batches: list[int], middle: float
 ) -> Iterable[StagePlan]:
-    """A deterministic target is never asked the same twice, so that a skill that does not change costs nothing."""
-    deterministic, steps, val, test = is_deterministic(config, "target"), len(batches), sizes["val"], sizes["test"]
+    deterministic, steps, val, test = is_deterministic(config, "target"), len(batches), *_held_out(tasks)
     guided = config.train.num_epochs - 1 if config.optimizer.use_slow_update else 0
-    credited = steps * config.evaluation.credit_gates
-    probes = credit.MOST_BROKEN * min(credit.MOST_SUSPECTS, math.ceil(config.optimizer.learning_rate))
+    rejected = (1 - ACCEPTED) * steps
     again = 0 if deterministic else val  # the winner is measured again, since its score may be luck
     baseline = test if config.evaluation.baselines and needs_baseline(skill) else 0
-    screened = min(val, 3 * max(screening.LEAST, math.ceil(screening.SHARE * val))) if len(parts.analysts) > 1 else 0
-    looks = MOST_PROBED * (steps - 1) if any(analyst.needs_optimizer for analyst in parts.analysts) else 0
-    compared = 2 * min(config.optimizer.slow_update_samples, sizes["train"])
+    reads = any(analyst.needs_optimizer for analyst in parts.analysts)
+    first = batches[0] if batches and reads else 0
+    screened = 2 * min(first, max(screening.LEAST, math.ceil(screening.SHARE * first)))  # the first step's two remedies
+    looks = MOST_PROBED * rejected if reads else 0
+    compared = 2 * min(config.optimizer.slow_update_samples, tasks.sizes["train"])
     noisy = not deterministic and config.evaluation.gate != "strict"
-    gate = val * (1 + 2 * REPEATED * config.evaluation.max_repeats) if noisy else val
-    gates = (steps // FEW * val, round((steps + guided) * gate + credited * (gate + probes) / 2))
-    turns, middle = env.turns, (skill.tokens + grown) / 2
-    for stage, low, high, rounds in (
-        ("evaluate", val + test, val + again + 2 * test, 3),
-        ("baseline", baseline, baseline, 1),
-        ("rollout", sizes["train"] if deterministic else sum(batches), sum(batches), steps),
-        ("second_look", 0, looks, steps),
-        ("gate", *gates, steps + guided + credited),
-        ("race", 0, 2 * screened * steps, steps),
-        ("slow_update", 0, guided * compared, guided),
+    gates = steps + guided + rejected * config.evaluation.credit_gates / 2
+    turns = max(1.0, TURNS * tasks.turns)
+    for stage, count, rounds in (
+        ("evaluate", val + again + 2 * test, 3),
+        ("baseline", baseline, 1),
+        ("rollout", sum(batches), steps),
+        ("second_look", looks, steps),
+        ("gate", gates * val * (GATED + noisy * REPEATED), steps + guided),
+        ("race", screened, 1),
+        ("slow_update", guided * compared, guided),
     ):
         length = 0.0 if stage == "baseline" else middle
-        prompt = (task + min(skill.tokens, length), task + length + 20 + TURN_TOKENS * (turns - 1))
-        calls = (low, high * turns)  # a task of many turns may take that many calls
-        yield StagePlan(role="target", stage=stage, calls=calls, rounds=rounds * turns, prompt=prompt)
+        prompt = tasks.tokens + length + 20 + TURN_TOKENS * min(turns - 1, _history(config))
+        calls = round(count * turns)
+        often = math.ceil(rounds * turns)
+        yield StagePlan(role="target", stage=stage, calls=calls, rounds=often, prompt=prompt, shared=length)
+
+
+def _history(config: Config) -> float:
+    """Earlier turns in a prompt."""
+    history = config.env.options.get("history")
+    return history if isinstance(history, int) else math.inf
+
+
+def _held_out(tasks: Workload) -> tuple[int, int]:
+    return tasks.sizes["val"], tasks.sizes["test"]
 
 
 def _optimizer_stages(
-    config: Config, parts: Parts, env: Env, batches: list[int], task: float, skill: tuple[int, float]
+    config: Config, parts: Parts, tasks: Workload, batches: list[int], middle: float
 ) -> Iterable[StagePlan]:
-    """Every request may have to be sent twice, if the first reply cannot be used."""
-    if not needs_optimizer(config, parts, env):
-        return
     gradient, optimizer, steps = config.gradient, config.optimizer, len(batches)
     analysts = sum(analyst.needs_optimizer for analyst in parts.analysts)
-    shown = task + min(config.role("target").max_tokens, REPLY_TOKENS["target"]) + 60
+    task = tasks.text_tokens or tasks.tokens
+    shown = task + reply_tokens(config) + 60
     fitting = gradient.minibatch_size or max(1, int(gradient.prompt_tokens / shown))
     requests = [math.ceil(size / fitting) for size in batches]
-    causes = math.ceil(1 / max(gradient.deep_reflect_threshold, 0.1))
-    merges = sum(_merges(count + causes, gradient.merge_fan_in) for count in requests) * (gradient.merge == "llm")
-    examples = (gradient.minibatch_size or max(batches, default=0)) * shown
+    deep = steps * analysts / 8 if gradient.deep_reflect_threshold < 1 else 0.0  # its edits are merged with the others
+    merges = (sum(_merges(count, gradient.merge_fan_in) for count in requests) + deep) * (gradient.merge == "llm")
+    examples = min(fitting, max(batches, default=0)) * shown
     others = min(MOST_OTHERS * min(task, LONGEST_OTHER), tokens_for_others(gradient.prompt_tokens))
-    read = (task + skill[0], min(examples, gradient.prompt_tokens) + others + skill[1] + 4000)
-    boundaries = config.train.num_epochs - 1
-    guided, notes = boundaries * optimizer.use_slow_update, boundaries * optimizer.use_meta_skill
-    reflections = sum(requests) * analysts
-    for stage, low, high, rounds, prompt in (
-        ("reflect", reflections // FEW, 2 * reflections, steps, read),
-        ("deep_reflect", 0, causes * steps * analysts // 4, steps, read),
-        ("merge", 0, merges, steps, (100, skill[1] + 4000)),
-        ("slow_update", 0, 2 * guided, guided, (skill[0], skill[1] + optimizer.slow_update_samples * 750)),
-        ("meta_skill", 0, 2 * notes, notes, (100, 4000)),
+    read = min(examples, gradient.prompt_tokens) + others + middle
+    epochs = config.train.num_epochs
+    guided, notes = (epochs - 1) * optimizer.use_slow_update, epochs * optimizer.use_meta_skill
+    for stage, count, rounds, prompt in (
+        ("reflect", sum(requests) * analysts, steps, read),
+        ("deep_reflect", deep, steps, read),
+        ("merge", merges, steps, middle + 1500),
+        ("slow_update", guided, guided, middle + optimizer.slow_update_samples * shown),
+        ("meta_skill", notes, notes, 2000),
     ):
-        system = count_tokens(prompts.load(stage)) if stage in prompts.STAGES else 300
-        whole = (prompt[0] + system, prompt[1] + system)
-        yield StagePlan(role="optimizer", stage=stage, calls=(low, high), rounds=rounds, prompt=whole)
+        system = count_tokens(prompts.with_advice(stage, prompts.PARTS[:1])) if stage in prompts.STAGES else 300
+        calls = math.ceil(RETRIED * count)
+        yield StagePlan(role="optimizer", stage=stage, calls=calls, rounds=rounds, prompt=prompt + system)
 
 
 def _merges(lists: int, fan_in: int) -> int:
@@ -159,26 +223,29 @@ def _merges(lists: int, fan_in: int) -> int:
     return count
 
 
-def _judge_stage(config: Config, rollouts: Sequence[StagePlan], task: float) -> StagePlan:
-    """A judge scores every rollout, and may have to be asked twice."""
-    target = [line for line in rollouts if line.role == "target"]
-    low, high = (sum(line.calls[end] for line in target) for end in (0, 1))
-    prompt = (task + 200, task + 300 + min(config.role("target").max_tokens, REPLY_TOKENS["target"]))
-    rounds = sum(line.rounds for line in target)
-    return StagePlan(role="optimizer", stage="judge", calls=(low, 2 * high), rounds=rounds, prompt=prompt)
+def _judge_stage(lines: Sequence[StagePlan], tasks: Workload, config: Config) -> StagePlan:
+    """A judge scores every rollout, as often as its options say."""
+    target = [line for line in lines if line.role == "target"]
+    calls, rounds = (sum(each) for each in zip(*((line.calls, line.rounds) for line in target), strict=True))
+    role, prompt = "judge" if config.models.judge_model else "optimizer", tasks.tokens + 250 + reply_tokens(config)
+    calls *= calls_per_answer(config.env)
+    return StagePlan(role=role, stage="judge", calls=calls, rounds=rounds, prompt=prompt)
 
 
-def _grown(config: Config, parts: Parts, env: Env, skill: Skill, batches: list[int], task: float) -> float:
-    """The skill's length at the end of a run in which every edit is accepted."""
+def _grown(
+    config: Config, parts: Parts, tasks: Workload, skill: Skill, batches: list[int], rates: list[float]
+) -> float:
+    """The skill's length at the end of a run."""
     exemplars = [isinstance(analyst, ExemplarAnalyst) for analyst in parts.analysts]
     edit = EDIT_TOKENS["sim" if provider_of(config.models.optimizer_model).is_simulated else "llm"]
-    rate = 1.0 if all(exemplars) else config.optimizer.learning_rate
-    answers = len(closed_set(env.items("train")))
-    length = float(skill.tokens)
-    for size in batches:
-        block = min(min(answers or size, size) * (task + EXAMPLE_TOKENS), config.optimizer.max_edit_tokens)
-        length += rate * edit + block * any(exemplars) * (ROUNDS if all(exemplars) else 1)
-    return min(max(skill.tokens, config.optimizer.max_skill_tokens), length)
+    block = min(tasks.answers or max(batches, default=0), max(batches, default=0)) * (tasks.tokens + EXAMPLE_TOKENS)
+    written = 0.0 if all(exemplars) else ACCEPTED * sum(rates) * edit
+    written += any(exemplars) * min(block, config.optimizer.max_edit_tokens)
+    return max(skill.tokens, min(config.optimizer.max_skill_tokens, skill.tokens + min(LONG_SKILL, written)))
+
+
+def reply_tokens(config: Config) -> int:
+    return min(config.role("target").max_tokens, REPLY_TOKENS.get(config.env.name, REPLY))
 
 
 def _task_tokens(env: Env) -> float:
@@ -200,37 +267,37 @@ def is_deterministic(config: Config, role: str) -> bool:
     return open_model(role, config).deterministic if known is None else known
 
 
-def _call_seconds(config: Config, role: str) -> Range:
+def _call_seconds(config: Config, role: str) -> float:
     name = config.role(role).model
     if provider_of(name).human_paced:
         return HANDOFF_SECONDS
     if not provider_of(name).is_simulated:
         return SECONDS[role]
     options = SimulatedModel(name).options
-    latency = options.optimizer_latency if role == "optimizer" else options.latency
-    return latency, latency * (1 + options.jitter) + 0.01
+    return (options.optimizer_latency if role != "target" else options.latency) * (1 + options.jitter / 2) + 0.003
 
 
-def _usage(config: Config, role: str, lines: Sequence[StagePlan]) -> tuple[Usage, Usage]:
-    longest = config.role(role).max_tokens
-    if config.role(role).reasoning_effort in {"", "none"}:
-        longest = min(longest, REPLY_TOKENS[role])
-    low, high = (round(sum(line.calls[end] * line.prompt[end] for line in lines)) for end in (0, 1))
-    least, most = (sum(line.calls[end] for line in lines) for end in (0, 1))
-    return Usage(prompt=low, completion=least), Usage(prompt=high, completion=most * longest)
+def _usage(config: Config, role: str, lines: Sequence[StagePlan]) -> Usage:
+    """A model with a reasoning effort may use its whole limit for each reply. A cache that is not asked for may miss,
+    and is not counted on."""
+    settings = config.role(role)
+    reply = reply_tokens(config) if role == "target" else min(settings.max_tokens, _REPLIES[role])
+    reply = reply if settings.reasoning_effort in {"", "none"} else settings.max_tokens // 2
+    prompt = round(sum(line.calls * line.prompt for line in lines))
+    provider = provider_of(settings.model)
+    shared = [line for line in lines if provider.cache_settings and line.shared >= provider.cached_from]
+    return Usage(
+        prompt=prompt,
+        completion=sum(line.calls for line in lines) * reply,
+        cached=round(sum(max(0, line.calls - line.rounds) * line.shared for line in shared)),
+        written=round(sum(min(line.calls, line.rounds) * line.shared for line in shared)) * provider.warms_cache,
+    )
 
 
-def _dollars(config: Config, role: str, usage: tuple[Usage, Usage]) -> Range | None:
-    price = price_of(config.role(role).model, config.budget.prices)
-    low, high = (cost_of(each, price) for each in usage)
-    return None if low is None or high is None else (low, high)
+def _dollars(config: Config, role: str, usage: Usage) -> Estimate | None:
+    cost = cost_of(usage, price_of(config.role(role).model, config.budget.prices))
+    return None if cost is None else Estimate.around(cost)
 
 
-def _seconds(lines: Iterable[StagePlan], widths: dict[str, int], durations: Mapping[str, Range]) -> Range:
-    low = high = 0.0
-    for line in lines:
-        width, (quick, slow) = widths[line.role], durations[line.role]
-        low += line.calls[0] / width * quick
-        if line.rounds:
-            high += line.rounds * math.ceil(line.calls[1] / line.rounds / width) * slow
-    return low, high
+def _seconds(line: StagePlan, width: int, duration: float) -> float:
+    return line.rounds * math.ceil(line.calls / max(1, line.rounds) / width) * duration

@@ -18,12 +18,14 @@ from typing import Any
 
 from skillopt.errors import UserError
 from skillopt.provider_table import provider_of
+from skillopt.skill.standard import STANDARD
 from skillopt.tasks.base import SPLITS, Item
-from skillopt.tasks.columns import BadRowsError, TaskFile, read_task_file
+from skillopt.tasks.images import copy_images
 from skillopt.tasks.load import is_reference
 from skillopt.tasks.scorer_check import is_prose, words_of
 from skillopt.tasks.scoring import SCORERS, token_f1
 from skillopt.tasks.splits import RATIOS, describe, load_split
+from skillopt.tasks.task_file import BadRowsError, TaskFile, read_task_file
 
 LOCAL = "local:qwen2.5-coder-0.5b"
 OPTIMIZER = "openai:gpt-4o"
@@ -31,6 +33,8 @@ STEPS = 8
 """Steps that a training of the user's own tasks has at least; fewer leave an optimizer no time to learn."""
 MOST_NAMED = 12
 """Possible answers that the initial skill names; more of them are no longer one line."""
+SECTIONS = "\n\n".join(f"## {title}" for title in STANDARD)
+"""Headings that edits can name; an empty one is neither sent to the target nor written to `best_skill.md`."""
 DEMO_TASK = "Each task is a message of a tenant; the reply names the team that it goes to."
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of words that free text must have in common with the expected answer."""
@@ -81,6 +85,8 @@ def _task_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
     data = inside / "tasks.jsonl"
     text = "".join(_line(item) for item in read.items) if read else _template("demo", "tasks.jsonl")
     data.write_text(text, encoding="utf-8")
+    if read:
+        copy_images(read.items, read.file.parent, inside)
     ratios = RATIOS if read else dict.fromkeys(SPLITS, 1 / 3)
     split = load_split(data, ratios=ratios, answers=_needs_answers(options))
     every = [item for name in SPLITS for item in split[name]]
@@ -89,7 +95,7 @@ def _task_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
     if scoring.name.startswith("scorer.py:"):
         (inside / "scorer.py").write_text(_template("demo", "scorer.py.txt"), encoding="utf-8")
     named = _answers_to_name(split["train"]) if read else ()
-    seed = _seed(named) if read else _template("demo", "seed_skill.md")
+    seed = _seed(named) if read else _template("demo", "seed_skill.md").format(sections=SECTIONS)
     (inside / "seed_skill.md").write_text(seed, encoding="utf-8")
     _write_config(inside, folder, options, split, scoring, read)
     _write_readme(inside, folder, options, len(every), scoring.name)
@@ -97,7 +103,7 @@ def _task_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
         told.append(f"{len(named)} possible answers, which the initial skill names: {', '.join(named)}")
     if scoring.why:
         told.append(scoring.why)
-    return [*told, f"{folder}: {len(every)} tasks, split as saved in tasks.split.json:"] + [
+    return [*told, f"Wrote {folder}: {len(every)} tasks; their split, saved in tasks.split.json:"] + [
         f"  {line}" for line in describe(split)
     ]
 
@@ -105,7 +111,7 @@ def _task_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
 def _seed(named: Sequence[str]) -> str:
     """What anybody would write before any training: a baseline without the answers would make every gain look large."""
     choice = f"Reply with exactly one of: {', '.join(named)}.\n" if named else ""
-    return f"You do the task that you are given.\n{choice}"
+    return f"You do the task that you are given.\n{choice}\n{SECTIONS}\n"
 
 
 def _answers_to_name(train: Sequence[Item]) -> tuple[str, ...]:
@@ -147,7 +153,6 @@ def _write_config(
         num_epochs=epochs,
         batch_size=batch_size,
         steps=epochs * in_epoch,
-        meta_skill=", use_meta_skill: false" * (epochs == 1),
         analysts="llm" if llm else "exemplar",
         evaluation=f"baselines: {str(bool(read)).lower()}{', metric: soft' * scoring.soft}",
         models="\n".join(models),
@@ -190,6 +195,7 @@ def _env_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
         "folder": shlex.quote(str(folder)),
         "target": json.dumps(options.target or "openai:gpt-4o-mini"),
         "optimizer": json.dumps(options.optimizer or OPTIMIZER),
+        "sections": SECTIONS,
     }
     for name, source in (
         ("my_env.py", "my_env.py.txt"),
@@ -206,7 +212,7 @@ def _name(folder: Path) -> str:
 
 
 def _check_scoring(scoring: str) -> None:
-    if scoring not in SCORERS and scoring != "judge" and not is_reference(scoring):
+    if scoring not in SCORERS and scoring not in {"judge", "by_task"} and not is_reference(scoring):
         known = ", ".join([*sorted(SCORERS), "judge", "scorer.py:score"])
         raise UserError(f"--scoring: unknown '{scoring}'; known are: {known}")
 
@@ -237,6 +243,8 @@ def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
     """As wished, else by what the answers look like."""
     if options.scoring or options.scorer:
         return Scoring(name=options.scoring or "scorer.py:score")
+    if any(item.get("scoring") for item in items):
+        return Scoring(name="by_task")
     answers = [answer.strip() for item in items for answer in item.answers]
     if answers and all(re.fullmatch(r"[-+$€£]?[\d,.\s]*\d\s*(%|[a-zA-Zµ°²³]{1,4})?", answer) for answer in answers):
         return Scoring(name="number")

@@ -43,7 +43,7 @@ class AgentFailure:
 
 
 def classify_failure(text: str, now: datetime | None = None) -> AgentFailure:
-    """What a failed command's words mean. A limit is looked for first: its message often names the account, too."""
+    """Classify the output of a failed command. Limits come first: their messages often name the account, too."""
     if _LIMIT.search(text):
         return AgentFailure(kind="limit", wait=_wait(text, now or datetime.now().astimezone()))
     return AgentFailure(kind="login" if _LOGIN.search(text) else "other")

@@ -1,4 +1,4 @@
-"""What a command line's output says: the answer, what it did on the way, tokens and cost, or what went wrong."""
+"""Parse a command line's output: the answer, the steps before it, tokens and cost, or the error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Message"]
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])|[\x00-\x08\x0b-\x1f\x7f]")
 _API_ERROR = re.compile(r"\A\s*\[?API Error: ?(.{0,500}?)\]?\s*\Z", re.DOTALL)
-"""How some command lines print an endpoint's refusal in place of an answer, with exit code 0."""
+"""How some command lines print an endpoint's refusal as if it were an answer, with exit code 0."""
 _SHOWN = 4000
 """Characters of one event that the transcript keeps."""
 
@@ -56,7 +56,7 @@ class AgentOutput:
         self.completion_tokens += sum(int((counts or {}).get(name) or 0) for name in completion)
 
     def or_error(self, missing: str) -> AgentOutput:
-        """Without an answer and without an error, what is missing is the error."""
+        """If there is neither an answer nor an error, the missing answer is the error."""
         self.error = self.error or ("" if self.output else missing)
         return self
 
@@ -81,7 +81,7 @@ def answered(output: str) -> AgentOutput:
 
 
 def json_events(stdout: str) -> Iterator[dict[str, Any]]:
-    """JSON lines, or one JSON value; whatever else is between them is left out."""
+    """JSON lines, or one JSON value; other lines are ignored."""
     for text in (stdout, *stdout.splitlines()):
         try:
             value = json.loads(text)
@@ -94,8 +94,8 @@ def json_events(stdout: str) -> Iterator[dict[str, Any]]:
 
 def call_message(identity: str, name: str, arguments: Any) -> Message:
     """A tool call."""
-    given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    function: FunctionCall = {"name": name, "arguments": given[:_SHOWN]}
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    function: FunctionCall = {"name": name, "arguments": text[:_SHOWN]}
     return {
         "role": "assistant",
         "content": "",
@@ -112,10 +112,10 @@ def tool_calls(messages: list[Message]) -> Iterator[tuple[str, str]]:
 
 def loaded(messages: list[Message], name: str) -> bool:
     """Did the agent load this skill: by its tool for skills, or by reading the skill's SKILL.md?"""
-    for tool, given in tool_calls(messages):
-        if f"{name}/SKILL.md" in given or f"{name}\\\\SKILL.md" in given:
+    for tool, text in tool_calls(messages):
+        if f"{name}/SKILL.md" in text or f"{name}\\\\SKILL.md" in text:
             return True
-        if tool.lower().endswith("skill") and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", given):
+        if tool.lower().endswith("skill") and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text):
             return True
     return False
 

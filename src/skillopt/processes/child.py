@@ -1,6 +1,6 @@
 """The inside of a worker process: JSON lines in on standard input, one answer a line out on standard output.
 
-Only the standard library, so that a worker starts quickly. It ends when its input does, even in the middle of an
+It imports only the standard library, so a worker starts quickly. It ends when its input does, even in the middle of an
 answer, so it cannot outlive the process that started it.
 """
 

@@ -1,4 +1,4 @@
-"""Child processes: a command line as words, what it gets of the environment, and its end, with all that it started."""
+"""Child processes: splitting a command line, its environment, and ending it with everything that it started."""
 
 from __future__ import annotations
 

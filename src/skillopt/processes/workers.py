@@ -68,18 +68,18 @@ class WorkerProcess:
         self._process.stdin.write(line)
         self._process.stdin.flush()
         deadline = None if timeout is None else time.monotonic() + timeout
-        found, poll = bytearray(), select.poll()  # select() knows no file beyond the thousandth
+        answer, poll = bytearray(), select.poll()  # select() knows no file beyond the thousandth
         poll.register(self._process.stdout, select.POLLIN)
-        while not found.endswith(b"\n"):
+        while not answer.endswith(b"\n"):
             if not poll.poll(None if deadline is None else max(0, deadline - time.monotonic()) * 1000):
                 raise WorkerGoneError(f"no answer within {timeout:g} s; it was ended")
             chunk = os.read(self._process.stdout.fileno(), 1 << 16)
             if not chunk:
                 raise WorkerGoneError(self._end())
-            found += chunk
-            if len(found) > LONGEST_ANSWER:
+            answer += chunk
+            if len(answer) > LONGEST_ANSWER:
                 raise WorkerGoneError(f"its answer is longer than {LONGEST_ANSWER >> 20} MB")
-        return bytes(found)
+        return bytes(answer)
 
     def _end(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):

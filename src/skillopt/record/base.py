@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
@@ -13,8 +13,9 @@ Interval = tuple[float, float]
 """A 95 % interval, low to high."""
 Number = int | float
 """Keeps a whole number whole when it is written again."""
-Role = Literal["target", "optimizer"]
+Role = Literal["target", "optimizer", "judge"]
 ROLES: tuple[Role, Role] = ("target", "optimizer")
+"""The roles of every run. A run whose judge is a model of its own has the role `judge` as well."""
 T = TypeVar("T")
 
 
@@ -53,10 +54,19 @@ class Document(Record):
 
 
 class ByRole(Record, Generic[T]):
-    """A value for each of the two models."""
+    """A value for each of the models."""
+
+    optional: ClassVar = frozenset({"judge"})
 
     target: T
     optimizer: T
+    judge: T | None = None
+    """None if no model judges, or the optimizer does. Without a price it is None as well."""
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return ROLES if self.judge is None else (*ROLES, "judge")
 
     def of(self, role: Role) -> T:
-        return self.target if role == "target" else self.optimizer
+        values = {"target": self.target, "optimizer": self.optimizer, "judge": self.judge}
+        return cast("T", values[role])

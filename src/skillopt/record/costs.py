@@ -14,6 +14,8 @@ class TokenCounts(Record):
     completion: int
     cached: int
     """How many of the prompt's tokens the endpoint had in its cache."""
+    written: int = 0
+    """How many of the prompt's tokens the endpoint wrote into its cache."""
 
     @property
     def total(self) -> int:
@@ -29,6 +31,7 @@ class Paid(Record):
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    written_tokens: int = 0
     estimated: bool
     """The tokens are counted from the texts."""
     usd: float | None
@@ -40,7 +43,12 @@ class Paid(Record):
 
     @property
     def tokens(self) -> TokenCounts:
-        return TokenCounts(prompt=self.prompt_tokens, completion=self.completion_tokens, cached=self.cached_tokens)
+        return TokenCounts(
+            prompt=self.prompt_tokens,
+            completion=self.completion_tokens,
+            cached=self.cached_tokens,
+            written=self.written_tokens,
+        )
 
 
 class Calls(ByRole[int]):
@@ -63,11 +71,11 @@ class Bill(Record):
 
 def usage(totals: list[Total], cost: Callable[[Total], float | None]) -> ByRole[Paid]:
     """Calls, tokens and dollars by role; dollars are None if a price is unknown."""
-    target, optimizer = (_paid(role, [total for total in totals if total.role == role], cost) for role in ROLES)
-    return ByRole[Paid](target=target, optimizer=optimizer)
+    roles = (*ROLES, "judge") if any(total.role == "judge" for total in totals) else ROLES
+    return ByRole[Paid](**{role: _paid(role, [t for t in totals if t.role == role], cost) for role in roles})
 
 
-def _paid(role: Role, totals: list[Total], cost: Callable[[Total], float | None]) -> Paid:
+def _paid(role: str, totals: list[Total], cost: Callable[[Total], float | None]) -> Paid:
     costs = {total.stage: cost(total) for total in totals}
     every = [cost(total) for total in totals]
     return Paid(
@@ -76,13 +84,17 @@ def _paid(role: Role, totals: list[Total], cost: Callable[[Total], float | None]
         prompt_tokens=sum(total.prompt_tokens for total in totals),
         completion_tokens=sum(total.completion_tokens for total in totals),
         cached_tokens=sum(total.cached_tokens for total in totals),
+        written_tokens=sum(total.written_tokens for total in totals),
         estimated=role == "optimizer" and any(provider_of(total.model).estimates_tokens for total in totals),
         usd=None if None in every else sum(usd for usd in every if usd is not None),
         by_stage={total.stage: total.calls for total in totals},
         usd_by_stage=costs,
         tokens_by_stage={
             total.stage: TokenCounts(
-                prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens
+                prompt=total.prompt_tokens,
+                completion=total.completion_tokens,
+                cached=total.cached_tokens,
+                written=total.written_tokens,
             )
             for total in totals
         },
@@ -90,15 +102,15 @@ def _paid(role: Role, totals: list[Total], cost: Callable[[Total], float | None]
 
 
 def bill(paid: ByRole[Paid], from_journal: int = 0) -> Bill:
-    a, b = paid.target, paid.optimizer
+    roles = {role: paid.of(role) for role in paid.roles}
     return Bill(
-        calls=Calls(target=a.calls, optimizer=b.calls, from_journal=from_journal),
-        tokens=ByRole[TokenCounts](target=a.tokens, optimizer=b.tokens),
-        tokens_estimated=tuple(role for role in ROLES if paid.of(role).estimated),
-        cost_usd=ByRole[float | None](target=a.usd, optimizer=b.usd),
-        calls_by_stage=ByRole[dict[str, int]](target=a.by_stage, optimizer=b.by_stage),
-        cost_usd_by_stage=ByRole[dict[str, float | None]](target=a.usd_by_stage, optimizer=b.usd_by_stage),
-        tokens_by_stage=ByRole[dict[str, TokenCounts]](target=a.tokens_by_stage, optimizer=b.tokens_by_stage),
+        calls=Calls(**{role: each.calls for role, each in roles.items()}, from_journal=from_journal),
+        tokens=ByRole[TokenCounts](**{role: each.tokens for role, each in roles.items()}),
+        tokens_estimated=tuple(role for role, each in roles.items() if each.estimated),
+        cost_usd=ByRole[float | None](**{role: each.usd for role, each in roles.items()}),
+        calls_by_stage=ByRole[dict[str, int]](**{role: each.by_stage for role, each in roles.items()}),
+        cost_usd_by_stage=ByRole[dict[str, float | None]](**{role: each.usd_by_stage for role, each in roles.items()}),
+        tokens_by_stage=ByRole[dict[str, TokenCounts]](**{role: each.tokens_by_stage for role, each in roles.items()}),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,12 @@ def seal_files(run: RunDirectory, state: State) -> None:
             state.sealed[name] = Seal(size=size, sha256=file_digest(path))
     for folder in {path.parent for path in new.values()} | {run.root}:
         sync_folder(folder)
+
+
+def unseal(run: RunDirectory, state: State, paths: Iterable[Path]) -> None:
+    """Remove the checksums of files that will be written again; the state must be written next."""
+    names = {path.relative_to(run.root).as_posix() for path in paths}
+    state.sealed = {name: entry for name, entry in state.sealed.items() if name not in names}
 
 
 def _left(run: RunDirectory, state: State) -> Iterator[Path]:
@@ -166,19 +172,21 @@ def refuse_damage(run: RunDirectory) -> None:
         lines = "\n".join(f"  {damage}" for damage in found)
         raise Damaged(f"this run is damaged, and nothing was trained on it:\n{lines}\n{WAY_OUT}")
     if run.state.exists():
-        _take_back(run, State.read(run.state))
+        take_back(run, State.read(run.state))
     else:
         run.roll_back(step=0, epoch=0, version=-1, patch_log_size=0)
 
 
-def _take_back(run: RunDirectory, state: State) -> None:
-    """What an interrupted step or epoch end wrote among finished things; it may be half a line."""
+def take_back(run: RunDirectory, state: State) -> None:
+    """What an interrupted step or epoch end wrote among finished things, which may be half a line; and what the end of
+    a run wrote that has continued since."""
     entry = state.sealed.get(run.conflicts.relative_to(run.root).as_posix())
     if entry and run.conflicts.stat().st_size > entry.size:
         os.truncate(run.conflicts, entry.size)
-    ended = run.epoch_end(state.step)
-    if ended.relative_to(run.root).as_posix() not in state.sealed:
-        ended.unlink(missing_ok=True)
+    measured = run.evaluations.glob("*.json*") if state.status != "finished" else ()
+    for path in (run.epoch_end(state.step), *measured):
+        if path.relative_to(run.root).as_posix() not in state.sealed:
+            path.unlink(missing_ok=True)
 
 
 def journal_problem(path: Path, least: int = 0) -> str:

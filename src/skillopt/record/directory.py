@@ -50,6 +50,7 @@ class RunDirectory:
         self.report_md = root / "report.md"
         self.trackers = root / "trackers"
         self.ablation = root / "ablation"
+        self.pruned = root / "pruned"
         self.plots = root / "plots"
         self.best_skill = root / "best_skill.md"
         self.best_package = root / "best_skill"
@@ -310,23 +311,14 @@ def _numbered(folder: Path, before: str, after: str = "") -> Iterator[tuple[int,
 
 
 def run_name(seed: int, identity: object) -> str:
-    """Whatever changes results changes the name; what may change between a stop and a resume does not."""
+    """How a run's name ends. Whatever changes results changes it; what may change between a stop and a resume, and the
+    number of epochs, do not."""
     return f"seed{seed}-{short_hash(identity)}"
 
 
 def short_hash(identity: object) -> str:
     """What a folder is named by: the same question has the same folder."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:8]
-
-
-def find_run(output_root: str, benchmark: str, name: str, *, fresh: bool) -> RunDirectory:
-    """The newest run of that name, or with `fresh` an additional one."""
-    folder, number = Path(output_root) / safe_name(benchmark), 1
-    while (folder / f"{name}-{number + 1}").exists():
-        number += 1
-    if fresh and (folder / name).exists():
-        number += 1
-    return RunDirectory(folder / (name if number == 1 else f"{name}-{number}"))
 
 
 def resolve_run(path: Path) -> Path:

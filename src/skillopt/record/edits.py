@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import JsonValue
 
 from skillopt.record.base import Record
+from skillopt.record.findings import ReportedFinding
 from skillopt.skill import Edit, Skip
 
 Choice = Literal["a", "b", "both", "neither", "own"]
@@ -40,12 +41,18 @@ class Leak(Record):
 class Patch(Record):
     """What one analyst made of one minibatch."""
 
+    optional: ClassVar = frozenset({"minimal"})
+
     id: str
     source: str
     """Analyst and kind, such as `llm/mixed`."""
     trajectory_ids: tuple[str, ...]
     patterns: tuple[Pattern, ...] = ()
     edits: tuple[Edit, ...] = ()
+    minimal: Edit | None = None
+    """Only what is missing, in one or two sentences: tried against all edits together."""
+    findings: tuple[ReportedFinding, ...] = ()
+    """What the analyst found out, for later steps."""
     dropped: tuple[Dropped, ...] = ()
     lost: str = ""
     """Why there is no usable reply; empty when there is."""

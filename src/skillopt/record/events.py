@@ -16,6 +16,7 @@ from pydantic import JsonValue, TypeAdapter, field_serializer
 from skillopt.record.base import Number, Record
 from skillopt.record.files import plain, read_bytes, torn
 from skillopt.record.forecast import Check
+from skillopt.record.state import Phase
 from skillopt.record.step import EpochEnd, Evidence, ScreeningRun, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.skill.folder import open_regular
@@ -23,6 +24,8 @@ from skillopt.skill.folder import open_regular
 __all__ = [  # as skillopt.events has them
     "Advice",
     "CreditTried",
+    "EditsCarried",
+    "EndedEarly",
     "EpochFinished",
     "EvaluationFinished",
     "EvaluationStarted",
@@ -112,6 +115,13 @@ class RunStarted(Event):
     epochs: int
     learning_rate: Number
     scheduler: str
+    """The schedule of the learning rate."""
+    scheduler_reason: str = ""
+    """Why `auto` chose it."""
+    phase: Phase | None = None
+    """The extension of a finished run that begins."""
+    reads_again: bool = False
+    """The test split was read before, and is read again at the end."""
 
 
 class RepliesReused(Event):
@@ -227,13 +237,21 @@ class CreditTried(Evidence, Event):
     edits: int
 
 
+class EditsCarried(Event):
+    """The candidate was rejected, but broke nothing."""
+
+    edits: int
+    pending: int
+    """How many edits wait for the next step."""
+
+
 class StepFinished(Event):
     record: StepRecord
     """As in `history.json`; `events.jsonl` leaves out its edits."""
 
     @field_serializer("record")
     def _without_edits(self, record: StepRecord) -> dict[str, JsonValue]:
-        return record.model_dump(mode="json", exclude={"applied"})
+        return record.model_dump(mode="json", exclude={"applied", "pending"})
 
 
 class SlowUpdateStarted(Event):
@@ -257,6 +275,15 @@ class MetaSkillFinished(Event):
 
 class EpochFinished(Event):
     outcome: EpochEnd
+
+
+class EndedEarly(Event):
+    """No further step is done, since none could help."""
+
+    reason: str
+    done: int
+    steps: int
+    """Of the whole plan."""
 
 
 class Stopping(Event):

@@ -13,11 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, JsonValue
+
 from skillopt.errors import Damaged, UserError, disk_trouble, is_disk_trouble
 from skillopt.record.state import WAY_OUT
 
 _VERSION = 4
-_TABLES = """
+_TOTALS = """
+    SELECT role, stage, model, sum(calls) AS calls, sum(turn = 1) AS first_turns, sum(prompt_tokens) AS prompt_tokens,
+        sum(completion_tokens) AS completion_tokens, sum(cached_tokens) AS cached_tokens, sum(usd) AS usd,
+        sum(iif(instr(substr(reply, 1, 200), '"written": '), json_extract(reply, '$.usage.written'), 0))
+        AS written_tokens FROM replies WHERE paid GROUP BY role, stage, model ORDER BY role, stage, model
+"""
+"""In the order of the fields of `Total`. What a cache took is in the reply, so that journals of earlier versions can be
+read; a whole reply is parsed only if it says so."""
+_TABLES = f"""
     CREATE TABLE replies (
         paid INTEGER NOT NULL,
         key TEXT NOT NULL,
@@ -35,16 +45,15 @@ _TABLES = """
         seal TEXT NOT NULL,
         PRIMARY KEY (key, attempt)
     ) WITHOUT ROWID;
-    CREATE VIEW totals AS SELECT role, stage, model, sum(calls) AS calls, sum(turn = 1) AS first_turns,
-        sum(prompt_tokens) AS prompt_tokens, sum(completion_tokens) AS completion_tokens,
-        sum(cached_tokens) AS cached_tokens, sum(usd) AS usd
-        FROM replies WHERE paid GROUP BY role, stage, model ORDER BY role, stage, model;
+    CREATE VIEW totals AS {_TOTALS};
 """
 REPLIES = """paid, key, attempt, role, stage, model, turn, calls, prompt_tokens, completion_tokens, cached_tokens, usd,
     reply"""
 """The columns that a row's seal covers. `paid` is 0 for a reply that another run has paid for."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What SQLite raises for a damaged file; the second where its own message repeats bytes that are no text."""
+SENT = "sent"
+"""In an optimizer's reply as it is stored: what was asked, and for which step or epoch."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -89,13 +98,15 @@ class Total:
     cached_tokens: int
     usd: float | None = None
     """What the model itself said that its replies cost; None where it says nothing."""
+    written_tokens: int = 0
+    """Prompt tokens that the endpoint wrote into its cache."""
 
 
 class Journal:
-    """One SQLite file in WAL mode. A reply is stored before anything is made of it.
+    """One SQLite file in WAL mode. A reply is stored before the program uses it.
 
-    A stored reply survives the end of the process at any moment. A power cut may take the replies since the last
-    `sync`, and no others: the file itself stays whole (synchronous=NORMAL).
+    If the process is killed, no stored reply is lost. If the power fails, only the replies since the last `sync` can
+    be lost, and the file is not damaged (synchronous=NORMAL).
     """
 
     def __init__(self, path: Path | str, *, shared: Path | None = None) -> None:
@@ -213,7 +224,12 @@ class Journal:
     def totals(self) -> list[Total]:
         """What was paid since the run began, over all sessions."""
         self._flush()
-        return _totals(self._db)
+        try:
+            return _totals(self._db)
+        except sqlite3.DatabaseError as error:
+            if is_disk_trouble(error):
+                raise
+            raise Damaged(f"{self.path}: the journal cannot be read ({error}); {WAY_OUT}") from None
 
     def sync(self) -> int:
         """Every reply so far survives a power cut when this returns; gives how many there are."""
@@ -237,6 +253,43 @@ class Journal:
                 self._shared.__exit__()
 
 
+class SentMessage(BaseModel):
+    role: str
+    content: JsonValue
+
+
+class OptimizerExchange(BaseModel):
+    """A request to the optimizer, and its reply."""
+
+    stage: str
+    label: str
+    """The seed, the stage, and the minibatch or epoch."""
+    attempt: int
+    messages: list[SentMessage]
+    reply: str
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def read_exchanges(path: Path) -> list[OptimizerExchange]:
+    """What the optimizer was sent and what it answered; nothing for runs of versions that did not keep it."""
+    if not path.is_file():
+        return []
+    wanted = "SELECT stage, attempt, prompt_tokens, completion_tokens, reply FROM replies WHERE role = 'optimizer'"
+    exchanges = []
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            for stage, attempt, prompt, completion, text in db.execute(wanted):
+                reply = json.loads(text)
+                if SENT in reply:
+                    tokens = {"prompt_tokens": prompt, "completion_tokens": completion}
+                    kept = {"stage": stage, "attempt": attempt, "reply": reply["text"], **tokens, **reply[SENT]}
+                    exchanges.append(OptimizerExchange.model_validate(kept))
+    except (*UNREADABLE, ValueError):
+        return []
+    return sorted(exchanges, key=lambda each: (each.label, each.attempt))
+
+
 def read_totals(path: Path) -> list[Total]:
     """What a run has paid so far, read without touching its journal; nothing where there is none to read."""
     if not path.is_file():
@@ -249,8 +302,8 @@ def read_totals(path: Path) -> list[Total]:
 
 
 def _totals(db: sqlite3.Connection) -> list[Total]:
-    rows = db.execute("SELECT * FROM totals").fetchall()
-    return [Total(**dict(zip(Total.__dataclass_fields__, row, strict=True))) for row in rows]
+    names = Total.__dataclass_fields__
+    return [Total(**dict(zip(names, row, strict=True))) for row in db.execute(_TOTALS).fetchall()]
 
 
 def _take_after_folder(path: Path) -> None:

@@ -20,7 +20,7 @@ from skillopt.record.edits import Decision, EditPool, FiledConflict, Patch, Sele
 from skillopt.record.events import EventRow, Live, event_page, events_after, last_events
 from skillopt.record.files import digest, read_bytes
 from skillopt.record.history import read_history
-from skillopt.record.journal import Total, read_totals
+from skillopt.record.journal import OptimizerExchange, Total, read_exchanges, read_totals
 from skillopt.record.results import Ablation
 from skillopt.record.state import State
 from skillopt.record.status import status_of
@@ -159,6 +159,13 @@ class Run:
     def totals(self) -> list[Total]:
         """What the journal holds, by role, model and stage."""
         return read_totals(self._inside(self.files.journal))
+
+    def exchanges(self, step: int, epoch: int | None = None) -> list[OptimizerExchange]:
+        """What the optimizer was sent for a step, and at the end of an epoch, and what it answered."""
+        ends = {f"{stage}/{epoch}" for stage in ("slow_update", "meta_skill")}
+        found = [(each.label.partition("/")[2], each) for each in read_exchanges(self._inside(self.files.journal))]
+        own = [each for name, each in found if name.partition("/")[2].startswith(f"{step:04d}")]
+        return [*own, *(each for name, each in found if name in ends)]
 
     def event_rows(self, most: int) -> list[EventRow]:
         """The events within the last `most` bytes of events.jsonl."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt.errors import Damaged
 from skillopt.record.base import Record
 from skillopt.record.files import digest, plain, read_json, write_json
+from skillopt.record.findings import TaskFinding
 from skillopt.skill import Edit
 
 WAY_OUT = (
@@ -76,6 +77,24 @@ class Tried(BaseModel):
     """Of a rejected step: what the target made of some of the batch's failed tasks with it."""
 
 
+class ShortForm(BaseModel):
+    """The newest minimal remedy and how it did, alone, against all edits of its step."""
+
+    step: int
+    text: str
+    tasks: int
+    """Training tasks that both did."""
+    score: float
+    complete: float
+    """The score of all edits together."""
+    outputs: tuple[dict[str, str], ...] = ()
+    """Some of the tasks with both outputs, if the complete remedy lost."""
+
+    @property
+    def won(self) -> bool:
+        return self.score > self.complete
+
+
 class Counts(Record):
     model_config = ConfigDict(frozen=False)
 
@@ -86,6 +105,26 @@ class Counts(Record):
     """Steps whose candidate looked better, but not clearly."""
     skipped: int = 0
     """Steps in which no edit could be applied."""
+
+
+class Phase(Record):
+    """A part of a run whose learning rate has its own schedule: the training as it was begun, then each extension."""
+
+    first_epoch: int
+    epochs: int
+    """Epochs of the whole run when the phase is done."""
+    after: int
+    """The last step before the phase."""
+    scheduler: str
+    """The schedule's name."""
+    reason: str = ""
+    """Why `auto` chose it; empty if the config names it."""
+
+    @property
+    def shown(self) -> str:
+        """`epochs 5–6`."""
+        first = self.first_epoch
+        return f"epochs {first}–{self.epochs}" if first < self.epochs else f"epoch {first}"
 
 
 class Telemetry(BaseModel):
@@ -128,6 +167,8 @@ class State(BaseModel):
     """The version that training continues from."""
     val: dict[str, float] = {}
     """The current version's validation score, item by item."""
+    changed: dict[str, int] = {}
+    """How often each validation item has scored differently under a candidate: gates begin with these."""
     score: float | None = None
     """The current version's validation score as it was when it was accepted; None if it was not measured: then `val` is
     an earlier version's."""
@@ -142,10 +183,20 @@ class State(BaseModel):
     rejected: list[Rejected] = []
     tried: list[Tried] = []
     """The last steps with their edits' fates, for the optimizer."""
+    pending: list[Edit] = []
+    """Edits of rejected candidates that broke nothing; the next steps try them again with their own."""
+    short_form: ShortForm | None = None
+    """The newest minimal remedy that was tried."""
     reviewed: dict[str, int] = {}
     """Conflicts that a person decided, and the step that used each decision."""
     memory: str = ""
     """The meta skill."""
+    findings: list[TaskFinding] = []
+    """What the optimizer found out; no gate takes it back."""
+    guidance_won: list[str] = []
+    """Validation items that failed before an accepted guidance and were solved with it."""
+    phases: list[Phase] = []
+    """The training as it was begun, then its extensions; empty in runs of earlier versions."""
     epoch_versions: list[int] = [0]
     """The current version at the start of the run and at each epoch's end."""
     counts: Counts = Field(default_factory=Counts)  # a default that can be hashed would be shared by all runs

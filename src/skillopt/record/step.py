@@ -9,8 +9,8 @@ from pydantic import Field
 from skillopt.record.base import ByRole, Document, Record
 from skillopt.record.costs import Paid
 from skillopt.record.edits import Decision
-from skillopt.record.trajectory import ItemScore
-from skillopt.skill import Edit
+from skillopt.record.trajectory import FailureKind, ItemScore
+from skillopt.skill import Edit, Skip
 
 GateDecision = Literal["accept", "reject", "indecisive", "skipped"]
 Rule = Literal["strict", "keep"]
@@ -134,12 +134,27 @@ class EditCounts(Record):
     accepted: int
 
 
+class Acceptance(Record):
+    """Accepted edits as a share of the proposed ones; None if none was proposed."""
+
+    step: float | None
+    """Of this step."""
+    so_far: float | None
+    """Of all steps up to this one."""
+
+
+def acceptance_rate(accepted: int, proposed: int) -> float | None:
+    return accepted / proposed if proposed else None
+
+
 class ScreeningRun(Record):
     """A candidate in the screening before the gate."""
 
     name: str
+    """complete or minimal."""
     edits: tuple[str, ...]
     items: int
+    """Training tasks that it did."""
     score: float
 
 
@@ -195,7 +210,7 @@ class EpochEnd(Record):
 class StepRecord(Document):
     """step_record.json, and a line of history.json."""
 
-    optional: ClassVar = frozenset({"epoch_end"})
+    optional: ClassVar = frozenset({"acceptance", "epoch_end"})
 
     step: int
     epoch: int
@@ -203,6 +218,8 @@ class StepRecord(Document):
     """The mean score of the batch: the training loss of this step."""
     rollout_errors: int
     """Rollouts without a score."""
+    failure_kinds: dict[FailureKind, int] = Field(default={})
+    """How the batch's failed tasks failed, the most frequent kind first."""
     val: float | None
     """The validation score of the skill after the step."""
     val_before: float | None
@@ -212,14 +229,18 @@ class StepRecord(Document):
     evidence: Evidence
     learning_rate: LearningRate
     edits: EditCounts
+    acceptance: Acceptance | None = None
+    """None in runs of earlier versions."""
     review: tuple[Decision, ...] = ()
     """A person's decisions that this step is the first to use."""
     race: tuple[ScreeningRun, ...] = ()
-    """The screening of candidates, the winner first; empty if there was one candidate."""
+    """The complete and the minimal remedy on a part of the batch, the winner first; empty if there was one."""
     credit: tuple[CreditTry, ...] = ()
     """Parts of a rejected candidate that were tried."""
     applied: tuple[Edit, ...] = ()
     """The candidate's edits."""
+    pending: tuple[Edit, ...] = ()
+    """Edits that broke nothing and wait for the next step, this step's among them."""
     version: int
     """The skill version after the step."""
     skill_hash: str
@@ -275,6 +296,11 @@ class EpochComparison(Document):
     counts: dict[str, int] = Field(default={})
     rows: tuple[ComparedItem, ...] = ()
     guidance: str = ""
+    """All lines of the guidance as the reply leaves them; empty if it changes none."""
+    edits: tuple[Edit, ...] = ()
+    """The lines that are added, revised or removed."""
+    skipped: tuple[Skip, ...] = ()
+    """Lines of the reply that could not be used, and why."""
     lost: str = ""
     """Why there is no guidance; empty if there is."""
     unusable: tuple[str, ...] = ()

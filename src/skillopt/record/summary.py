@@ -8,8 +8,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from skillopt.record.base import ByRole, Document, Interval, Number, Record
+from skillopt.record.calibration import JudgeStanding
 from skillopt.record.costs import Bill
-from skillopt.record.state import Counts
+from skillopt.record.state import Counts, Phase
 
 _MOST_NEEDED = 5000
 """Above this many tasks, a number that is needed helps nobody."""
@@ -21,7 +22,7 @@ class InitialScores(Record):
     val: float | None = None
     val_interval: Interval | None = None
     test: float | None = None
-    """None while the test split is held out."""
+    """None while the test split is held out, and if evaluation.test is false."""
     test_interval: Interval | None = None
     tokens: int
     kind: str
@@ -136,10 +137,12 @@ class PlannedSteps(Record):
 
 
 class Forecast(Record):
-    """A range that was forecast, and the real figure."""
+    """An estimate from before the run, and the real figure."""
 
-    low: Number | None
-    high: Number | None
+    low: Number | None = None
+    likely: Number | None = None
+    """None for runs of earlier versions, which had a range alone."""
+    high: Number | None = None
     real: Number | None
 
 
@@ -148,6 +151,8 @@ class PlanFigures(Record):
 
     estimate: bool = True
     steps: PlannedSteps
+    schedule: str = ""
+    """The schedule of the learning rate and, if `auto` chose it, the reason."""
     calls: ByRole[Forecast]
     tokens: ByRole[Forecast]
     usd: ByRole[Forecast]
@@ -162,11 +167,12 @@ class _Heading(Record):
     verdict: str = ""
     """The result in a sentence or two; empty while the run is not at its end."""
     outcome: str = "not finished"
-    """better, no better, worse, cannot tell or not finished."""
+    """better, no better, worse, cannot tell, not finished, or measured: the test split was not read."""
     status: str
     """running, finished or stopped."""
     stop_reason: str
-    """Why the run ended before its last step: a value of StopReason, or an error's text."""
+    """Why the run ended before its last step: `interrupted`, an error's text or, if it is finished, why no further step
+    could help. Empty if it did all of its steps."""
     benchmark: str
     seed: int
     initial: InitialScores
@@ -177,7 +183,7 @@ class _Heading(Record):
 class Summary(Bill, _Heading, Document):
     """summary.json."""
 
-    optional: ClassVar = frozenset({"plan"})
+    optional: ClassVar = frozenset({"plan", "judge"})
 
     seconds_by_stage: dict[str, float]
     rollouts_to_best: int
@@ -195,3 +201,7 @@ class Summary(Bill, _Heading, Document):
     item_names: dict[str, str] = Field(default={})
     """What people call the persistent failures, by id."""
     plan: PlanFigures | None = None
+    judge: JudgeStanding | None = None
+    """None if no model judges."""
+    phases: tuple[Phase, ...] = ()
+    """The training as it was begun, then its extensions."""

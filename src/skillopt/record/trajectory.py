@@ -9,6 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from skillopt.chat_protocol import StoredMessage, StoredTool
 from skillopt.record.base import Record
 
+FailureKind = Literal[
+    "cut_off", "empty", "refused", "tool_error", "no_answer", "several_answers", "wrong_form", "wrong_answer"
+]
+"""How a rollout failed: `no_answer` holds none that could be right, `several_answers` more than one, `wrong_form` the
+right one in a form that the scorer does not accept."""
+
 
 class ItemScore(Record):
     hard: float = Field(ge=0, le=1)

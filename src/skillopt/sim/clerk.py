@@ -14,7 +14,7 @@ from dataclasses import replace
 from skillopt.chat_protocol import FunctionCall
 from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.sim.model import SimulatedModel
-from skillopt.sim.optimizer import SimEdit, SimReply, _block, _rows, most_edits, patterns_of
+from skillopt.sim.optimizer import SimEdit, SimReply, _block, _rows, guidance_line, most_edits, patterns_of
 
 RULES = {
     "semicolons": "- Separate the columns of tables with semicolons.",
@@ -85,8 +85,8 @@ class SimulatedClerk(SimulatedModel):
         assert request.schema is not None
         prompt = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
         if request.schema.name == "slow_update":
-            lines = [RULES[name] for name in sorted(_missing(prompt, "comparison"))]
-            return {"reason": "These rules were broken.", "guidance": "\n".join(lines)}
+            lines = [guidance_line(RULES[name]) for name in sorted(_missing(prompt, "comparison"))]
+            return {"reason": "These rules were broken.", "lines": lines}
         if request.schema.name == "meta_skill":
             return {"reason": "What was accepted states a rule.", "memory": "- State each house rule in one line."}
         if request.schema.name not in {"reflect", "deep_reflect"}:

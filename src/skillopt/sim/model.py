@@ -199,8 +199,12 @@ class SimulatedModel(ChatModel):
         return _target(request, self.options, sample)
 
     def optimizer_json(self, request: ChatRequest, key: str) -> SimReply:
-        judging = request.schema is not None and request.schema.name == "judge"
-        return grade(request) if judging else optimizer_reply(request, self.options, key)
+        stage = request.schema.name if request.schema else ""
+        if stage in {"mine", "mine_group"}:
+            from skillopt.sim.reader import mined
+
+            return mined(request, stage)
+        return grade(request) if stage == "judge" else optimizer_reply(request, self.options, key)
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Message]:
@@ -257,11 +261,16 @@ class Draw:
 
 
 def open_sim(spec: ModelSpec) -> SimulatedModel:
-    """`sim:world` or `sim:clerk`, with its options."""
-    if spec.model.partition("?")[0] == "clerk":
+    """`sim:world`, `sim:clerk` or `sim:librarian`, with its options."""
+    name = spec.model.partition("?")[0]
+    if name == "clerk":
         from skillopt.sim.clerk import SimulatedClerk
 
         return SimulatedClerk(spec.name)
+    if name == "librarian":
+        from skillopt.sim.librarian import SimulatedLibrarian
+
+        return SimulatedLibrarian(spec.name)
     return SimulatedModel(spec.name)
 
 

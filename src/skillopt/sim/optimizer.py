@@ -13,7 +13,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
-from skillopt.models.base import ChatRequest, Schema
+from skillopt.models.base import ChatRequest, JsonObject, Schema
 
 if TYPE_CHECKING:
     from skillopt.sim.model import SimOptions
@@ -30,9 +30,11 @@ _WORDINGS = ("{}", "{} Always.", "{} This holds for every ticket.")
 """Three ways to put one rule, where the optimizer repeats itself."""
 _FILE = re.compile(r'<file name=("[^"\n]*")>\n(.*?)\n</file>', re.DOTALL)
 _TARGET = re.compile(r"The agent's model is \S+")
-_OTHERS = re.compile(r"\n\n<other_tasks>\n.*?\n</other_tasks>", re.DOTALL)
+_DATA = ("skill", "guidance", "difference", "edits")
+_ROWS = ("failures", "comparison")
 _LIMIT = re.compile(r"at most (\d+) edits")
 _CAUSE = f'Cause to look into: "{_SEALED_PATTERN}"'
+_APPLIED = ("applied", "undone with the step")
 _LESSON = "State the code in every rule; general advice was of no use."
 
 
@@ -58,6 +60,14 @@ class SimPattern(TypedDict):
     trajectory_ids: list[str]
 
 
+class SimFinding(TypedDict):
+    number: int
+    kind: str
+    text: str
+    supports: list[str]
+    contradicts: list[str]
+
+
 class SimConflict(TypedDict):
     reason: str
     a: str
@@ -79,17 +89,31 @@ class SimRow(TypedDict, total=False):
     edits: list[SimEdit]
 
 
+class SimLine(TypedDict):
+    """A change of the guidance."""
+
+    rationale: str
+    op: str
+    anchor: str
+    text: str
+
+
 class SimReply(TypedDict, total=False):
     """What any stage, or a judge, replies."""
 
     reason: str
-    guidance: str
+    lines: list[SimLine]
     memory: str
     job: str
     patterns: list[SimPattern]
     edits: list[SimEdit]
+    findings: list[SimFinding]
     conflicts: list[SimConflict]
     score: int
+    scores: list[int]
+    better: str
+    corrections: list[JsonObject]
+    groups: list[JsonObject]
 
 
 def chance(*parts: object) -> float:
@@ -109,7 +133,7 @@ def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> SimR
     prompt = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
     stage = request.schema.name
     if stage == "slow_update":
-        return {"reason": "Rules were lost or never stated.", "guidance": _guidance(prompt)}
+        return {"reason": "Rules were lost or never stated.", "lines": _guidance(prompt)}
     if stage == "meta_skill":
         return {"reason": "What was accepted states a code.", "memory": _notes(prompt)}
     if stage == "merge":
@@ -117,7 +141,11 @@ def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> SimR
         return {"edits": _merge(rows), "conflicts": _contradictions(rows)}
     if stage == "deep_reflect" and _CAUSE in prompt:
         return _systemic(prompt)
-    return _reflect(prompt, most_edits(request.schema), options, key)
+    reply = _reflect(prompt, most_edits(request.schema), options, key)
+    asked = cast("dict[str, dict[str, object]]", request.schema.body)["properties"]
+    if "findings" not in asked:
+        reply.pop("findings")
+    return reply
 
 
 def grade(request: ChatRequest) -> SimReply:
@@ -126,8 +154,19 @@ def grade(request: ChatRequest) -> SimReply:
     shown = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in prompt.splitlines())}
     wanted, answer = shown.get("reference_answers", []), str(shown.get("answer", ""))
     right = any(each.casefold() in answer.casefold() for each in wanted)
+    if "first_answer" in shown:
+        return _better(str(shown["first_answer"]).casefold(), str(shown["second_answer"]).casefold())
     missing = f"the answer should have {' or '.join(map(repr, wanted))}" if wanted else "there is no reference answer"
-    return {"reason": "good" if right else missing, "score": 4 if right else 0}
+    points = 4 if right else 0
+    said: SimReply = {"reason": "good" if right else missing}
+    return {**said, "scores": [points] * len(shown["criteria"])} if "criteria" in shown else {**said, "score": points}
+
+
+def _better(first: str, second: str) -> SimReply:
+    """As a judge of two answers: a tie if one has the other in it, else the shorter."""
+    shorter = "first" if len(first) < len(second) else "second"
+    better = "tie" if first in second or second in first or len(first) == len(second) else shorter
+    return {"reason": "the shorter answer is to the point", "better": better}
 
 
 def _reflect(prompt: str, most: int, options: SimOptions, key: str) -> SimReply:
@@ -166,7 +205,17 @@ def _reflect(prompt: str, most: int, options: SimOptions, key: str) -> SimReply:
     if not options.paraphrase:  # who says everything three times does not keep to limits, either
         most = min(most, _allowed(prompt))
     job = f"Give the code of each topic: {', '.join(sorted(wanted))}."
-    return {"job": job, "patterns": [*patterns, *_left_open(prompt)], "edits": edits[:most]}
+    findings: list[SimFinding] = [
+        {
+            "number": 0,
+            "kind": "rule",
+            "text": f"The code of {t} is {wanted[t]}.",
+            "supports": cited[t],
+            "contradicts": [],
+        }
+        for t in sorted(wanted)[:3]
+    ]
+    return {"job": job, "patterns": [*patterns, *_left_open(prompt)], "edits": edits[:most], "findings": findings}
 
 
 def _allowed(prompt: str) -> int:
@@ -248,8 +297,13 @@ def spelled_out_schema(request: ChatRequest) -> Schema | None:
 
 
 def what_it_reads(letter: str) -> str:
-    """A letter without the target's name and without tasks of other batches, from which it learns nothing."""
-    return _OTHERS.sub("", _TARGET.sub("", letter))
+    """The data of a letter that its luck depends on: the skill, and tasks with their outputs, but not how they are
+    shown. Any other text is read as it is."""
+    fields = ("id", "change", "task", "output", "output_now")
+    data = [_block(letter, tag) for tag in _DATA]
+    rows = [[str(row.get(name, "")) for name in fields] for tag in _ROWS for row in _rows(letter, tag)]
+    cause = _CAUSE in letter
+    return json.dumps([data, rows, cause]) if any(data) or rows else _TARGET.sub("", letter)
 
 
 def _edit(topic: str, code: str, rules: dict[str, str], files: dict[str, str], home: str) -> SimEdit:
@@ -262,7 +316,7 @@ def _edit(topic: str, code: str, rules: dict[str, str], files: dict[str, str], h
 
 
 def _in_file(path: str, home: str, edit: SimEdit) -> SimEdit:
-    """Of a package, every edit names its file; of one document none does."""
+    """An edit of a package names its file. An edit of a single document does not."""
     return {**edit, "file": path or "SKILL.md"} if home else edit
 
 
@@ -315,8 +369,9 @@ def _dud(topic: str, rules: dict[str, str], kind: float) -> SimEdit:
     return {"op": "modify", "section": "Rules", "anchor": anchor, "text": f"- For {victim}, answer ZZ-00."}
 
 
-def _guidance(prompt: str) -> str:
-    """The rules that were lost or never stated, three at most; nothing where the letter shows none.
+def _guidance(prompt: str) -> list[SimLine]:
+    """The rules that were lost or never stated, three at most; nothing where the letter shows none. A line of the
+    guidance that states another code is revised, all others stay.
 
     What fell back worked before: its code is the old output's, where the difference shows that the rule went. What
     never worked needs the expected answer, where the output now is another.
@@ -332,13 +387,24 @@ def _guidance(prompt: str) -> str:
             won = row["change"] == "persistent_fail" or lost.get(topic) == code
             if said != code and won and rules.get(topic) != code:
                 found.setdefault(topic, code)
-    return "\n".join(f"- For {topic}, answer {code}." for topic, code in list(found.items())[:3])
+    stated = rules_in(_block(prompt, "guidance"))
+    return [
+        guidance_line(
+            f"- For {topic}, answer {code}.", f"- For {topic}, answer {stated[topic]}." if topic in stated else ""
+        )
+        for topic, code in list(found.items())[:3]
+    ]
+
+
+def guidance_line(text: str, instead_of: str = "") -> SimLine:
+    rationale = "The tasks show that this is right."
+    return {"rationale": rationale, "op": "modify" if instead_of else "add", "anchor": instead_of, "text": text}
 
 
 def _notes(prompt: str) -> str:
     """What the epoch's edits and their fates teach, after the notes so far."""
     steps = _rows(prompt, "epoch")
-    applied = [(row["verdict"], edit) for row in steps for edit in row["edits"] if edit["fate"] == "applied"]
+    applied = [(row["verdict"], edit) for row in steps for edit in row["edits"] if edit["fate"] in _APPLIED]
     kept = sum(verdict == "accept" and bool(rules_in(edit["text"])) for verdict, edit in applied)
     useless = _useless(applied)
     lines = [line for line in _block(prompt, "notes").splitlines() if not line.startswith("- Last epoch: ")]
@@ -352,7 +418,7 @@ def _useless(applied: list[tuple[str, SimEdit]]) -> int:
     advised: set[str] = set()
     count = 0
     for verdict, edit in applied:
-        if edit["section"] == "Advice":
+        if edit.get("section") == "Advice":
             count += verdict == "reject"
             advised.add(edit["text"].rstrip(".").split()[-1])
         count += len(advised & rules_in(edit["text"]).keys())
@@ -366,7 +432,8 @@ def _turned_down(prompt: str) -> set[str]:
         edit["text"]
         for row in _rows(prompt, "history")
         for edit in row["edits"]
-        if edit["fate"].startswith("rejected") or (row["verdict"], edit["fate"]) == ("reject", "applied")
+        if edit["fate"].startswith(("rejected", "pending"))
+        or (row["verdict"] == "reject" and edit["fate"] == _APPLIED[1])
     }
 
 

@@ -2,6 +2,7 @@
 
 from skillopt.skill.document import FILE, Skill, SkillSection, Span
 from skillopt.skill.edit import Applied, Edit, SizeLimits, Skip, apply_edits
+from skillopt.skill.guidance import apply_guidance
 from skillopt.skill.patch_log import Entry, PatchLog, PatchLogError, replay
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "Skip",
     "Span",
     "apply_edits",
+    "apply_guidance",
     "replay",
 ]

@@ -89,8 +89,15 @@ class Skill:
 
     @cached_property
     def shown(self) -> Skill:
-        """This skill as every target reads it and `best_skill.md` has it: the guidance stays, its markers go."""
-        plain = _NOT_SHOWN.sub("", self.text)
+        """This skill as every target reads it and `best_skill.md` has it: the guidance stays, its markers go, and so do
+        standard sections without text."""
+        from skillopt.skill.standard import empty_sections
+
+        text = self.text
+        for span in reversed(empty_sections(self)):
+            rest = text[span.end :]
+            text = text[: span.start] + rest if rest else text[: span.start].rstrip() + "\n"
+        plain = _NOT_SHOWN.sub("", text if text.strip() else "")
         return self if plain == self.text else replace(self, text=plain)
 
     @cached_property

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from skillopt.skill.document import FILE, MARKER, Skill, Span, bare_title, normal_title, open_fence
+from skillopt.skill.standard import next_section, rank
 from skillopt.skill.tokens import count_tokens
 from skillopt.skill.trained import PARTS, file_problem, part_of, total_tokens
 
@@ -21,6 +22,20 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 """Half a surrogate pair, which no file can hold."""
 _LIST_MARK = r"[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+)?"
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
+
+
+class DroppedText(BaseModel):
+    """A line or value of an anchor that a `modify` leaves out on purpose."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    text: str
+    reason: str
+
+    @field_validator("text", "reason")
+    @classmethod
+    def _storable(cls, value: str) -> str:
+        return _without_halves(value)
 
 
 class Edit(BaseModel):
@@ -37,9 +52,13 @@ class Edit(BaseModel):
     anchor: str = ""
     """The verbatim text that is modified or deleted; empty for `add`."""
     text: str = ""
+    dropped: tuple[DroppedText, ...] = ()
+    """What a `modify` of several lines leaves out of its anchor, each with the reason. Stored only if there is any."""
     rationale: str = ""
     pattern: str = ""
     """Short name of the failure's cause."""
+    group: str = ""
+    """Edits of one reply with the same name here belong together. Stored only if it is not empty."""
     trajectory_ids: tuple[str, ...] = ()
     impact: float = Field(default=0.5, ge=0, le=1)
     source: str = ""
@@ -55,13 +74,31 @@ class Edit(BaseModel):
         stored: dict[str, Any] = handler(self)
         if stored.get("file") == FILE:
             del stored["file"]
+        for name in ("dropped", "group"):
+            if not stored.get(name, True):
+                del stored[name]
         return stored
 
-    @field_validator("id", "file", "rationale", "pattern", "source")
+    @field_validator("dropped", mode="before")
+    @classmethod
+    def _complete(cls, value: object) -> object:
+        """Rows of a reply without a text or a reason name nothing."""
+        rows = value if isinstance(value, list | tuple) else ()
+        return [row for row in rows if isinstance(row, DroppedText) or (isinstance(row, dict) and _names(row))]
+
+    @field_validator("id", "file", "rationale", "pattern", "group", "source")
     @classmethod
     def _storable(cls, value: str) -> str:
-        """Half a surrogate pair, as a broken reply may hold it, cannot be written down."""
-        return value.encode("utf-8", "replace").decode()
+        return _without_halves(value)
+
+
+def _without_halves(text: str) -> str:
+    """Half a surrogate pair, as a broken reply may hold it, cannot be written down."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _names(row: dict[str, object]) -> bool:
+    return all(isinstance(row.get(key), str) and str(row[key]).strip() for key in ("text", "reason"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,32 +153,43 @@ class _Draft:
     replacements: list[tuple[Span, str]] = field(default_factory=list)
     new_sections: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
 
-    def render(self) -> str:
+    def render(self, *, in_order: bool = True) -> str:
+        """`in_order` puts new standard sections at their places, not all new ones at the end."""
         old = self.skill.text
         insertions = {span.start: text for span, text in self.replacements if span.start == span.end}
-        if self.new_sections:
-            tail = _end_of_content(self.skill, Span(0, len(old)))
-            blocks = [f"## {title}\n\n" + _join(texts) for title, texts in self.new_sections.values()]
-            before = insertions.get(tail, "")
-            gap = "\n\n" if (old[:tail] + before).strip() else ""
-            insertions[tail] = before + gap + "\n\n".join(blocks)
+        tail = _end_of_content(self.skill, Span(0, len(old)))
+        new = self.new_sections.values()
+        for title, texts in sorted(new, key=lambda section: rank(section[0])) if in_order else new:
+            at = self._before(title) if in_order else None
+            point = tail if at is None else at
+            before = insertions.get(point, "")
+            gap = "\n\n" if before or (at is None and old[:tail].strip()) else ""
+            insertions[point] = f"{before}{gap}## {title}\n\n{_join(texts)}"
         replacements = [(span, text) for span, text in self.replacements if span.start < span.end]
         replacements += [(Span(at, at), text + _after(old, at)) for at, text in insertions.items()]
         out, position = [], 0
-        for span, text in sorted(replacements, key=lambda replacement: (replacement[0].start, replacement[0].end)):
-            out += [old[position : span.start], text]
+        for span, written in sorted(replacements, key=lambda replacement: (replacement[0].start, replacement[0].end)):
+            out += [old[position : span.start], written]
             position = span.end
-        new = "".join([*out, old[position:]])
-        return new.replace("\r\n", "\n").replace("\n", "\r\n") if _is_crlf(old) else new
+        text = "".join([*out, old[position:]])
+        return text.replace("\r\n", "\n").replace("\n", "\r\n") if _is_crlf(old) else text
+
+    def _before(self, title: str) -> int | None:
+        """The section that a new standard section goes before, unless an edit replaces the text around its start."""
+        at = next_section(self.skill, title)
+        replaced = at is not None and any(span.start < at < span.end for span, _ in self.replacements)
+        return None if replaced else at
 
 
-def apply_edits(skill: Skill, edits: Iterable[Edit], limits: SizeLimits | None = None) -> Applied:
+def apply_edits(
+    skill: Skill, edits: Iterable[Edit], limits: SizeLimits | None = None, *, in_order: bool = True
+) -> Applied:
     """Apply `edits` in order; every anchor refers to its file in `skill` as it was before any of them.
 
     Of two edits that touch the same text the first applies. Text and files that no edit touches stay byte for byte. A
-    further file that edits leave without text is removed.
+    further file that edits leave without text is removed. Without `in_order` every new section goes to the end.
     """
-    builder = SkillBuilder(skill, limits or SizeLimits())
+    builder = SkillBuilder(skill, limits or SizeLimits(), in_order=in_order)
     applied: list[Edit] = []
     skipped: list[Skip] = []
     for edit in edits:
@@ -156,7 +204,8 @@ def apply_edits(skill: Skill, edits: Iterable[Edit], limits: SizeLimits | None =
 class SkillBuilder:
     """Applies edits to a skill one by one, as `apply_edits` does to a list."""
 
-    def __init__(self, skill: Skill, limits: SizeLimits) -> None:
+    def __init__(self, skill: Skill, limits: SizeLimits, *, in_order: bool = True) -> None:
+        self._in_order = in_order
         self.skill = skill
         """With the edits so far."""
         self._before = skill
@@ -172,13 +221,21 @@ class SkillBuilder:
                 raise _Unfit("file", problem)
             _check(edit, limits)
             draft = _place(self._drafts.get(edit.file) or _Draft(Skill(before.read(edit.file) or "")), edit)
-            grown = self.skill.with_file(edit.file, draft.render())
+            grown = self.skill.with_file(edit.file, draft.render(in_order=self._in_order))
             _check_size(self.skill, grown, edit.file, limits)
             _check_structure(draft, Skill(grown.read(edit.file) or ""), edit.file)
         except _Unfit as unfit:
             return Skip(edit.id, unfit.kind, str(unfit))
         self._drafts[edit.file], self.skill = draft, grown
         return None
+
+    def add_all(self, edits: Iterable[Edit]) -> Skip | None:
+        """Apply all of these edits; or say why one of them cannot be applied, and leave the skill as it is."""
+        before = self.skill, dict(self._drafts)
+        skip = next((skip for edit in edits if (skip := self.add(edit))), None)
+        if skip:
+            self.skill, self._drafts = before
+        return skip
 
 
 def _in_script(edit: Edit) -> Edit:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from skillopt.skill.document import Skill
 from skillopt.skill.edit import UNLIMITED, Edit, apply_edits
 from skillopt.skill.folder import open_regular
+from skillopt.skill.guidance import apply_guidance
 
 GENESIS = "0" * 64
 
@@ -26,7 +27,7 @@ class PatchLogError(Exception):
 
 
 class Entry(BaseModel):
-    """One accepted edit, or one accepted guidance of the slow update."""
+    """One accepted edit, of a step or of the slow update's guidance."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -150,6 +151,16 @@ def replay(initial: Skill, entries: Sequence[Entry]) -> dict[int, Skill]:
 def applied_in_order(before: Skill, group: Sequence[Entry]) -> list[Skill]:
     """The document after the first edit of one version, after the first two, and so on; the last is the version."""
     if group[0].kind == "guidance":
-        return [before.with_guidance(group[0].edit.text)]
+        edits = [entry.edit for entry in group]
+        return [apply_guidance(before, edits[:count], UNLIMITED).skill for count in range(1, len(edits) + 1)]
+    skills = _prefixes(before, group, in_order=True)
+    if skills[-1].hash == group[0].skill_after:
+        return skills
+    earlier = _prefixes(before, group, in_order=False)  # an earlier version put every new section at the end
+    return earlier if earlier[-1].hash == group[0].skill_after else skills
+
+
+def _prefixes(before: Skill, group: Sequence[Entry], *, in_order: bool) -> list[Skill]:
     edits = [entry.edit for entry in group]
-    return [apply_edits(before, edits[:count], UNLIMITED).skill for count in range(1, len(edits) + 1)]
+    counts = range(1, len(edits) + 1)
+    return [apply_edits(before, edits[:count], UNLIMITED, in_order=in_order).skill for count in counts]

@@ -20,6 +20,7 @@ from skillopt.models.base import ChatReply, Message, ModelError, TransientError
 from skillopt.processes.agent_failures import classify_failure
 from skillopt.skill import Skill
 from skillopt.tasks.base import Agent, Chat, Episode, Item, Json, Score, ToolDefinition
+from skillopt.tasks.images import image_parts, without_images
 from skillopt.tasks.load import load_object, source_hash
 from skillopt.tasks.rollout_dirs import files_read, rollout_dirs
 from skillopt.tasks.sandbox import Mode
@@ -31,8 +32,8 @@ Function = Callable[..., Any]
 async."""
 
 
-def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode = "namespaces") -> Agent:
-    """The agent that the config names."""
+def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode = "namespaces", root: Path | None = None) -> Agent:
+    """The agent that the config names. `root` is the folder of the tasks, below which images are found."""
     if config.agent and config.command:
         raise UserError("env.agent and env.command exclude each other; remove one")
     if config.agent == "shell":
@@ -46,8 +47,8 @@ def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode = "namespac
 
         return CommandAgent(config, workspaces)
     if config.agent_options:
-        raise UserError("env.agent_options: there is no env.agent or env.command that they could be for; remove them")
-    return OneReply(mode)
+        raise UserError("env.agent_options: there is neither env.agent nor env.command to use them; remove them")
+    return OneReply(mode, root or Path())
 
 
 def task_text(item: Item) -> str:
@@ -55,7 +56,7 @@ def task_text(item: Item) -> str:
 
 
 class OneReply:
-    """The skill is the system prompt, the context and question are the user's message, the reply is scored.
+    """The skill is the system prompt; images, context and question are the user's message; the reply is scored.
 
     Before it replies, the target may list, read and run the further files of a package.
     """
@@ -63,15 +64,21 @@ class OneReply:
     fingerprint = ""
     turns = 1
 
-    def __init__(self, mode: Mode = "namespaces") -> None:
+    def __init__(self, mode: Mode = "namespaces", root: Path = Path()) -> None:
         self._mode: Mode = mode
+        self._root = root
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
-        messages = start(skill, task_text(item))
+        text, images = task_text(item), image_parts(item, self._root)
+        messages = start(skill, [*images, {"type": "text", "text": text}] if images else text)
         if skill.others:
-            return await with_package(["package", item.model_dump(mode="json")], messages, skill, chat, self._mode)
-        reply = await chat(messages)
-        return Episode(messages=[*messages, {"role": "assistant", "content": reply.text}], output=reply.text)
+            identity = ["package", item.model_dump(mode="json")]
+            episode = await with_package(identity, messages, skill, chat, self._mode)
+        else:
+            reply = await chat(messages)
+            talk: list[Message] = [*messages, {"role": "assistant", "content": reply.text}]
+            episode = Episode(messages=talk, output=reply.text)
+        return episode.model_copy(update={"messages": without_images(episode.messages, item)}) if images else episode
 
 
 async def with_package(
@@ -150,11 +157,11 @@ class OwnAgent:
             if self._options.on_timeout == "error":
                 raise TransientError(f"env.agent: no answer within {seconds:g} s") from None
             return timed_out(model.talk or start(skill, task_text(item)), seconds)
-        except Exception as error:  # whatever the user's own code raises: no answer, and no score
-            said = f"{type(error).__name__}: {error}"
-            trouble = classify_failure(said)
+        except Exception as error:  # any error of the user's code: no answer, and no score
+            message = f"{type(error).__name__}: {error}"
+            trouble = classify_failure(message)
             turned_away = trouble.kind == "limit"
-            raise TransientError(f"env.agent: {said}", retry_after=trouble.wait, overloaded=turned_away) from error
+            raise TransientError(f"env.agent: {message}", retry_after=trouble.wait, overloaded=turned_away) from error
         return _episode_of(result, model.talk or start(skill, task_text(item)))
 
 

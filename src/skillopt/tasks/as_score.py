@@ -1,6 +1,6 @@
 """What a user's scorer takes and what it may return, the same wherever it runs.
 
-Only the standard library, so that a worker process starts quickly.
+Only the standard library, so a worker process starts quickly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 LONGEST_FEEDBACK = 10_000
-NOT_DESCRIBED = "A function scores the reply; its rule is not described."
+NOT_DESCRIBED = "A function scores the reply; its rule is not described: infer it from scores and feedback."
+LONGEST_DESCRIPTION = 1500
+"""Characters of a scorer's docstring that the optimizer is shown."""
 _FORMS = "a score is a number from 0 to 1, a bool, (number, feedback), a dict with hard, soft or score, or a Score"
 
 
@@ -27,21 +29,21 @@ def as_score(value: Any, pass_at: float = 1.0) -> ScoreFields:
 
     Numbers of other libraries count as numbers. Anything else raises ValueError.
     """
-    found, feedback = value if isinstance(value, tuple | list) and len(value) == 2 else (value, "")
-    if hasattr(found, "hard") and hasattr(found, "soft"):
-        found = {"hard": found.hard, "soft": found.soft, "feedback": getattr(found, "feedback", "")}
-    fields = found if isinstance(found, Mapping) else {"score": found}
+    result, feedback = value if isinstance(value, tuple | list) and len(value) == 2 else (value, "")
+    if hasattr(result, "hard") and hasattr(result, "soft"):
+        result = {"hard": result.hard, "soft": result.soft, "feedback": getattr(result, "feedback", "")}
+    fields = result if isinstance(result, Mapping) else {"score": result}
     hard = _number(fields, ("hard", "score", "reward", "soft"), value)
     soft = _number(fields, ("soft", "score", "reward", "hard"), value)
-    said = str(fields.get("feedback") or feedback or "")
-    return {"hard": float(hard >= pass_at), "soft": soft, "feedback": said[:LONGEST_FEEDBACK]}
+    text = str(fields.get("feedback") or feedback or "")
+    return {"hard": float(hard >= pass_at), "soft": soft, "feedback": text[:LONGEST_FEEDBACK]}
 
 
 def _number(fields: Mapping[str, Any], names: tuple[str, ...], value: Any) -> float:
     """The first of these fields that is there."""
-    found: Any = next((fields[name] for name in names if name in fields), None)
+    first: Any = next((fields[name] for name in names if name in fields), None)
     try:
-        number = float(found) if hasattr(found, "__float__") else math.nan  # texts and None have no __float__
+        number = float(first) if hasattr(first, "__float__") else math.nan  # texts and None have no __float__
     except (TypeError, ValueError, OverflowError):  # such as an array
         number = math.nan
     if not 0 <= number <= 1:
@@ -50,8 +52,8 @@ def _number(fields: Mapping[str, Any], names: tuple[str, ...], value: Any) -> fl
 
 
 def described(scorer: Callable[..., Any]) -> str:
-    """The first paragraph of a scorer's docstring, for the optimizer."""
-    return " ".join((inspect.getdoc(scorer) or "").split("\n\n")[0].split()) or NOT_DESCRIBED
+    """A scorer's docstring, for the optimizer."""
+    return (inspect.getdoc(scorer) or "").strip()[:LONGEST_DESCRIPTION] or NOT_DESCRIBED
 
 
 def takes_workspace(scorer: Callable[..., Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The contract of a set of tasks: items in three disjoint splits, a way to do one, a way to score what came out."""
+"""The interface of a set of tasks: items in three disjoint splits, a function that does one, one that scores it."""
 
 from __future__ import annotations
 
@@ -44,28 +44,30 @@ class Chat(Protocol):
         ...
 
     async def opaque_rollout(self, identity: Sequence[Any], work: Callable[[], Awaitable[Json]]) -> Json:
-        """A rollout whose model calls we cannot see: done once for this identity and sample, then in the journal.
+        """A rollout whose model calls SkillOpt cannot see. It is done once for this identity and sample; then it is
+        read from the journal.
 
-        `work` gives JSON; it raises TransientError where another try may help. `usage` in it, `{prompt, completion,
-        cached, usd}`, is counted against the budget; tokens of calls that went through this chat are counted already.
+        `work` returns JSON. It raises TransientError if another try may help. The JSON may have `usage`, `{prompt,
+        completion, cached, usd}`, which counts against the budget. Leave out the calls that went through this chat.
         """
         ...
 
 
 Judge = Callable[[list[Message], Schema, Callable[[Any], Any]], Awaitable[CheckedReply[Any]]]
-"""The optimizer model as a judge, bound to one rollout: messages, the reply's schema and its check give a value."""
+"""Asks the judge (`models.judge_model`, else the optimizer model) in one rollout: takes messages, the schema of the
+reply and a check of it; returns the checked value."""
 
 
 class ScorerError(SkillOptError):
-    """The scorer failed (hung, crashed, raised): that is not the target's wrong answer. The item is set aside."""
+    """The scorer failed (hung, crashed, raised). This does not count as a wrong answer: the item is set aside."""
 
 
-HIDDEN = ("answer", "answers", "expected", "check", "check_files")
+HIDDEN = ("answer", "answers", "expected", "check", "check_files", "rubric")
 """Fields of an item that an agent never sees: a skill learns nothing from tasks whose answer the agent can read."""
 
 
 class TaskFields(BaseModel):
-    """What an item shows to agents and scorers alike. `item["field"]` is `item.field`."""
+    """The fields of an item that both agents and scorers see. `item["field"]` is `item.field`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -97,16 +99,24 @@ class Item(TaskFields):
 
     @property
     def answer(self) -> str:
-        """The first right answer; empty where there is none."""
+        """The first right answer; empty if there is none."""
         return self.answers[0] if self.answers else ""
 
     def content(self) -> str:
         """What the task asks, for finding the same task under two ids."""
-        return " ".join(f"{self.question}\n{self.context}".casefold().split())
+        text = " ".join(f"{self.question}\n{self.context}".casefold().split())
+        return "\n".join([text, *image_names(self)])
 
     def for_agent(self) -> AgentItem:
         """The item without the fields that agents never see."""
         return AgentItem(**{name: value for name, value in self if name not in HIDDEN})
+
+
+def image_names(item: TaskFields) -> tuple[str, ...]:
+    """The images of an item, from its fields `image` and `images`."""
+    fields = item.model_extra or {}
+    values = [fields.get("image"), *(several if isinstance(several := fields.get("images"), list) else [several])]
+    return tuple(value for value in values if isinstance(value, str) and value.strip())
 
 
 class AgentItem(TaskFields):
@@ -123,7 +133,7 @@ class AgentItem(TaskFields):
 
 
 def score_of(value: Any, pass_at: float = 1.0) -> Score:
-    """From what a scorer, a judge or a check gives (tasks/as_score.py); raises ValueError for anything else."""
+    """Convert the result of a scorer, a judge or a check to a Score (tasks/as_score.py). Other values: ValueError."""
     return Score(**as_score(value, pass_at))
 
 
@@ -133,11 +143,11 @@ class Episode(BaseModel):
     messages: list[StoredMessage] = []
     output: str
     score: Score | None = None
-    """Where only the world knows how it went (a game that is won); `Env.score` is not asked then."""
+    """Set if the environment itself gives the result (such as a game that was won); `Env.score` is not called then."""
     usage: Usage | None = None
-    """Tokens, and dollars if known, of model calls that did not go through `chat`: they are counted and paid for."""
+    """Tokens, and dollars if known, of model calls that did not go through `chat`. They count against the budget."""
     changes: tuple[FileChange, ...] = ()
-    """What it did to the files of its workspace."""
+    """Changes of the files in its workspace."""
     opened: tuple[str, ...] = ()
     """Files of the skill's package that it opened or ran."""
     ran: tuple[str, ...] = ()
@@ -155,7 +165,7 @@ class Agent(Protocol):
 
 
 class Scorer:
-    """Scores outputs; if `needs_workspace`, the files that a rollout left (`score_files`)."""
+    """Scores an output. If `needs_workspace`, it scores the files of the rollout instead (`score_files`)."""
 
     needs_answers = noisy = needs_workspace = False
     fingerprint = description = ""
@@ -166,6 +176,13 @@ class Scorer:
 
     async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
         raise NotImplementedError
+
+    judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
+    """If a model scores: called instead of `__call__`."""
+
+    def is_judged(self, item: Item) -> bool:
+        """Is this item scored by a model? In one set some items may be, and others be scored by their files."""
+        return False
 
     def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
         """Refuse items that can never be scored."""
@@ -194,7 +211,7 @@ class Env(ABC):
     noisy: bool = False
     """The same output may get another score; the strict gate is refused then."""
     problem: str = ""
-    """Why no task can be done as the env is set up; a run does not start then."""
+    """If the env is set up wrongly: the reason. A run does not start then."""
     fingerprint: str = ""
     """What changes results besides items and config, such as the text of a scorer's file."""
     workspaces: Workspaces | None = None
@@ -202,8 +219,8 @@ class Env(ABC):
     scores_files: bool = False
     """`run` also scores the files that a rollout left; `score` alone would score an untouched workspace."""
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
-    """`async judge(item, output, ask)` in place of `score`: `ask` is the optimizer model, journalled. Such an env is
-    noisy."""
+    """`async judge(item, output, ask)` instead of `score`: `ask` asks the judge model; its replies are in the
+    journal. Such an env is noisy."""
 
     @abstractmethod
     def items(self, split: str) -> Sequence[Item]:
@@ -215,8 +232,8 @@ class Env(ABC):
         """One rollout; every model call goes through `chat`."""
 
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
-        """Depends on the item and the output alone, and returns for any text. It may be async, and may raise
-        ScorerError, which sets the item aside."""
+        """The score of an output. It must depend on the item and the output only, and it must accept any text. It may
+        be async. It may raise ScorerError; then the item is set aside."""
         raise ScorerError(f"env '{self.name}' has no scorer: define score, or judge")
 
     def baseline(self, item: Item) -> str:
@@ -224,10 +241,10 @@ class Env(ABC):
         return ""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to end
-        """End what was started; called at the end by whoever opened the env."""
+        """End what was started; called at the end by the code that opened the env."""
 
     def use(self, agent: Agent | None, scorer: Scorer | None) -> None:
-        """Put functions that a program passes in at the place of `run`, and of `score` and `judge`."""
+        """Replace `run`, or `score` and `judge`, by functions that a program passes in."""
         if agent is not None:
             self.run = agent.run  # type: ignore[method-assign]
             self.problem = ""
@@ -249,28 +266,28 @@ def as_env(env: object) -> Env:
     """The env itself; raises UserError for any other object."""
     if not isinstance(env, Env):
         raise UserError(
-            f"env: {type(env).__name__} is no Env; let its class inherit from skillopt.Env (docs/your_env.md)"
+            f"env: {type(env).__name__} is not an Env; let its class inherit from skillopt.Env (docs/your_env.md)"
         )
     return env
 
 
 def unknown_members(env: Env) -> dict[str, str]:
-    """Public members of a user's class that nothing reads, each with the member of Env that may be meant; of an
-    object's attributes, those that look like a misspelt member."""
+    """Public members of a user's class that SkillOpt never reads, each with the member of Env that the user may have
+    meant. Attributes of the object are listed only if they look like a misspelt member."""
     classes = type(env).__mro__
     ours = next((cls for cls in classes if cls.__module__.split(".")[0] in _PACKAGES), object)
     defined = {name for cls in classes[: classes.index(ours)] for name in vars(cls)}
     nearest = {name: "".join(get_close_matches(name, ENV_MEMBERS, n=1)) for name in {*defined, *vars(env)}}
-    known = {*ENV_MEMBERS, *dir(ours)}
+    members = {*ENV_MEMBERS, *dir(ours)}
     return {
         name: near
         for name, near in sorted(nearest.items())
-        if not name.startswith("_") and name not in known and (near or name in defined)
+        if not name.startswith("_") and name not in members and (near or name in defined)
     }
 
 
 async def score_output(env: Env, item: Item, output: str, judge: Judge | None = None) -> Score:
-    """The env's score of an output, however the env gives it."""
+    """The env's score of an output: from `judge` or `score`, async or not, as any type that `score_of` accepts."""
     judged = env.judge is not None and judge is not None
     value: Any = env.judge(item, output, judge) if env.judge and judge else env.score(item, output)
     value = await value if inspect.isawaitable(value) else value
@@ -291,11 +308,11 @@ def is_noisy(env: Env) -> bool:
 
 
 def check_splits(env: Env) -> None:
-    """Refuse empty splits, items that are in two splits (by id or by content), items that contain a secret, and tasks
-    that nothing could do."""
+    """Refuse an env with a `problem`, empty splits, items that are in two splits (by id or by content), and items that
+    contain a secret."""
     if env.problem:
         raise UserError(f"env '{env.name}': {env.problem}")
-    known = secrets()
+    secret_values = secrets()
     seen_ids: dict[str, str] = {}
     seen_content: dict[bytes, tuple[str, str]] = {}
     for split in SPLITS:
@@ -313,7 +330,7 @@ def check_splits(env: Env) -> None:
                 text = item.model_dump_json()
             except ValueError as error:  # the library's own limit
                 raise UserError(f"{where}: cannot be stored, it may be nested too deeply ({error})") from None
-            refuse_secrets(text, where, known)
+            refuse_secrets(text, where, secret_values)
             content = hashlib.sha256(item.content().encode("utf-8", "replace")).digest()  # a long text is not kept
             same = seen_content.get(content)
             if same and same[0] != split:
@@ -336,7 +353,7 @@ def data_hash(env: Env) -> str:
 
 
 def closed_set(items: Sequence[Item], most: int = 20) -> tuple[str, ...]:
-    """The possible answers, where the items' first answers form a small closed set; else empty."""
+    """The possible answers if the items' first answers form a small closed set; else empty."""
     counts: dict[str, int] = {}
     for item in items:
         if not item.answers:

@@ -44,12 +44,12 @@ def same(a: Any, b: Any) -> bool:
 
 def ranges(position: str, sheets: list[str]) -> list[tuple[str, str]]:
     """`'Sheet 1'!A1:B5, C3` as sheets and ranges; without a name, the first sheet."""
-    found = []
+    ranges = []
     for part in re.split(r",(?=(?:[^']*'[^']*')*[^']*$)", position):
         sheet, mark, cells = part.strip().rpartition("!")
         name = sheet.strip().strip("'") if mark else sheets[0]
-        found.append((name, cells.strip().strip("'").replace("$", "")))
-    return found
+        ranges.append((name, cells.strip().strip("'").replace("$", "")))
+    return ranges
 
 
 def compare(got: str, want: str, position: str) -> str:
@@ -63,15 +63,15 @@ def compare(got: str, want: str, position: str) -> str:
         if sheet not in actual.sheetnames:
             return f"there is no sheet '{sheet}'"
         for cell in cells_of(expected[sheet][cells]):
-            found = actual[sheet][cell.coordinate].value
-            if not same(cell.value, found):
-                return f"{sheet}!{cell.coordinate} is {found!r}, expected {cell.value!r}"
+            value = actual[sheet][cell.coordinate].value
+            if not same(cell.value, value):
+                return f"{sheet}!{cell.coordinate} is {value!r}, expected {cell.value!r}"
     return ""
 
 
-def cells_of(found: Any) -> list[Any]:
+def cells_of(selection: Any) -> list[Any]:
     """The cells of a range: one, a row, a column or a table."""
-    return [cell for part in found for cell in cells_of(part)] if isinstance(found, tuple) else [found]
+    return [cell for part in selection for cell in cells_of(part)] if isinstance(selection, tuple) else [selection]
 
 
 def formulas(path: str, position: str) -> bool:

@@ -56,12 +56,18 @@ class FilesCheck(Scorer):
         prints = []
         for item in (item for items in splits.values() for item in items):
             where = f"item '{item.id}': expected"
-            given = (item.model_extra or {}).get("expected")
-            if not given:
+            expectation = (item.model_extra or {}).get("expected")
+            if not expectation:
                 raise UserError(f"{where}: is missing; env.scoring files needs a folder or an object, path → text")
-            gone = [name for name, text in given.items() if text is None] if isinstance(given, Mapping) else []
-            kept = {n: t for n, t in given.items() if t is not None} if isinstance(given, Mapping) else given
-            files = read_files(kept, self._root, where, _MOST)
+            gone = (
+                [name for name, text in expectation.items() if text is None] if isinstance(expectation, Mapping) else []
+            )
+            wanted = (
+                {n: t for n, t in expectation.items() if t is not None}
+                if isinstance(expectation, Mapping)
+                else expectation
+            )
+            files = read_files(wanted, self._root, where, _MOST)
             self._expected[item.id] = {**files, **dict.fromkeys(gone, b"\0gone")}
             prints += [name + hash_of(content) for name, content in self._expected[item.id].items()]
             if any(name.lower().endswith(".xlsx") for name in files):
@@ -76,9 +82,9 @@ class FilesCheck(Scorer):
             problems += [f"{name}: {problem}"] if problem else []
         if self._options.only and not problems:
             starts = (read_files(item.get(key), self._root, key, _MOST) for key in ("workspace", "files"))
-            known = {*expected, *(name for files in starts for name in files)}
-            found = (p.relative_to(workspace).as_posix() for p in sorted(workspace.rglob("*")) if p.is_file())
-            problems += [f"{name}: should not be there" for name in found if name not in known][:5]
+            allowed = {*expected, *(name for files in starts for name in files)}
+            present = (p.relative_to(workspace).as_posix() for p in sorted(workspace.rglob("*")) if p.is_file())
+            problems += [f"{name}: should not be there" for name in present if name not in allowed][:5]
         soft = max(0.0, 1 - len(problems) / len(expected))
         return Score(hard=float(not problems), soft=soft, feedback="; ".join(problems)[:_LONGEST_FEEDBACK])
 
@@ -99,7 +105,7 @@ def hash_of(content: Content) -> str:
 
 
 def compare_files(name: str, got: bytes, want: bytes) -> str:
-    """Where a file first differs from the expected one, in words; empty where it does not."""
+    """How a file first differs from the expected one; empty if it does not."""
     suffix = name.rpartition(".")[2].lower()
     try:
         has, wants = got.decode("utf-8-sig"), want.decode("utf-8-sig")
@@ -122,10 +128,10 @@ def _compare_lines(has: list[str], wants: list[str]) -> str:
 
 def _trimmed(lines: list[str]) -> list[str]:
     """Without spaces at the ends of lines and empty lines at the end of the file."""
-    kept = [line.rstrip() for line in lines]
-    while kept and not kept[-1]:
-        kept.pop()
-    return kept
+    stripped = [line.rstrip() for line in lines]
+    while stripped and not stripped[-1]:
+        stripped.pop()
+    return stripped
 
 
 def _length(has: int, wants: int, what: str) -> str:
@@ -152,20 +158,22 @@ def _compare_json(has: str, wants: str) -> str:
     return _other_value(got, json.loads(wants), "")
 
 
-def _other_value(got: Any, want: Any, place: str) -> str:
+def _other_value(got: Any, want: Any, path: str) -> str:
     if isinstance(want, dict) and isinstance(got, dict):
         if missing := sorted(want.keys() - got.keys()):
-            return f"{place or 'the object'} has no {missing[0]!r}"
+            return f"{path or 'the object'} has no {missing[0]!r}"
         if more := sorted(got.keys() - want.keys()):
-            return f"{place or 'the object'} has {more[0]!r}, which is not expected"
-        return next((told for key in want if (told := _other_value(got[key], want[key], f"{place}.{key}"))), "")
+            return f"{path or 'the object'} has {more[0]!r}, which is not expected"
+        return next(
+            (difference for key in want if (difference := _other_value(got[key], want[key], f"{path}.{key}"))), ""
+        )
     if isinstance(want, list) and isinstance(got, list):
         if len(want) != len(got):
-            return f"{place or 'the list'} {_length(len(got), len(want), 'values')}"
+            return f"{path or 'the list'} {_length(len(got), len(want), 'values')}"
         pairs = enumerate(zip(got, want, strict=True))
-        return next((told for n, (a, b) in pairs if (told := _other_value(a, b, f"{place}[{n}]"))), "")
+        return next((difference for n, (a, b) in pairs if (difference := _other_value(a, b, f"{path}[{n}]"))), "")
     same = got == want and isinstance(got, bool) == isinstance(want, bool)
-    return "" if same else f"{place or 'the value'} is {got!r}, expected {want!r}"
+    return "" if same else f"{path or 'the value'} is {got!r}, expected {want!r}"
 
 
 CELLS = Path(__file__).with_name("cells.py")
@@ -228,24 +236,28 @@ class CommandCheck(Scorer):
         self.fingerprint = "".join(prints)
 
     def _command(self, item: Item) -> str | list[str]:
-        given = (item.model_extra or {}).get("check") or self._options.command
-        if not isinstance(given, str | list) or not given:
+        command = (item.model_extra or {}).get("check") or self._options.command
+        if not isinstance(command, str | list) or not command:
             raise UserError(
                 f"item '{item.id}': check: is missing; env.scoring command needs a command line there, or for all "
                 "tasks in env.scoring_options.command"
             )
-        split_command(given, f"item '{item.id}': check", "write it as a list: [python, check.py]")
-        return given if isinstance(given, str) else [str(word) for word in given]
+        split_command(command, f"item '{item.id}': check", "write it as a list: [python, check.py]")
+        return command if isinstance(command, str) else [str(word) for word in command]
 
     async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
         folder = str((item.model_extra or {}).get("check_files") or "") or self._options.files
-        own = workspace.parent / "check"
-        WorkspaceStart(files=self._files[folder], executable=frozenset(), digest="").write_to(own)
-        (own / "output.txt").write_text(output, encoding="utf-8", errors="replace")
-        (own / "item.json").write_text(item.model_dump_json(), encoding="utf-8")
+        check_folder = workspace.parent / "check"
+        WorkspaceStart(files=self._files[folder], executable=frozenset(), digest="").write_to(check_folder)
+        (check_folder / "output.txt").write_text(output, encoding="utf-8", errors="replace")
+        (check_folder / "item.json").write_text(item.model_dump_json(), encoding="utf-8")
         try:
             done = await self._sandbox.shell(
-                self._command(item), workspace, others={"check": own}, variables={"SKILLOPT_CHECK": "check"}, keep=""
+                self._command(item),
+                workspace,
+                others={"check": check_folder},
+                variables={"SKILLOPT_CHECK": "check"},
+                keep="",
             )
         except SkillOptError as error:
             raise ScorerError(f"the check could not be run: {error}") from None
@@ -254,26 +266,26 @@ class CommandCheck(Scorer):
 
 def read_result(stdout: str, stderr: str, code: int, reason: str, pass_at: float = 1.0) -> Score:
     """A check's score: JSON on its last line, else its exit code."""
-    said = stdout.strip().splitlines()
-    found = _score_in(said[-1] if said else "")
-    if found is not None:
+    printed = stdout.strip().splitlines()
+    value = _score_in(printed[-1] if printed else "")
+    if value is not None:
         try:
-            score = score_of(found, pass_at)
+            score = score_of(value, pass_at)
         except ValueError as error:
             raise ScorerError(f"the check failed: {error}") from None
         return score.model_copy(update={"feedback": score.feedback[:_LONGEST_FEEDBACK]})
     if code not in {0, 1}:
-        last = (stderr.strip().splitlines() or said or [""])[-1]
+        last = (stderr.strip().splitlines() or printed or [""])[-1]
         raise ScorerError(f"the check failed: {reason or f'exit code {code}'}{f' ({last[:200]})' if last else ''}")
-    told = "\n".join((stdout.strip() + "\n" + stderr.strip()).strip().splitlines()[-15:])
-    return Score(hard=float(code == 0), soft=float(code == 0), feedback="" if code == 0 else told[-_LONGEST_FEEDBACK:])
+    tail = "\n".join((stdout.strip() + "\n" + stderr.strip()).strip().splitlines()[-15:])
+    return Score(hard=float(code == 0), soft=float(code == 0), feedback="" if code == 0 else tail[-_LONGEST_FEEDBACK:])
 
 
 def _score_in(line: str) -> Any:
-    """The score on a line, where it is JSON that holds one."""
+    """The score on a line, if it is JSON with a score."""
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    named = isinstance(found, dict) and found.keys() & {"score", "reward", "hard", "soft"}
-    return found if named or isinstance(found, int | float) else None
+    named = isinstance(value, dict) and value.keys() & {"score", "reward", "hard", "soft"}
+    return value if named or isinstance(value, int | float) else None

@@ -90,8 +90,8 @@ class CommandAgent:
         """A coding agent does a task with these skills at hand, none of which is named in the task; the output is the
         names of those that it loaded."""
         options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
-        known = sorted((name, skill.hash) for name, skill in skills.items())
-        identity = ["trigger", self._argv_name(), options, self.fingerprint, item.model_dump(mode="json"), known]
+        hashes = sorted((name, skill.hash) for name, skill in skills.items())
+        identity = ["trigger", self._argv_name(), options, self.fingerprint, item.model_dump(mode="json"), hashes]
 
         async def work() -> WorkedEpisode:
             with rollout_dirs(item, Skill(""), self._workspaces.start(item), self._options.workspace) as dirs:
@@ -106,11 +106,11 @@ class CommandAgent:
     def _loaded(self, done: Finished, stdin: str, names: Sequence[str]) -> WorkedEpisode:
         """An agent that is ended by its time has loaded what it has loaded."""
         heard = self._heard()(done.stdout)
-        found = [name for name in names if loaded(heard.messages, name)]
-        if not done.timed_out and not found:
+        used = [name for name in names if loaded(heard.messages, name)]
+        if not done.timed_out and not used:
             self._result(done, Skill(""), stdin)  # raises what a failure calls for
         talk: list[Message] = [{"role": "user", "content": stdin}, *heard.messages]
-        return WorkedEpisode(output=", ".join(found) or "none", messages=talk, usage=_usage(heard))
+        return WorkedEpisode(output=", ".join(used) or "none", messages=talk, usage=_usage(heard))
 
     def _argv_name(self) -> list[str]:
         return [Path(word).name if Path(word).is_absolute() else word for word in self._argv]
@@ -184,15 +184,15 @@ class CommandAgent:
             raise TransientError("env.command: printed more than 8 MB; it was ended")
         heard = self._heard()(done.stdout)
         if done.code or heard.error:
-            said = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)
-            trouble = classify_failure(f"{said}\n{done.stderr[-4000:]}")
+            message = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)
+            trouble = classify_failure(f"{message}\n{done.stderr[-4000:]}")
             if self._preset and trouble.kind == "login":
                 keys = ", ".join(self._preset.pass_env[:3])
                 raise FatalError(
-                    f"env.command: {redact(said)[:300]}; a rollout has a fresh home folder, in which {self._argv[0]} "
-                    f"finds no login: give it a key ({keys}), or name your own variable in env.agent_options.pass_env"
+                    f"env.command: {redact(message)[:300]}; a rollout has a fresh home folder, and {self._argv[0]} "
+                    f"finds no login there: give it a key ({keys}), or name a variable in env.agent_options.pass_env"
                 )
-            what = f"env.command: ended with exit code {done.code}: {redact(said)[:500]}"
+            what = f"env.command: ended with exit code {done.code}: {redact(message)[:500]}"
             raise TransientError(what, retry_after=trouble.wait, overloaded=trouble.kind == "limit")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
         return WorkedEpisode(output=heard.output, messages=messages, usage=_usage(heard))

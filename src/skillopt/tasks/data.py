@@ -1,4 +1,4 @@
-"""Reading items from files: complaints name the file, the line, the field and the fix; no line fills the memory."""
+"""Reading items from files. Errors name the file, the line, the field and the fix; the size of a line is limited."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from pydantic import ValidationError
 from skillopt.config.options import first_problem
 from skillopt.errors import UserError
 from skillopt.tasks.base import SPLITS, Item
+from skillopt.tasks.dialogs import as_task
 
 LONGEST_LINE = 16 << 20
-"""Bytes of one item. A longer line is a file without line ends, or no text at all."""
+"""Bytes of one item. A longer line is a file without line ends, or not text at all."""
 LARGEST_JSON = 64 << 20
 """Bytes of a JSON array, which can only be read whole; JSON lines have no such limit."""
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+YAML = (".yaml", ".yml")
+SUFFIXES = (*TEXT, ".parquet", ".arrow", ".feather", ".ipc", *YAML)
 _HALF = re.compile(r"[\ud800-\udfff]")
 
 Row = tuple[str, Any]
-"""Where it is, and its content; a UserError where it could not be read."""
+"""Its location and its content; a UserError if it could not be read."""
 Fields = dict[str, Any]
 """A row as its user wrote it."""
 Placed = tuple[str, Item]
 """Where an item is (`tasks.csv:3`), and the item."""
 Problem = tuple[list[str], str]
-"""Rows that cannot be used, by their places, and what follows these in a message."""
+"""Locations of rows that cannot be used, and the text that follows them in a message."""
 MOST_NAMED = 10
 """Rows that one message names; the rest is counted."""
 WINDOWS = "cp1252"
@@ -40,7 +43,7 @@ WINDOWS = "cp1252"
 
 
 def content_hash(item: Item) -> str:
-    """What the task asks, as a short name that does not depend on its id, answers or place."""
+    """What the task asks, as a short name that does not depend on its id, answers or location."""
     return hashlib.sha256(item.content().encode()).hexdigest()[:16]
 
 
@@ -51,14 +54,14 @@ def shortened(text: str, most: int = 60) -> str:
 
 
 def shown_name(item: Item) -> str:
-    """What people call an item: its id; where that is a hash that we gave it, how its question begins."""
+    """An item's name for people: its id; if that is a hash that we gave it, the beginning of its question."""
     if item.id != content_hash(item):
         return item.id
     return f"“{shortened(item.question, 49)}”"
 
 
 def shown_names(items: Iterable[Item]) -> dict[str, str]:
-    """By id, where the name is another than the id."""
+    """By id, if the name is not the id."""
     return {item.id: name for item in items if (name := shown_name(item)) != item.id}
 
 
@@ -90,11 +93,11 @@ def read_items(file: Path, *, answers: bool = True, ids: bool = False) -> list[I
 
 
 def placed_items(file: Path, *, answers: bool = True, ids: bool = False) -> list[Placed]:
-    """All items of one file, with their places."""
-    found = items_from(read_rows(file), answers=answers, ids=ids)
-    if not found:
+    """All items of one file, with their locations."""
+    items = items_from(read_rows(file), answers=answers, ids=ids)
+    if not items:
         raise UserError(f"{file}: holds no items; every split needs some")
-    return found
+    return items
 
 
 def items_from(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> list[Placed]:
@@ -139,7 +142,7 @@ def problem_lines(problems: Sequence[Problem]) -> list[str]:
 
 
 def places(wheres: Sequence[str]) -> str:
-    """Several places in one text: `tasks.csv: lines 3, 7 and 9`."""
+    """Several locations in one text: `tasks.csv: lines 3, 7 and 9`."""
     files = {where.rpartition(":")[0] for where in wheres}
     numbers = [where.rpartition(":")[2] for where in wheres]
     if len(wheres) > 1 and len(files) == 1 and all(number.isdecimal() for number in numbers):
@@ -152,11 +155,27 @@ def listed(words: Sequence[str]) -> str:
 
 
 def read_rows(file: Path, *, any_names: bool = False, encoding: str = "utf-8") -> Iterator[Row]:
-    """The rows of a file by its suffix, one at a time where the format allows it. `any_names`: whatever columns."""
+    """The rows of a file by its suffix, one at a time if the format allows it. `any_names`: any columns."""
+    for where, row in _file_rows(file, any_names, encoding):
+        yield where, as_task(row)
+
+
+def _file_rows(file: Path, any_names: bool, encoding: str) -> Iterator[Row]:
+    from skillopt.tasks.tables import is_hub_name, read_hub, read_table
+
+    if is_hub_name(file):
+        yield from read_hub(file.as_posix())
+        return
     if not file.is_file():
         raise UserError(f"{file}: no such file")
     suffix = file.suffix.lower()
-    if suffix == ".json":
+    if suffix in YAML:
+        from skillopt.tasks.promptfoo import promptfoo_rows
+
+        yield from promptfoo_rows(file)
+    elif suffix in SUFFIXES and suffix not in TEXT:
+        yield from read_table(file)
+    elif suffix == ".json":
         yield from ((f"{file}: item {number}", row) for number, row in enumerate(_json_array(file, encoding), 1))
     elif suffix in {".jsonl", ".ndjson"}:
         yield from _json_lines(file, encoding)
@@ -167,8 +186,8 @@ def read_rows(file: Path, *, any_names: bool = False, encoding: str = "utf-8") -
 
 
 def encoding_of(file: Path) -> str:
-    """UTF-8; for a file that is not, the Windows encoding, if every byte is a character in it."""
-    if _decodes(file, "utf-8") or not _decodes(file, WINDOWS):
+    """UTF-8; for a text that is not, the Windows encoding, if every byte is a character in it."""
+    if file.suffix.lower() not in TEXT or not file.is_file() or _decodes(file, "utf-8") or not _decodes(file, WINDOWS):
         return "utf-8"
     return WINDOWS
 
@@ -245,8 +264,8 @@ def separator(file: Path, encoding: str = "utf-8") -> str:
     usual = "\t" if file.suffix.lower() == ".tsv" else ","
     header = next((line for _, line in _lines(file, encoding)), "")
     bare = re.sub(r'"[^"]*"', "", header)
-    found: str = max([usual, *",;\t|"], key=bare.count)
-    return found
+    most_frequent: str = max([usual, *",;\t|"], key=bare.count)
+    return most_frequent
 
 
 def _table(file: Path, delimiter: str, any_names: bool, encoding: str) -> Iterator[Row]:
@@ -262,7 +281,7 @@ def _table(file: Path, delimiter: str, any_names: bool, encoding: str) -> Iterat
                 header = _header(file, cells, any_names)
             elif any(cell.strip() for cell in cells):
                 if len(cells) != len(header):
-                    what = f"has {len(cells)} cells where the header has {len(header)}; put cells that "
+                    what = f"has {len(cells)} cells, and the header has {len(header)}; put cells that "
                     yield f"{file}:{here}", UserError(f"{what}hold a {delimiter!r} into double quotes")
                 else:
                     yield f"{file}:{here}", _row_of(zip(header, cells, strict=True))
@@ -299,7 +318,7 @@ def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -
         raise UserError(f"{where}: must be an object with id, question and answers")
     for name, value in row.items():
         if _HALF.search(json.dumps([name, value], ensure_ascii=False)):
-            raise UserError(f"{where}: {name!a}: holds half a surrogate pair, which is no text; repair or remove it")
+            raise UserError(f"{where}: {name!a}: holds half a surrogate pair, which is not text; repair or remove it")
     row = _as_people_write_it(row)
     if "id" not in row and not ids:
         row["id"] = "-"
@@ -307,7 +326,7 @@ def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -
         item = Item.model_validate(row)
     except ValidationError as error:
         raise UserError(f"{where}: {first_problem(error)}; an item has id, question and answers") from None
-    if (answers and not item.answers) or not all(answer.strip() for answer in item.answers):
+    if (answers and not item.answers and not item.get("scoring")) or not all(answer.strip() for answer in item.answers):
         raise UserError(f"{where}: answers: needs at least one answer, and none may be empty")
     if not item.id.strip() or not item.question.strip():
         raise UserError(f"{where}: id and question must not be empty")
@@ -321,11 +340,11 @@ def _as_people_write_it(row: Fields) -> Fields:
         out["id"] = str(out["id"])
     if "answer" in out and "answers" not in out:
         out["answers"] = out.pop("answer")
-    given = out.get("answers")
-    if isinstance(given, str) or _is_number(given):
-        given = [given]
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        out["answers"] = [json.dumps(each) if _is_number(each) else each for each in given]
+    answers = out.get("answers")
+    if isinstance(answers, str) or _is_number(answers):
+        answers = [answers]
+    if isinstance(answers, Sequence) and not isinstance(answers, str):
+        out["answers"] = [json.dumps(each) if _is_number(each) else each for each in answers]
     return out
 
 

@@ -16,30 +16,31 @@ from skillopt.errors import UserError
 
 def is_reference(text: str) -> bool:
     """Is this `module:name` or `file.py:name`?"""
-    place, colon, name = text.rpartition(":")
-    return bool(colon and place and name.isidentifier())
+    module_name, colon, name = text.rpartition(":")
+    return bool(colon and module_name and name.isidentifier())
 
 
 def load_object(reference: str, where: str) -> Any:
     """What the reference names. `where` is the config key, for the message."""
-    place, _, name = reference.rpartition(":")
+    module_name, _, name = reference.rpartition(":")
     if not is_reference(reference):
         raise UserError(f"{where}: '{reference}' must have the form module:name or file.py:name")
-    if place.endswith(".py") and not Path(place).is_file():
-        raise UserError(f"{where}: '{place}' does not exist; give a Python file and a name in it: file.py:fn")
+    if module_name.endswith(".py") and not Path(module_name).is_file():
+        raise UserError(f"{where}: '{module_name}' does not exist; give a Python file and a name in it: file.py:fn")
     try:
-        module = module_of(place)
-    except Exception as error:  # whatever the user's own module raises
+        module = module_of(module_name)
+    except Exception as error:  # any error of the user's module
         raise UserError(
-            f"{where}: '{place}' cannot be imported: {type(error).__name__}: {error}; try `python -c 'import …'` on it"
+            f"{where}: '{module_name}' cannot be imported: {type(error).__name__}: {error}; "
+            "try `python -c 'import …'` on it"
         ) from error
-    found = getattr(module, name, None)
-    if found is None:
-        known = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
-        raise UserError(f"{where}: '{place}' has no '{name}'; it has: {known or 'nothing callable'}")
-    if not callable(found):
+    member = getattr(module, name, None)
+    if member is None:
+        callables = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
+        raise UserError(f"{where}: '{module_name}' has no '{name}'; it has: {callables or 'nothing callable'}")
+    if not callable(member):
         raise UserError(f"{where}: '{reference}' is no function or class")
-    return found
+    return member
 
 
 def source_hash(reference: str) -> str:
@@ -50,11 +51,11 @@ def source_hash(reference: str) -> str:
 
 def _source(reference: str) -> Path:
     """The file behind a reference."""
-    place = reference.rpartition(":")[0]
-    file = Path(place)
-    if not place.endswith(".py"):
+    module_name = reference.rpartition(":")[0]
+    file = Path(module_name)
+    if not module_name.endswith(".py"):
         try:
-            spec = importlib.util.find_spec(place)
+            spec = importlib.util.find_spec(module_name)
         except (ImportError, ValueError):
             spec = None
         file = Path(spec.origin) if spec and spec.origin else file
@@ -70,14 +71,14 @@ class _TextLoader(SourceFileLoader):
         return code
 
 
-def module_of(place: str) -> ModuleType:
+def module_of(module_name: str) -> ModuleType:
     """A module by its name, or by its file."""
-    if not place.endswith(".py"):
-        return importlib.import_module(place)
-    file = Path(place)
+    if not module_name.endswith(".py"):
+        return importlib.import_module(module_name)
+    file = Path(module_name)
     folder = str(file.resolve().parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # so that it can import files next to it
+        sys.path.append(folder)  # it can import files next to it
     name = f"skillopt_own_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file, loader=_TextLoader(name, str(file)))
     assert spec is not None

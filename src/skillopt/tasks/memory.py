@@ -19,17 +19,22 @@ from skillopt.record.files import write_json
 from skillopt.tasks import open_env
 from skillopt.tasks.agents import Function, OwnAgent
 from skillopt.tasks.base import SPLITS, Env, Item
-from skillopt.tasks.columns import read_task_file
+from skillopt.tasks.columns import tasks_of
 from skillopt.tasks.data import Placed, content_hash, items_from, read_splits
+from skillopt.tasks.dialogs import as_task
+from skillopt.tasks.images import copy_images
 from skillopt.tasks.qa import QAEnv
 from skillopt.tasks.scorers import FunctionOptions, FunctionScorer
 from skillopt.tasks.scoring import SCORERS
 from skillopt.tasks.splits import RATIOS, TASK_SETS, divide, without_copies
+from skillopt.tasks.tables import DataTable, plain_row, table_rows
+from skillopt.tasks.task_file import read_task_file
 from skillopt.tasks.workspace import Workspaces
 
 Row = Mapping[str, Any]
-Tasks = Sequence[Row] | Mapping[str, Sequence[Row]] | str | Path
-"""A list of tasks or a file with them, which is split here; or the three splits by name, or as folders."""
+Tasks = Sequence[Row] | DataTable | Mapping[str, Sequence[Row] | DataTable] | str | Path
+"""A list of tasks, a data frame, a data set or a file with them, which is split here; or the three splits by name, or
+as folders."""
 ScorerFunction = Callable[..., Any]
 """Of a task (its fields as keys and as attributes) and the target's output: a number from 0 to 1, a bool,
 (number, feedback), a dict or a Score. A parameter named `workspace` gets the folder that was left, a Path. It may be
@@ -48,17 +53,22 @@ def own_env(
         raise UserError("agent and env.command: both would do the tasks; give one of the two")
     section = config.env
     if tasks is not None:
-        splits = read_tasks(tasks, answers=scorer is None and section.scoring in SCORERS)
+        splits = read_tasks(tasks, answers=scorer is None and section.scoring in SCORERS, columns=section.columns)
         name = section.benchmark or "tasks"
         folder = save_tasks(splits, section.output_root, name)
-        section = section.model_copy(update={"name": "qa", "benchmark": name, "data": "", "split_dir": str(folder)})
+        for items in splits.values():
+            copy_images(items, _root(tasks), folder)
+        changes = {"name": "qa", "benchmark": name, "data": "", "columns": {}, "split_dir": str(folder)}
+        section = section.model_copy(update=changes)
     function, inside = None, section
     if scorer is not None:
         options = section.scoring_options
         # Another env's options that the function does not take belong to the scorer that it replaces.
-        taken = {name: options[name] for name in options if tasks is not None or name in FunctionOptions.model_fields}
-        function = FunctionScorer(scorer, FunctionOptions.read(taken, "env.scoring_options"))
-        rest = {name: options[name] for name in options if name not in taken}
+        accepted = {
+            name: options[name] for name in options if tasks is not None or name in FunctionOptions.model_fields
+        }
+        function = FunctionScorer(scorer, FunctionOptions.read(accepted, "env.scoring_options"))
+        rest = {name: options[name] for name in options if name not in accepted}
         inside = section.model_copy(update={"scoring_options": rest})
     if tasks is not None:
         env = QAEnv(inside, splits, agent=agent, scorer=function)
@@ -74,20 +84,27 @@ def own_env(
     return config.model_copy(update={"env": section}), env
 
 
-def read_tasks(tasks: Tasks, *, answers: bool) -> dict[str, list[Item]]:
+def _root(tasks: Tasks) -> Path:
+    """The folder below which images are found: that of a file, else the working folder."""
+    path = Path(tasks) if isinstance(tasks, str | Path) else Path()
+    return path if path.is_dir() else path.parent
+
+
+def read_tasks(tasks: Tasks, *, answers: bool, columns: Mapping[str, str] | None = None) -> dict[str, list[Item]]:
     """The tasks by split. A list is split by content, the same way in every run: no test task is trained on later."""
     if isinstance(tasks, str | Path):
         if Path(tasks).is_dir():
             return read_splits(str(tasks), answers=answers)
-        read = read_task_file(Path(tasks), answers=answers)
-        if told := read.warnings():
-            warnings.warn("\n".join(told), stacklevel=2)
+        read = read_task_file(Path(tasks), columns=columns, answers=answers)
+        if lines := read.warnings():
+            warnings.warn("\n".join(lines), stacklevel=2)
         return _divided(read.items, str(tasks))
     if isinstance(tasks, Mapping):
-        if set(tasks) != set(SPLITS):
+        named = {"val" if name == "validation" else name: rows for name, rows in tasks.items()}
+        if set(named) != set(SPLITS):
             raise UserError(f"tasks: has the splits {', '.join(map(str, tasks)) or 'none'}; give train, val and test")
-        return {split: _unique(_placed(tasks[split], f"tasks[{split!r}]", answers)) for split in SPLITS}
-    return _divided(without_copies(_placed(tasks, "tasks", answers))[0], "tasks")
+        return {split: _unique(_placed(named[split], f"tasks[{split!r}]", answers, columns)) for split in SPLITS}
+    return _divided(without_copies(_placed(tasks, "tasks", answers, columns))[0], "tasks")
 
 
 def _divided(items: list[Item], where: str) -> dict[str, list[Item]]:
@@ -100,9 +117,26 @@ def _divided(items: list[Item], where: str) -> dict[str, list[Item]]:
     return {name: [item for item in items if split[content_hash(item)] == name] for name in SPLITS}
 
 
-def _placed(rows: Sequence[Row], where: str, answers: bool) -> list[Placed]:
-    plain = ((f"{where}[{n}]", dict(row) if isinstance(row, Mapping) else row) for n, row in enumerate(rows))
+def _placed(
+    rows: Sequence[Row] | DataTable, where: str, answers: bool, columns: Mapping[str, str] | None
+) -> list[Placed]:
+    """Columns of a data frame or a data set, and fields of dspy's examples, may have any of the usual names."""
+    table = table_rows(rows, where)
+    if table is None and not isinstance(rows, Sequence):
+        raise UserError(f"{where}: {type(rows).__name__} is neither a list of dicts nor a data frame or data set")
+    listed = rows if isinstance(rows, Sequence) else ()
+    read = table or ((f"{where}[{n}]", _as_dict(row)) for n, row in enumerate(listed))
+    plain = ((place, as_task(row)) for place, row in read)
+    if columns or table is not None or any(hasattr(row, "toDict") for row in listed):
+        return tasks_of(plain, file=where, columns=columns, answers=answers)
     return items_from(plain, answers=answers)
+
+
+def _as_dict(row: object) -> object:
+    """A row as a dict; `toDict` is what dspy's examples have."""
+    if hasattr(row, "toDict"):
+        return plain_row(row.toDict())
+    return dict(row) if isinstance(row, Mapping) else row
 
 
 def _unique(placed: Sequence[Placed]) -> list[Item]:
@@ -112,7 +146,7 @@ def _unique(placed: Sequence[Placed]) -> list[Item]:
 
 
 def save_tasks(splits: Mapping[str, list[Item]], output_root: str, name: str) -> Path:
-    """Written down as a split folder, so that every command works on the run later."""
+    """Written down as a split folder, so every command works on the run later."""
     rows = {split: [item.model_dump(mode="json") for item in items] for split, items in splits.items()}
     digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
     folder = Path(output_root) / TASK_SETS / f"{safe_name(name)}-{digest[:8]}"

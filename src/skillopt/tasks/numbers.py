@@ -61,7 +61,7 @@ class Quantity:
         return f"{self.value:.12g}{' ' * bool(self.unit)}{self.unit}"
 
     def in_unit_of(self, other: Quantity) -> float | None:
-        """The value in the other's unit; None where the units do not measure the same."""
+        """The value in the other's unit; None if the units measure different things."""
         if self.unit == other.unit:
             return self.value
         mine, theirs = _KINDS.get(self.unit), _KINDS.get(other.unit)
@@ -72,7 +72,7 @@ class Quantity:
 
 def quantities(text: str, decimal: str = ".") -> list[Quantity]:
     """Every number in the text, in order. `decimal` settles what `1,234` and `1.234` mean."""
-    found = []
+    quantities_read = []
     for match in _NUMBER.finditer(text[-20_000:]):
         value = _value(match["digits"], decimal)
         if value is None:
@@ -85,12 +85,12 @@ def quantities(text: str, decimal: str = ".") -> list[Quantity]:
         if (match["sign"] or match["sign2"]) in {"-", "−", "–"} and (match["sign"] or match["sign2"]):
             value = -value
         if math.isfinite(value):
-            found.append(Quantity(value, canonical_unit(match["money"] or match["unit"] or "")))
-    return found
+            quantities_read.append(Quantity(value, canonical_unit(match["money"] or match["unit"] or "")))
+    return quantities_read
 
 
 def canonical_unit(unit: str) -> str:
-    """`Kilometres` and `km` are one unit; a word that is no known unit stays as it is."""
+    """`Kilometres` and `km` are one unit; a word that is not a known unit stays as it is."""
     plain = "".join(unit.split()).replace("μ", "µ").casefold().rstrip(".")
     return _CANONICAL.get(plain, plain)
 

@@ -24,7 +24,7 @@ _RUN_BY = {".py": ["python"], ".sh": ["sh"]}
 
 
 class PackageChat:
-    """The target with the package's tools: whoever calls it gets the first reply that does not ask for a file."""
+    """The target with the package's tools: a caller gets the first reply that does not ask for a file."""
 
     def __init__(self, chat: Chat, skill: Skill, folder: Path, mode: Mode) -> None:
         self._chat, self._skill, self._folder, self._mode = chat, skill, folder, mode
@@ -94,8 +94,8 @@ class PackageChat:
         """A path that the model gave; only the package's own are used."""
         if path in {FILE, *self._skill.others}:
             return path
-        known = ", ".join(sorted(self._skill.others)[:50])
-        raise FileNotFoundError(f"'{path[:200]}' {path_problem(path) or 'is not there'}; there are: {known}")
+        files = ", ".join(sorted(self._skill.others)[:50])
+        raise FileNotFoundError(f"'{path[:200]}' {path_problem(path) or 'is not there'}; there are: {files}")
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def package_chat(skill: Skill, chat: Chat, mode: Mode = "namespaces") -> Iterato
 
 
 def target_with(skill: Skill, chat: Chat) -> AbstractContextManager[Chat]:
-    """The target; with the tools where the skill has further files."""
+    """The target; with the tools if the skill has further files."""
     return package_chat(skill, chat) if skill.others else nullcontext(chat)
 
 

@@ -16,8 +16,9 @@ from skillopt.skill import Skill
 from skillopt.tasks.agents import Function, OneReply, OwnAgent, open_agent
 from skillopt.tasks.base import SPLITS, Agent, Chat, Env, Episode, Item, Score, Scorer
 from skillopt.tasks.data import read_splits
+from skillopt.tasks.images import with_image_hashes
 from skillopt.tasks.sandbox import Mode
-from skillopt.tasks.scorers import JudgeScorer, open_scorer
+from skillopt.tasks.scorers import open_scorer
 from skillopt.tasks.splits import in_turn, load_split, parse_ratios
 from skillopt.tasks.workspace import Files, WorkedEpisode, Workspaces
 
@@ -51,7 +52,7 @@ def take(items: list[Item], most: int | None) -> list[Item]:
     """The first `most` items, the same number of each type as far as they go, in their old order."""
     if most is None or most >= len(items):
         return items
-    return [items[place] for place in sorted(in_turn([item.type for item in items])[:most])]
+    return [items[index] for index in sorted(in_turn([item.type for item in items])[:most])]
 
 
 class QAEnv(Env):
@@ -71,7 +72,7 @@ class QAEnv(Env):
         starts: Mapping[str, Files] | None = None,
         local: bool = True,
     ) -> None:
-        """`splits`, `agent` and `scorer` take the place of what the config names. An env of a special kind may bring
+        """`splits`, `agent` and `scorer` replace those of the config. An env of a special kind may bring
         its options, which extend these, the files that each item's workspace starts from, and whether any workspace is
         on this machine."""
         options = options or QAOptions.read(config.options, "env.options")
@@ -79,7 +80,10 @@ class QAEnv(Env):
         root = Path(config.split_dir) if config.split_dir else Path(config.data).parent
         self._scorer = scorer or open_scorer(config, root)
         loaded = splits or load_items(config, answers=self._scorer.needs_answers)
-        self._splits = {split: take(items, options.limit.get(split)) for split, items in loaded.items()}
+        if scorer is None and config.scoring == "exact":
+            _refuse_own_scoring(loaded)
+        taken = {split: take(items, options.limit.get(split)) for split, items in loaded.items()}
+        self._splits = {split: with_image_hashes(items, root) for split, items in taken.items()}
         self.scores_files = self._scorer.needs_workspace
         everything = [item for items in self._splits.values() for item in items]
         self.workspaces = Workspaces(
@@ -89,15 +93,14 @@ class QAEnv(Env):
         if agent is not None:
             self._agent = OwnAgent(agent, config, self.workspaces)
         else:
-            self._agent = open_agent(config, self.workspaces, options.sandbox)
+            self._agent = open_agent(config, self.workspaces, options.sandbox, root)
         self.problem = CANNOT if self.workspaces.used and isinstance(self._agent, OneReply) else ""
         self.turns = self._agent.turns
         self._scorer.check(self._splits)
         self.noisy = self.noisy or self._scorer.noisy
         self.scoring = self.scoring or self._scorer.description
         self.fingerprint = self._agent.fingerprint + self._scorer.fingerprint + self.workspaces.fingerprint
-        if isinstance(self._scorer, JudgeScorer):
-            self.judge = self._scorer.judge
+        self.judge = self._scorer.judge
 
     def items(self, split: str) -> Sequence[Item]:
         return self._splits[split]
@@ -105,7 +108,7 @@ class QAEnv(Env):
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         """A rollout, with the score of the files that it left if those are scored."""
         episode = await self._agent.run(item, skill, chat)
-        if not self.scores_files or episode.score is not None:
+        if not self.scores_files or episode.score is not None or self._scorer.is_judged(item):
             return episode
         if isinstance(episode, WorkedEpisode) and episode.problem:
             score = Score(hard=0, soft=0, feedback=episode.problem)
@@ -138,11 +141,24 @@ class QAEnv(Env):
         self._scorer.close()
 
 
+def _refuse_own_scoring(splits: Mapping[str, Sequence[Item]]) -> None:
+    for item in (item for items in splits.values() for item in items):
+        if item.get("scoring") not in {None, "", "exact"}:
+            raise UserError(
+                f"env.scoring: is exact, and the task '{item.id}' names its own scorer ({item['scoring']}); set "
+                "env.scoring to by_task, or remove the field"
+            )
+
+
 def load_items(config: EnvConfig, *, answers: bool = True) -> dict[str, list[Item]]:
     """The items by split, from one file that is split or from a folder that is."""
     if config.data and config.split_dir:
         raise UserError("env.data and env.split_dir exclude each other; remove one")
     if config.data:
         file = Path(config.data)
-        return load_split(file, ratios=parse_ratios(config.split), seed=config.split_seed, answers=answers)
+        return load_split(
+            file, ratios=parse_ratios(config.split), seed=config.split_seed, answers=answers, columns=config.columns
+        )
+    if config.columns:
+        raise UserError("env.columns: belongs to env.data; the files of env.split_dir have our names")
     return read_splits(config.split_dir, answers=answers)

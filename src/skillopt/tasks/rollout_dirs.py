@@ -54,7 +54,7 @@ def rollout_dirs(item: Item, skill: Skill, start: WorkspaceStart, template: str 
 
 
 def unread(folder: Path) -> None:
-    """Mark all files as never read, so that `files_read` finds those that are."""
+    """Mark all files as never read, so `files_read` finds those that are."""
     for file in folder.rglob("*"):
         if file.is_file():
             os.utime(file, (0, file.stat().st_mtime))

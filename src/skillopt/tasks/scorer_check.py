@@ -1,4 +1,4 @@
-"""Can the scorer tell right answers from wrong ones?
+"""Does the scorer give one output one score, and can it tell right answers from wrong ones?
 
 It is tried on the items' expected answers, on those of other items, and on expected answers with a few words left out.
 No model is asked: a judge, and a check that looks at files, are left alone.
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from skillopt.errors import UserError
 from skillopt.tasks.base import Env, Item, closed_set, is_noisy, score_output
 from skillopt.tasks.data import shortened, shown_name
 from skillopt.tasks.scoring import normalise
@@ -21,6 +22,8 @@ INSTEAD = (
     "set env.scoring to f1 (shared words) and evaluation.metric to soft, or env.scoring to judge (the optimizer model "
     "grades each reply)"
 )
+_TRIED = 5
+"""Items whose outputs are scored twice before a training; three outputs of each."""
 _WORD = re.compile(r"[^\W\d_]+")
 _BREAK = re.compile(r"[,;|\n]")
 
@@ -61,13 +64,38 @@ def can_be_tried(env: Env) -> bool:
     return not is_noisy(env) and not env.scores_files
 
 
+async def two_scores(env: Env, item: Item, output: str) -> ScorerFault | None:
+    """Does the scorer give one output two scores? Its feedback may differ."""
+    first, second = await score_output(env, item, output), await score_output(env, item, output)
+    if first.numbers == second.numbers:
+        return None
+    says = f"gives item '{item.id}' two different scores for one output"
+    return ScorerFault(says=says, fix="make it depend on the item and output alone")
+
+
+async def refuse_two_scores(env: Env) -> None:
+    """Before anything is paid for. A scorer that raises is not judged here: the run's first task shows it."""
+    for item in [] if is_noisy(env) else env.items("train")[:_TRIED]:
+        for output in [""] if env.scores_files else [*item.answers[:1], "", item.question]:
+            try:
+                fault = await two_scores(env, item, output)
+            except Exception:
+                return
+            if fault:
+                raise UserError(
+                    f"env '{env.name}': the scorer {fault.says}, so that no gain could be told from luck; "
+                    f"{fault.fix}, or declare it noisy (env.scoring_options={{noisy: true}}; in a custom env, "
+                    "noisy = True), which the paired gate allows for"
+                )
+
+
 async def scorer_finding(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
     """The first thing that is wrong with the scorer."""
     try:
         for check in (gives_nothing, word_for_word, cannot_tell):
             if finding := await check(env, items, metric):
                 return finding
-    except Exception as error:  # whatever a scorer raises is the finding
+    except Exception as error:  # any error of a scorer is the result
         says = f"raises {type(error).__name__} on an expected answer: {error}"
         return ScorerFault(says=says, fix="a scorer returns a Score for any text")
     return None
@@ -98,7 +126,7 @@ async def word_for_word(env: Env, items: Sequence[Item], metric: str) -> ScorerF
     lost = 0
     for item in tried:
         words = item.answers[0].split()
-        fewer = " ".join(word for place, word in enumerate(words) if place % 8 != 3)
+        fewer = " ".join(word for index, word in enumerate(words) if index % 8 != 3)
         right, nearly = [(await score_output(env, item, output)).value(metric) for output in (item.answers[0], fewer)]
         lost += right > 0 and nearly < right / 2
     if lost * 2 <= len(tried):
@@ -133,9 +161,9 @@ def _shuffled(items: Sequence[Item]) -> list[tuple[Item, Item]]:
     answered = [item for item in items if item.answers]
     forms = [{normalise(answer) for answer in item.answers} for item in answered]
     pairs = []
-    for place, item in enumerate(answered):
-        order = [*range(place + 1, len(answered)), *range(place)]
-        other = next((n for n in order if not forms[n] & forms[place]), None)
+    for index, item in enumerate(answered):
+        order = [*range(index + 1, len(answered)), *range(index)]
+        other = next((n for n in order if not forms[n] & forms[index]), None)
         if other is not None:
             pairs.append((item, answered[other]))
     return pairs

@@ -53,16 +53,16 @@ class ScorerItem(dict):  # type: ignore[type-arg]
 
 def load(setup: ScorerSetup) -> Any:
     sys.path[:] = [*(path for path in setup["path"] if path not in sys.path), *sys.path]
-    place, _, name = setup["reference"].rpartition(":")
-    if place == "built-in":
+    source, _, name = setup["reference"].rpartition(":")
+    if source == "built-in":
         from skillopt.tasks.scoring import SCORERS
 
         return lambda item, output: SCORERS[name](output, item["answers"], **item["options"])
-    if place.endswith(".py"):
-        sys.path.insert(0, str(Path(place).resolve().parent))
-    function = getattr(module_of(place), name, None)
+    if source.endswith(".py"):
+        sys.path.insert(0, str(Path(source).resolve().parent))
+    function = getattr(module_of(source), name, None)
     if not callable(function):
-        raise ImportError(f"'{place}' has no function '{name}'")
+        raise ImportError(f"'{source}' has no function '{name}'")
     return function
 
 
@@ -77,14 +77,14 @@ def limit_memory(megabytes: int) -> None:
 
 def score(function: Any, pass_at: float, item: JsonObject, output: str, workspace: str = "") -> scores.ScoreFields:
     folder = {"workspace": Path(workspace)} if workspace else {}
-    found = function(ScorerItem(item), output, **folder)
-    if inspect.isawaitable(found):
-        found = asyncio.run(_awaited(found))
-    return scores.as_score(found, pass_at)
+    result = function(ScorerItem(item), output, **folder)
+    if inspect.isawaitable(result):
+        result = asyncio.run(_awaited(result))
+    return scores.as_score(result, pass_at)
 
 
-async def _awaited(found: Any) -> Any:
-    return await found
+async def _awaited(result: Any) -> Any:
+    return await result
 
 
 def begin(setup: ScorerSetup) -> Callable[[ScorerRequest], object]:

@@ -20,9 +20,9 @@ from skillopt.config.options import Options
 from skillopt.errors import UserError
 from skillopt.keys import no_secrets
 from skillopt.processes.workers import WorkerGoneError, WorkerPool, WorkerProcess
-from skillopt.tasks import judge as judging
 from skillopt.tasks.as_score import described, takes_workspace
-from skillopt.tasks.base import Item, Json, Judge, Score, Scorer, ScorerError, closed_set, score_of
+from skillopt.tasks.base import Item, Json, Score, Scorer, ScorerError, closed_set, score_of
+from skillopt.tasks.judge import JudgeOptions, JudgeScorer
 from skillopt.tasks.load import is_reference, source_hash
 from skillopt.tasks.scorer_worker import ScorerItem
 from skillopt.tasks.scoring import DESCRIPTIONS, SCORERS
@@ -39,6 +39,10 @@ def open_scorer(config: EnvConfig, root: Path = Path()) -> Scorer:
         return NamedScorer(scoring, options)
     if scoring == "judge":
         return JudgeScorer(JudgeOptions.read(options, "env.scoring_options"))
+    if scoring == "by_task":
+        from skillopt.tasks.by_task import TaskScorer
+
+        return TaskScorer(config, root)
     if scoring in {"files", "command"}:
         from skillopt.tasks import checks
 
@@ -47,8 +51,8 @@ def open_scorer(config: EnvConfig, root: Path = Path()) -> Scorer:
         return checks.CommandCheck(checks.CommandCheckOptions.read(options, "env.scoring_options"), root)
     if reference := scoring if is_reference(scoring) else plugins.reference("scorers", scoring):
         return OwnScorer(reference, OwnOptions.read(options, "env.scoring_options"))
-    known = ", ".join([*sorted(SCORERS), "judge", "files", "command", *plugins.names("scorers")])
-    raise UserError(f"env.scoring: unknown '{scoring}'; known are: {known}, or your function as scorer.py:fn")
+    names = ", ".join([*sorted(SCORERS), "judge", "files", "command", "by_task", *plugins.names("scorers")])
+    raise UserError(f"env.scoring: unknown '{scoring}'; known are: {names}, or your function as scorer.py:fn")
 
 
 class ScorerPool:
@@ -67,13 +71,13 @@ class ScorerPool:
     ) -> None:
         self._name = f"{Path(reference.rpartition(':')[0]).name}:{reference.rpartition(':')[2]}"
         self._timeout = timeout
-        path = [place for place in sys.path if place]
+        path = [entry for entry in sys.path if entry]
         self._setup = {"reference": reference, "memory_mb": memory_mb, "path": path, "pass_at": pass_at}
         self._env = no_secrets(pass_env)
         self._pool = WorkerPool(self._started, workers)
 
     def check(self, where: str) -> Json:
-        """Load the scorer once, so that a missing file or function is reported before anything is paid for. Returns
+        """Load the scorer once, so a missing file or function is reported before anything is paid for. Returns
         whether it takes the workspace, and its description."""
         try:
             return self._pool.ask_now({}, max(self._timeout, 60.0))
@@ -81,7 +85,7 @@ class ScorerPool:
             raise UserError(f"{where}: {error}; a scorer is a function of item and output") from None
 
     async def score(self, item: Json, output: str, workspace: Path | None = None) -> Score:
-        """The function's score; raises ScorerError where it gave none."""
+        """The function's score; raises ScorerError if it gave none."""
         request = {"item": dict(item), "output": output} | ({"workspace": str(workspace)} if workspace else {})
         for attempt in range(TRIES):
             try:
@@ -101,12 +105,12 @@ class ScorerPool:
     def _started(self) -> WorkerProcess:
         worker = WorkerProcess(WORKER, self._env)
         try:
-            said = str(worker.ask(self._setup, max(self._timeout, 60.0)).get("error", ""))
+            problem = str(worker.ask(self._setup, max(self._timeout, 60.0)).get("error", ""))
         except WorkerGoneError as error:
-            said = str(error)
-        if said:
+            problem = str(error)
+        if problem:
             worker.stop()
-            raise ScorerError(f"scorer {self._name}: cannot be loaded: {said}")
+            raise ScorerError(f"scorer {self._name}: cannot be loaded: {problem}")
         return worker
 
 
@@ -239,26 +243,3 @@ class OwnScorer(Scorer):
 
     def close(self) -> None:
         self._pool.close()
-
-
-class JudgeOptions(Options):
-    """`env.scoring_options` of a judge."""
-
-    rubric: str = ""
-    pass_at: int = Field(default=judging.TOP, ge=1, le=judging.TOP)
-
-
-class JudgeScorer(Scorer):
-    """The optimizer model grades. Only a rollout has one at hand."""
-
-    noisy = True
-
-    def __init__(self, options: JudgeOptions) -> None:
-        self._options = options
-        self.fingerprint = json.dumps([judging.PROMPT, judging.RUBRIC])
-        self.description = (
-            f"A model grades the reply from 0 to 4 by this rubric: {self._options.rubric or judging.RUBRIC}"
-        )
-
-    async def judge(self, item: Item, output: str, ask: Judge) -> Score:
-        return await judging.judged(item, output, ask, rubric=self._options.rubric, pass_at=self._options.pass_at)

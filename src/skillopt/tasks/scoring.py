@@ -23,6 +23,10 @@ _UNFINISHED = re.compile(r"[^=\s][ \t]*[=≈][^\w=]*\Z")
 """A calculation whose result was never written."""
 
 
+NO_ANSWER = ("the reply names no choice", "the reply holds no number", "the reply holds no usable JSON object")
+SEVERAL = ("the reply names several choices",)
+"""How the feedback begins if the form of a reply hides its answer."""
+
 Choices = Sequence[str | int | float] | Mapping[str, str | int | float]
 
 
@@ -63,24 +67,26 @@ def exact(output: str, answers: Sequence[str]) -> Score:
     answer = extract_answer(output)
     hard = any(normalise(answer) == normalise(gold) for gold in answers)
     soft = max(token_f1(answer, gold) for gold in answers)
-    return Score(hard=float(hard), soft=1.0 if hard else soft, feedback="" if hard else _expected(answers))
+    return Score(hard=float(hard), soft=1.0 if hard else soft, feedback="" if hard else expected_feedback(answers))
 
 
 def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
     """hard: token F1 of at least `threshold` with an answer; soft: the best token F1."""
     soft = max(token_f1(extract_answer(output), gold) for gold in answers)
-    return Score(hard=float(soft >= threshold), soft=soft, feedback="" if soft >= threshold else _expected(answers))
+    return Score(
+        hard=float(soft >= threshold), soft=soft, feedback="" if soft >= threshold else expected_feedback(answers)
+    )
 
 
 def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Score:
     """hard: an answer is in the output as whole words; with `every`, all of them are. soft: the share that is."""
-    said = f" {normalise(extract_answer(output))} "
-    missing = [gold for gold in answers if f" {normalise(gold)} " not in said]
+    answer = f" {normalise(extract_answer(output))} "
+    missing = [gold for gold in answers if f" {normalise(gold)} " not in answer]
     share = 1 - len(missing) / len(answers)
     hard = not missing if every else len(missing) < len(answers)
     if hard:
         return Score(hard=1, soft=1)
-    feedback = f"the reply does not contain {_quoted(missing)}" if every else _expected(answers)
+    feedback = f"the reply does not contain {_quoted(missing)}" if every else expected_feedback(answers)
     return Score(hard=0, soft=share if every else 0, feedback=feedback)
 
 
@@ -95,9 +101,9 @@ def choice(output: str, answers: Sequence[str], *, choices: Choices = ()) -> Sco
     right = right or {normalise(gold) for gold in answers}
     if named and named <= right:
         return Score(hard=1, soft=1)
-    reason = "the reply names no choice" if not named else ""
-    reason = "the reply names several choices" if len(named) > 1 else reason
-    return Score(hard=0, soft=0, feedback=f"{reason}{'; ' * bool(reason)}{_expected(answers)}")
+    reason = NO_ANSWER[0] if not named else ""
+    reason = SEVERAL[0] if len(named) > 1 else reason
+    return Score(hard=0, soft=0, feedback=f"{reason}{'; ' * bool(reason)}{expected_feedback(answers)}")
 
 
 def _lettered(choices: Choices, answers: Sequence[str]) -> dict[str, str]:
@@ -109,7 +115,7 @@ def _lettered(choices: Choices, answers: Sequence[str]) -> dict[str, str]:
     if texts and not by_letter:
         return {normalise(text): text for text in texts}
     if texts:
-        return {string.ascii_lowercase[place]: text for place, text in enumerate(texts[:26])}
+        return {string.ascii_lowercase[index]: text for index, text in enumerate(texts[:26])}
     if by_letter:
         return dict.fromkeys(string.ascii_lowercase[:10], "")
     by_digit = all(re.fullmatch(r"\W*\d\W*", gold) for gold in answers)
@@ -130,15 +136,15 @@ def _named_choices(answer: str, texts: Mapping[str, str]) -> set[str]:
         named = [first[1]] if first else named_as.findall(answer)[-1:] or marked.findall(answer)[-1:]
         if named:
             return {normalise("".join(each)) for each in named}
-    said = f" {short} "
+    reply = f" {short} "
     telling = {label: text for label, text in texts.items() if len(text) > 1 or text.isdigit()}  # `a` is a word, too
-    by_text = {label for label, text in telling.items() if f" {normalise(text)} " in said}
+    by_text = {label for label, text in telling.items() if f" {normalise(text)} " in reply}
     return {a for a in by_text if not any(a != b and normalise(texts[a]) in normalise(texts[b]) for b in by_text)}
 
 
 @lru_cache(maxsize=256)
 def _label_patterns(labels: frozenset[str]) -> tuple[re.Pattern[str], ...]:
-    """Finds a label of one character: where the reply begins with it, where it is called the answer, as `(B)`."""
+    """Finds a label of one character: at the beginning of the reply, after a word for answer, or as `(B)`."""
     label = f"([{re.escape(''.join(sorted(labels)))}])"
     patterns = (
         rf"\W*{label}(?:[).:\]](?!\d)|\s*$|\s+[-–—])",
@@ -160,12 +166,12 @@ def number(
     """hard = soft: the last number of the reply (or of its `<answer>`) equals an answer's, within the tolerance.
 
     units: optional (a unit that is given must fit, `2 km` is `2000 m`), required, or ignore. decimal: what `1,234`
-    means where it could be both; `.` reads it as 1234.
+    means if it could be both; `.` reads it as 1234.
     """
     answer = _last_line_of_answer(output)
     unfinished = _UNFINISHED.search(answer[-2000:])
-    found = [] if unfinished else quantities(answer, decimal)
-    got = found[-1] if found else None
+    numbers = [] if unfinished else quantities(answer, decimal)
+    got = numbers[-1] if numbers else None
     problems = ["the reply ends before the result of its calculation"] if unfinished else []
     for gold in answers:
         wanted = quantities(gold, decimal)
@@ -177,20 +183,20 @@ def number(
         if not problem:
             return Score(hard=1, soft=1)
         problems.append(problem)
-    return Score(hard=0, soft=0, feedback="; ".join([*problems[:1], _expected(answers)]))
+    return Score(hard=0, soft=0, feedback="; ".join([*problems[:1], expected_feedback(answers)]))
 
 
 def _last_line_of_answer(output: str) -> str:
-    """The answer; where nothing marks it, `\\boxed{…}` or what follows `####` does."""
+    """The answer; if nothing marks it, the content of `\\boxed{…}` or the text after `####`."""
     answer = extract_answer(output)
     boxed = re.findall(r"\\boxed\{([^{}]*)\}", answer[-20_000:])
     return boxed[-1] if boxed else answer.rpartition("####")[2]
 
 
 def _number_problem(got: Quantity | None, want: Quantity, tolerance: float, units: str) -> str:  # noqa: PLR0911
-    """Why the number is not the wanted one; empty where it is."""
+    """Why the number is wrong; empty if it is right."""
     if got is None:
-        return "the reply holds no number"
+        return NO_ANSWER[1]
     unit = got.unit if known_unit(got.unit) or got.unit == want.unit else ""
     measured = Quantity(got.value, unit)
     value: float | None = got.value
@@ -214,7 +220,7 @@ def anls(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Scor
     """soft: 1 − the normalised edit distance to the nearest answer, 0 from `threshold` on; hard: soft ≥ 0.999."""
     answer = " ".join(extract_answer(output).lower().split())
     soft = max(_similarity(answer, " ".join(gold.lower().split()), threshold) for gold in answers)
-    return Score(hard=float(soft >= 0.999), soft=soft, feedback="" if soft >= 0.999 else _expected(answers))
+    return Score(hard=float(soft >= 0.999), soft=soft, feedback="" if soft >= 0.999 else expected_feedback(answers))
 
 
 def _similarity(a: str, b: str, threshold: float) -> float:
@@ -232,8 +238,8 @@ def edit_distance(a: str, b: str) -> int:
     if not a or not b:
         return len(a) or len(b)
     places: dict[str, int] = {}
-    for place, char in enumerate(a):
-        places[char] = places.get(char, 0) | 1 << place
+    for index, char in enumerate(a):
+        places[char] = places.get(char, 0) | 1 << index
     ones, last = (1 << len(a)) - 1, 1 << (len(a) - 1)
     up, down, distance = ones, 0, len(a)
     for char in b:
@@ -270,7 +276,7 @@ def json_fields(output: str, answers: Sequence[str], *, fields: Sequence[str] = 
     try:
         got = parse(ChatReply(text=extract_answer(output)))
     except (ValueError, RecursionError) as error:
-        return Score(hard=0, soft=0, feedback=f"the reply holds no usable JSON object: {str(error)[:100]}")
+        return Score(hard=0, soft=0, feedback=f"{NO_ANSWER[2]}: {str(error)[:100]}")
     scores = [_json_score(got, gold, fields, tolerance) for gold in answers]
     return max(scores, key=lambda score: (score.hard, score.soft))
 
@@ -280,9 +286,9 @@ def _json_score(got: Any, gold: str, fields: Sequence[str], tolerance: float) ->
     wanted = {name: _at(want, name) for name in fields} if fields else dict(_leaves(want, ""))
     problems = []
     for name, value in wanted.items():
-        found = _at(got, name)
-        if not _same(found, value, tolerance):
-            wrong = "is missing" if found is _MISSING else f"is {_short(found)} where {_short(value)} is right"
+        actual = _at(got, name)
+        if not _same(actual, value, tolerance):
+            wrong = "is missing" if actual is _MISSING else f"is {_short(actual)}, expected {_short(value)}"
             problems.append(f"field '{name}' {wrong}" if name else f"the value {wrong}")
     soft = 1 - len(problems) / len(wanted) if wanted else 1.0
     return Score(hard=float(not problems), soft=soft, feedback="; ".join(problems[:5]))
@@ -343,7 +349,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _expected(answers: Sequence[str]) -> str:
+def expected_feedback(answers: Sequence[str]) -> str:
+    """What scorers say of a wrong answer if they can say no more."""
     return "expected " + " or ".join(f'"{answer}"' for answer in answers[:3])
 
 
@@ -366,7 +373,7 @@ DESCRIPTIONS = {
     "regex": f"A reply is right when it matches the expected pattern. {_TAG}",
     "json": "The reply must hold a JSON object with the expected fields and values; text around it does no harm.",
 }
-"""How each scorer decides, in words for whoever improves the skill."""
+"""How each scorer decides, for the optimizer."""
 
 SCORERS: dict[str, Callable[..., Score]] = {
     "exact": exact,

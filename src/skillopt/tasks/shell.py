@@ -42,7 +42,7 @@ _CLOSED = re.compile(r"\s*\}")
 _LONGEST_RESULT = 8000
 
 Run = Callable[[str], Awaitable[SandboxResult]]
-"""Runs a command where the task's files are."""
+"""Runs a command in the folder of the task's files."""
 
 
 class ShellOptions(Options):
@@ -120,14 +120,14 @@ class _Session:
         self._commands: list[str] = []
 
     async def answers(self, reply: ChatReply) -> list[Message]:
-        """The results of all commands of a reply; none where it has none."""
-        found: list[Message] = []
+        """The results of all commands of a reply."""
+        results: list[Message] = []
         for call in reply.tool_calls:
             result = await self._called(call["function"]["name"], call["function"]["arguments"])
-            found.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+            results.append({"role": "tool", "tool_call_id": call["id"], "content": result})
         if not reply.tool_calls and (command := written_command(reply.text)):
-            found.append({"role": "user", "content": await self._run(command)})
-        return found
+            results.append({"role": "user", "content": await self._run(command)})
+        return results
 
     async def _called(self, name: str, arguments: str) -> str:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +25,9 @@ from skillopt.config.options import first_problem
 from skillopt.errors import UserError
 from skillopt.record.files import read_json, write_json
 from skillopt.tasks.base import SPLITS, Item, closed_set
-from skillopt.tasks.data import Placed, Problem, content_hash, placed_items, problem_lines, shortened
+from skillopt.tasks.columns import placed_tasks
+from skillopt.tasks.data import Placed, Problem, content_hash, problem_lines, shortened
+from skillopt.tasks.tables import is_hub_name
 
 RATIOS = {"train": 0.5, "val": 0.25, "test": 0.25}
 TASK_SETS = "task_sets"
@@ -48,11 +51,13 @@ class SplitFile(BaseModel):
 
 
 Change = Literal["refuse", "extend", "renew"]
-"""What to do where the file and its written split differ."""
+"""What to do if the file and its saved split differ."""
 
 
 def split_path(source: Path) -> Path:
-    """Next to the file or folder."""
+    """Next to the file or folder; for a data set of Hugging Face, in the working folder."""
+    if is_hub_name(source):
+        return Path(re.sub(r"[^\w.-]+", "-", source.as_posix()) + ".split.json")
     source = source.absolute() if source.is_dir() else source
     return source.with_name(f"{source.name if source.is_dir() else source.stem}.split.json")
 
@@ -64,34 +69,35 @@ def load_split(
     seed: int = 0,
     answers: bool = True,
     change: Change = "refuse",
+    columns: Mapping[str, str] | None = None,
 ) -> dict[str, list[Item]]:
     """The items of a file by split, as the split next to it says; if there is none, it is made and written."""
     if file.is_dir():
         raise UserError(f"env.data: '{file}' is a folder; one with train/, val/ and test/ belongs in env.split_dir")
-    items = without_copies(placed_items(file, answers=answers))[0]
-    known = _read(split_path(file), "content") if change != "renew" else {}
-    if known and change == "refuse":
-        _refuse_changes(file, split_path(file), items, known)
-    return _settled(file, items, known, ratios or RATIOS, seed)
+    items = without_copies(placed_tasks(file, columns=columns, answers=answers))[0]
+    saved = _read(split_path(file), "content") if change != "renew" else {}
+    if saved and change == "refuse":
+        _refuse_changes(file, split_path(file), items, saved)
+    return _settled(file, items, saved, ratios or RATIOS, seed)
 
 
 def split_folder(
     folder: Path, items: Sequence[Item], *, ratios: Mapping[str, float] | None = None, seed: int = 0
 ) -> dict[str, list[Item]]:
     """The tasks of a folder by split, as the split next to it says; new ones are distributed and written down."""
-    known = _read(split_path(folder), "id")
-    kept = {content_hash(item): known[item.id] for item in items if item.id in known}
-    return _settled(folder, items, kept, ratios or RATIOS, seed)
+    saved = _read(split_path(folder), "id")
+    assigned = {content_hash(item): saved[item.id] for item in items if item.id in saved}
+    return _settled(folder, items, assigned, ratios or RATIOS, seed)
 
 
 def _settled(
-    source: Path, items: Sequence[Item], known: Mapping[str, str], ratios: Mapping[str, float], seed: int
+    source: Path, items: Sequence[Item], saved: Mapping[str, str], ratios: Mapping[str, float], seed: int
 ) -> dict[str, list[Item]]:
     """Items that are `known` (content hash → split) stay; the others are distributed, and a new split is written."""
     here = {content_hash(item) for item in items}
-    kept = {name: split for name, split in known.items() if name in here}
-    split = divide(items, ratios, seed, kept)
-    if split != known:
+    assigned = {name: split for name, split in saved.items() if name in here}
+    split = divide(items, ratios, seed, assigned)
+    if split != saved:
         _write(split_path(source), source, items, split, ratios, seed)
     return {name: [item for item in items if split[content_hash(item)] == name] for name in SPLITS}
 
@@ -106,29 +112,30 @@ def recorded_shares(file: Path) -> tuple[dict[str, float], int] | None:
 
 
 def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str, str]]]:
-    """Each task once, and the places of copies, each with that of the first. Tasks that ask the same and want different
-    answers are a mistake that only a person can correct: all of them are named."""
-    kept, copies, wrong = sorted_copies(placed)
+    """Each task once; and for each copy, its location and that of the first. If tasks ask the same and have different
+    answers, only a person can correct them: the error names all of them."""
+    unique, copies, wrong = sorted_copies(placed)
     if wrong:
         raise UserError("\n".join(problem_lines(wrong)))
-    return [item for _, item in kept], copies
+    return [item for _, item in unique], copies
 
 
 def sorted_copies(placed: Iterable[Placed]) -> tuple[list[Placed], list[tuple[str, str]], list[Problem]]:
-    """Each task once; the places of copies, each with that of the first; and tasks that contradict each other."""
+    """Each task once; for each copy, its location and that of the first; and the tasks whose answers contradict each
+    other."""
     first: dict[str, Placed] = {}
     copies: list[tuple[str, str]] = []
     at_odds: dict[str, list[Placed]] = {}
     for where, item in placed:
         content = item.content()
-        known, same = first.setdefault(content, (where, item))
+        earlier, same = first.setdefault(content, (where, item))
         if same is item:
             continue
         if set(same.answers) != set(item.answers):
-            at_odds.setdefault(content, [(known, same)]).append((where, item))
-        copies.append((where, known))
-    kept = [placed for content, placed in first.items() if content not in at_odds]
-    return kept, copies, [_contradiction(group) for group in at_odds.values()]
+            at_odds.setdefault(content, [(earlier, same)]).append((where, item))
+        copies.append((where, earlier))
+    unique = [placed for content, placed in first.items() if content not in at_odds]
+    return unique, copies, [_contradiction(group) for group in at_odds.values()]
 
 
 def _contradiction(group: Sequence[Placed]) -> Problem:
@@ -141,17 +148,17 @@ def _contradiction(group: Sequence[Placed]) -> Problem:
 
 
 def divide(
-    items: Sequence[Item], ratios: Mapping[str, float], seed: int, kept: Mapping[str, str] | None = None
+    items: Sequence[Item], ratios: Mapping[str, float], seed: int, assigned: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Content hash → split. Every stratum is divided by the ratios as nearly as it goes, and so is the whole.
 
     The order in which items are dealt out is a hash of the seed and their content: the file's order does not matter.
     """
-    found = dict(kept or {})
+    result = dict(assigned or {})
     strata = stratum_of(items)
     sizes, dealt = Counter(strata.values()), Counter[tuple[str, str]]()
     for item in items:
-        if (split := found.get(content_hash(item))) is not None:
+        if (split := result.get(content_hash(item))) is not None:
             dealt[strata[item.id], split] += 1
     over = dict.fromkeys(SPLITS, 0.0)  # what the strata before were short of: the next give it back
     lack = dict.fromkeys(SPLITS, 0.0)
@@ -162,18 +169,18 @@ def divide(
             over = {split: over[split] + lack[split] for split in SPLITS}
             lack = {split: ratios[split] * sizes[stratum] - dealt[stratum, split] for split in SPLITS}
             reached = stratum
-        new = [item for item in group if content_hash(item) not in found]
-        together = next((found[content_hash(item)] for item in group if content_hash(item) in found), "")
+        new = [item for item in group if content_hash(item) not in result]
+        together = next((result[content_hash(item)] for item in group if content_hash(item) in result), "")
         split = together or max(SPLITS, key=lambda name: (round(2 * lack[name] + over[name], 9), ratios[name]))
-        found |= {content_hash(item): split for item in new}
+        result |= {content_hash(item): split for item in new}
         lack[split] -= len(new)
     for name in SPLITS:
-        if name not in found.values():
+        if name not in result.values():
             raise UserError(
                 f"the {name} split would be empty: {len(items)} different tasks are too few to divide by "
                 f"{', '.join(f'{split} {ratios[split]:g}' for split in SPLITS)}; add tasks, or change env.split"
             )
-    return found
+    return result
 
 
 def in_turn(types: Sequence[str]) -> list[int]:
@@ -187,7 +194,7 @@ def in_turn(types: Sequence[str]) -> list[int]:
 
 
 def stratum_of(items: Sequence[Item]) -> dict[str, str]:
-    """Item id → what it is stratified by: its type, else its answer where the answers are a small closed set."""
+    """Item id → what it is stratified by: its type, else its answer if the answers are a small closed set."""
     if any(item.type for item in items):
         return {item.id: item.type for item in items}
     closed = bool(closed_set(items))
@@ -214,10 +221,10 @@ def _in_order(groups: Iterable[list[Item]], strata: Mapping[str, str], seed: int
     return sorted(groups, key=key)
 
 
-def _refuse_changes(file: Path, written: Path, items: Sequence[Item], known: Mapping[str, str]) -> None:
+def _refuse_changes(file: Path, written: Path, items: Sequence[Item], saved: Mapping[str, str]) -> None:
     now = {content_hash(item): item.id for item in items}
-    new = [item_id for name, item_id in now.items() if name not in known]
-    gone = len(known.keys() - now.keys())
+    new = [item_id for name, item_id in now.items() if name not in saved]
+    gone = len(saved.keys() - now.keys())
     if not new and not gone:
         return
     shown = f" ({', '.join(new[:3])}{' …' if len(new) > 3 else ''})" if new else ""
@@ -262,7 +269,7 @@ def _write(
 
 
 def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
-    """How a user gets more tasks into a split, by the settings of a run ("env.data": …); empty where we cannot know.
+    """How a user gets more tasks into a split, by the settings of a run ("env.data": …); empty if we cannot know.
 
     Paths are as the config has them: from the folder in which the command was given, the sentence can be followed.
     """
@@ -274,7 +281,8 @@ def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
     if file := _from_here(settings.get("env.data") or ""):
         if settings.get("env.name") == "folders":
             return f"add task folders to {file}"
-        return f"add tasks to {file}, then run `skillopt split {shlex.quote(file)} --extend`"
+        more = f"take more of {file}" if is_hub_name(file) else f"add tasks to {file}"
+        return f"{more}, then run `skillopt split {shlex.quote(file)} --extend`"
     folder = _from_here(settings.get("env.split_dir") or "")
     if Path(folder).parent.name == TASK_SETS:
         return "pass more tasks"

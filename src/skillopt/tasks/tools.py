@@ -52,10 +52,10 @@ class Tool:
 
         async def checked(**arguments: Any) -> Any:
             values = model.model_validate(arguments)
-            given = {name: getattr(values, name) for name in fields}
+            arguments = {name: getattr(values, name) for name in fields}
             if inspect.iscoroutinefunction(function):
-                return await function(**given)
-            return await asyncio.to_thread(function, **given)
+                return await function(**arguments)
+            return await asyncio.to_thread(function, **arguments)
 
         description = inspect.getdoc(function) or function.__name__
         return cls(name=function.__name__, description=description, parameters=schema, run=checked)
@@ -91,7 +91,7 @@ async def run_tools(messages: Sequence[Message], tools: Sequence[Tool], chat: Ch
     they are its own mistakes. After `max_turns` replies the last one's text is the output.
     """
     talk = list(messages)
-    known = {tool.name: tool for tool in tools}
+    by_name = {tool.name: tool for tool in tools}
     definitions = [tool.definition() for tool in tools]
     text = ""
     for _ in range(max_turns):
@@ -100,7 +100,7 @@ async def run_tools(messages: Sequence[Message], tools: Sequence[Tool], chat: Ch
         text = reply.text
         if not reply.tool_calls:
             break
-        talk += await tool_results(reply, known)
+        talk += await tool_results(reply, by_name)
     return Episode(messages=talk, output=text)
 
 

@@ -1,8 +1,9 @@
-"""Does an agent pick this skill for the right requests, and leave it for the wrong ones? The description is trained.
+"""Does an agent load this skill for the right requests, and for no others? Training changes the skill's description.
 
-An item is a request (`question`) and whether the skill is for it (`answers`: use or leave). A model is shown the names
-and descriptions of the skills, as agents that load such packages are, and names the one to load, or none. A coding
-agent (`env.command`) gets the request with the packages where it looks for skills; what counts is what it loads.
+An item has a request (`question`) and says whether the skill fits (`answers`: use or leave). With a library of skills
+(`env.options.skills`), `answers` is the name of the skill that fits, or none. A model gets the names and descriptions
+of the skills and names the one to load, or none. A coding agent (`env.command`) gets the request, and finds the
+packages in its folder of skills; the score depends on the skill that it loads.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -33,13 +35,19 @@ _ASKED = (
 )
 
 
+NO_SKILL = "none"
+"""What an agent loaded, if it loaded no skill of the library."""
+
+
 class TriggerOptions(Options):
     """`env.options` of the trigger metric."""
 
-    package: str
-    """Folder of the package whose description is trained."""
+    package: str = ""
+    """Folder of the package whose description is trained; empty to measure all descriptions of `skills`."""
     others: str = ""
     """Folder of further packages that the agent has, too; empty for none."""
+    skills: str = ""
+    """Folder of a library's packages. The answer to a request is then the name of the skill that it is for, or none."""
 
 
 class TriggerEnv(Env):
@@ -54,92 +62,138 @@ class TriggerEnv(Env):
 
     def __init__(self, config: EnvConfig) -> None:
         options = TriggerOptions.read(config.options, "env.options")
+        if not (options.package or options.skills) or (options.others and options.skills):
+            raise UserError(
+                "env.options: name the package that is trained (package), with other packages (others) or within a "
+                "library (skills); or the library alone, which is only measured"
+            )
         self.name = config.benchmark or config.name
-        self._own = checked_package(Path(options.package)).name
-        self._others = _others(options.others, self._own)
-        self.fingerprint = repr(sorted(self._others.items()))
+        beside = options.skills or options.others
+        self._own = checked_package(Path(options.package)).name if options.package else ""
+        self._others = _others(beside, self._own, "skills" if options.skills else "others")
+        self.library = tuple(sorted({*self._others, self._own} - {""})) if options.skills else ()
+        """The names of the library's skills; empty if a request says use or leave."""
+        self.fingerprint = repr(sorted(self._others.items())) + repr(self.library) * bool(options.skills)
         self._agent = _coding_agent(config) if config.command else None
         if self._agent:
-            self._package = whole_package(Path(options.package))
-            folders = [file.parent for file in sorted(Path(options.others).glob(f"*/{FILE}"))] if options.others else []
+            self._package = whole_package(Path(options.package)) if self._own else Skill()
+            folders = [file.parent for file in sorted(Path(beside).glob(f"*/{FILE}"))] if beside else []
             self._beside = {folder.name: whole_package(folder) for folder in folders if folder.name != self._own}
             hashes = [self._package.hash, *(skill.hash for skill in self._beside.values())]
             self.fingerprint += self._agent.fingerprint + "".join(hashes)
             self.task = "Each task is a request to a coding agent, which may load skills by their descriptions."
             self.scoring = "Solved when the agent loads the trained skill for a request that it is for, and no other."
-        loaded = load_items(config)
-        self._splits = {split: [_request(item, split) for item in items] for split, items in loaded.items()}
+        if self.library and not self._own:
+            self.scoring = "A task is solved when the agent loads the skill that the request is for, and no other."
+        request = partial(_named_request, names=self.library) if self.library else _request
+        self._splits = {split: [request(item, split) for item in items] for split, items in load_items(config).items()}
 
     def items(self, split: str) -> Sequence[Item]:
         return self._splits[split]
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         description = plain_description(skill.text)
-        if not description or len(description) > MAX_DESCRIPTION:
+        if self._own and (not description or len(description) > MAX_DESCRIPTION):
             return Episode(messages=[], output=f"(no agent loads a description of {len(description)} characters)")
         if self._agent:
-            front = read_package(self._package.front).with_description(description).front
-            own = {self._own: replace(self._package, front=front)}
-            return await self._agent.watched(item, {**self._beside, **own}, chat)
-        known = sorted({**self._others, self._own: description}.items())
+            return await self._agent.watched(item, {**self._beside, **self._trained(description)}, chat)
+        own = {self._own: description} if self._own else {}
+        skills = sorted({**self._others, **own}.items())
         messages: list[Message] = [
-            {"role": "system", "content": f"{_ASKED}\n\n{available_skills(known)}"},
+            {"role": "system", "content": f"{_ASKED}\n\n{available_skills(skills)}"},
             {"role": "user", "content": item.question},
         ]
         reply = await chat(messages)
-        return Episode(messages=[*messages, {"role": "assistant", "content": reply.text}], output=reply.text)
+        output = (", ".join(self._named(reply.text)) or NO_SKILL) if self.library else reply.text
+        return Episode(messages=[*messages, {"role": "assistant", "content": reply.text}], output=output)
+
+    def _trained(self, description: str) -> dict[str, Skill]:
+        """The package with the description that is tried."""
+        if not self._own:
+            return {}
+        front = read_package(self._package.front).with_description(description).front
+        return {self._own: replace(self._package, front=front)}
 
     def score(self, item: Item, output: str) -> Score:
-        wanted = item.answers[0] == "use"
         if output.startswith("(no agent loads"):
             return Score(hard=0, soft=0, feedback=f"a description has 1 to {MAX_DESCRIPTION} characters")
+        if self.library:
+            return self._routed(item.answers[0], output)
+        wanted = item.answers[0] == "use"
         used = self._own in output.split(", ") if self._agent else self.picked(output) == self._own
         if used == wanted:
             return Score(hard=1, soft=1)
         feedback = "the skill is for this request, and was left out" if wanted else "the skill is not for this request"
         return Score(hard=0, soft=0, feedback=feedback)
 
+    def _routed(self, wanted: str, output: str) -> Score:
+        """A request for another skill than the trained one is solved if that is left: it cannot change more."""
+        own = self._own
+        right = own not in output.split(", ") if own and wanted != own else output == wanted
+        said = "no skill was loaded" if output == NO_SKILL else f"{output} was loaded"
+        feedback = f"{said}; the request is for {wanted}"
+        if own:
+            feedback = (
+                f"the skill is for this request, and was left out: {said}"
+                if wanted == own
+                else f"the skill is not for this request, which is for {wanted}"
+            )
+        return Score(hard=right, soft=right, feedback="" if right else feedback)
+
     def picked(self, output: str) -> str:
-        """The skill that a reply names; empty where it names none, or several."""
-        named = [
+        """The skill that a reply names; empty if it names none, or several."""
+        named = self._named(output)
+        return named[0] if len(named) == 1 else ""
+
+    def _named(self, output: str) -> list[str]:
+        names = [
             name
             for name in (*self._others, self._own)
-            if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", output.lower())
+            if name and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", output.lower())
         ]
-        longest = [name for name in named if not any(name != other and name in other for other in named)]
-        return longest[0] if len(longest) == 1 else ""
+        return [name for name in names if not any(name != other and name in other for other in names)]
 
 
 def _coding_agent(config: EnvConfig) -> CommandAgent:
     preset = preset_of(config.command) if isinstance(config.command, str) else None
     if preset is None or preset.task_mode is None:
-        known = ", ".join(task_presets())
-        raise UserError(f"env.command: env.name trigger takes a coding agent ({known}), or none to ask a model")
+        agents = ", ".join(task_presets())
+        raise UserError(f"env.command: env.name trigger takes a coding agent ({agents}), or none to ask a model")
     return CommandAgent(config, Workspaces(Path()))
 
 
-def available_skills(known: Sequence[tuple[str, str]]) -> str:
+def available_skills(skills: Sequence[tuple[str, str]]) -> str:
     """The list of skills in the form in which agents are shown it."""
     rows = (
         f"<skill>\n<name>{escape(name)}</name>\n<description>{escape(text)}</description>\n</skill>"
-        for name, text in known
+        for name, text in skills
     )
     return "<available_skills>\n" + "\n".join(rows) + "\n</available_skills>"
 
 
 def _request(item: Item, split: str) -> Item:
-    said = item.answers[0].strip().lower()
-    if said not in _USE | _LEAVE:
+    answer = item.answers[0].strip().lower()
+    if answer not in _USE | _LEAVE:
         raise UserError(f"{split}: '{item.id}': answers: must be use or leave, not '{item.answers[0]}'")
-    use = said in _USE
+    use = answer in _USE
     kind = item.type or ("right task" if use else "wrong task")
     return item.model_copy(update={"answers": ("use" if use else "leave",), "type": kind})
 
 
-def _others(folder: str, own: str) -> dict[str, str]:
+def _named_request(item: Item, split: str, names: Sequence[str]) -> Item:
+    """A request to a library: its answer is a skill's name, or none; so is its type, if it has no other."""
+    answer = item.answers[0].strip().lower()
+    answer = NO_SKILL if answer in _LEAVE else answer
+    if answer not in {*names, NO_SKILL}:
+        known = ", ".join((*names, NO_SKILL))
+        raise UserError(f"{split}: '{item.id}': answers: must name a skill ({known}), not '{item.answers[0]}'")
+    return item.model_copy(update={"answers": (answer,), "type": item.type or answer})
+
+
+def _others(folder: str, trained: str, option: str) -> dict[str, str]:
     if not folder:
         return {}
-    if not Path(folder).is_dir():
-        raise UserError(f"env.options.others: '{folder}' is not a folder of packages")
-    found = [checked_package(file.parent) for file in sorted(Path(folder).glob(f"*/{FILE}"))]
-    return {package.name: package.description for package in found if package.name != own}
+    if not Path(folder).is_dir() or (option == "skills" and not any(Path(folder).glob(f"*/{FILE}"))):
+        raise UserError(f"env.options.{option}: '{folder}' is not a folder of packages")
+    packages = [checked_package(file.parent) for file in sorted(Path(folder).glob(f"*/{FILE}"))]
+    return {package.name: package.description for package in packages if package.name != trained}

@@ -1,7 +1,7 @@
 """Workspaces: what an item starts from, what a rollout left of it, and the same files again for a check.
 
 An item's `workspace` is a folder below the folder of the tasks, or an object of path → text; `files` adds to it. After
-a rollout only the difference is kept: it is in the journal, so that a check can look at the result at any later time.
+a rollout only the difference is kept: it is in the journal, so a check can look at the result at any later time.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class Workspaces:
         starts: Mapping[str, Files] | None = None,
         local: bool = True,
     ) -> None:
-        """`starts` are files by item, where they come from elsewhere than the items' own fields."""
+        """`starts` are files by item, if they do not come from the items' fields."""
         self._given = starts or {}
         self.local = local
-        """Whether any task is done on this machine; False where all are done in containers."""
+        """Is any task done on this machine? False if all are done in containers."""
         self._root = root
         self.most = most_mb << 20
         self._starts = {item.id: self._read(item) for item in items if "workspace" in (item.model_extra or {})}
@@ -115,20 +115,20 @@ class Workspaces:
             yield folder
 
 
-def read_files(given: Any, root: Path, where: str, most: int) -> dict[str, Content]:
+def read_files(source: Any, root: Path, where: str, most: int) -> dict[str, Content]:
     """A folder below `root`, or an object of path → text, as files by name."""
-    if given is None or given == "":
+    if source is None or source == "":
         return {}
-    if isinstance(given, Mapping):
-        files = {checked_name(str(name), where): str(text).encode() for name, text in given.items()}
+    if isinstance(source, Mapping):
+        files = {checked_name(str(name), where): str(text).encode() for name, text in source.items()}
         return dict(sorted(files.items()))
-    if not isinstance(given, str):
+    if not isinstance(source, str):
         raise UserError(f"{where}: must be the name of a folder, or an object, path → text")
-    folder = (root / given).resolve()
+    folder = (root / source).resolve()
     if not folder.is_relative_to(root.resolve()):
-        raise UserError(f"{where}: '{given}' leads out of {root}; folders of tasks must be below it")
+        raise UserError(f"{where}: '{source}' leads out of {root}; folders of tasks must be below it")
     if not folder.is_dir():
-        raise UserError(f"{where}: '{given}' is not a folder below {root}")
+        raise UserError(f"{where}: '{source}' is not a folder below {root}")
     return dict(walk(folder, where, most))
 
 
@@ -136,15 +136,15 @@ def walk(folder: Path, where: str, most: int) -> Iterator[tuple[str, Path]]:
     """The plain files of a folder by name, in order. Links, pipes, too many files and too large ones are refused."""
     count = 0
     for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts):
-        name, found = path.relative_to(folder).as_posix(), path.lstat()
-        if stat.S_ISDIR(found.st_mode):
+        name, info = path.relative_to(folder).as_posix(), path.lstat()
+        if stat.S_ISDIR(info.st_mode):
             continue
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(info.st_mode):
             raise UserError(f"{where}: '{name}' is a link; put the file itself there")
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(info.st_mode):
             raise UserError(f"{where}: '{name}' is neither a file nor a folder; remove it")
-        if found.st_size > most:
-            raise UserError(f"{where}: '{name}' has {found.st_size >> 20} MB; the limit is {most >> 20} MB")
+        if info.st_size > most:
+            raise UserError(f"{where}: '{name}' has {info.st_size >> 20} MB; the limit is {most >> 20} MB")
         count += 1
         if count > MOST_FILES:
             raise UserError(f"{where}: has more than {MOST_FILES} files; keep what the task needs")
@@ -201,25 +201,25 @@ class WorkedEpisode(Episode):
 
 def difference(start: WorkspaceStart, folder: Path, most: int) -> WorkspaceDiff:
     """What became of the workspace. Links are not followed, and not kept."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     executable, left = [], most
     for path in _plain_files(folder):
         name = path.relative_to(folder).as_posix()
         left -= path.lstat().st_size
-        if left < 0 or len(found) >= MOST_FILES:
+        if left < 0 or len(contents) >= MOST_FILES:
             too = f"more than {most >> 20} MB" if left < 0 else f"more than {MOST_FILES} files"
             return WorkspaceDiff(problem=f"the workspace was left with {too}")
         try:
-            found[name] = path.read_bytes()
+            contents[name] = path.read_bytes()
         except OSError:  # the agent has taken away the right to read it
             continue
         executable += [name] if is_executable(path) else []
     before = {name: bytes_of(content) for name, content in start.files.items()}
-    other = {name: data for name, data in found.items() if before.get(name) != data}
-    gone = sorted(before.keys() - found.keys())
-    moded = {n for n in found if n in before and (n in executable) != (n in start.executable)}
+    other = {name: data for name, data in contents.items() if before.get(name) != data}
+    gone = sorted(before.keys() - contents.keys())
+    moded = {n for n in contents if n in before and (n in executable) != (n in start.executable)}
     files = {
-        name: [base64.b64encode(_redacted(found[name])).decode(), name in executable]
+        name: [base64.b64encode(_redacted(contents[name])).decode(), name in executable]
         for name in sorted({*other, *moded})
     }
     packed = zlib.compress(json.dumps({"files": files, "gone": gone}).encode(), 6)

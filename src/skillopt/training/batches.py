@@ -25,6 +25,12 @@ class Step:
         return [self.split[position] for position in self.positions]
 
 
+def batch_sizes(items: int, config: TrainConfig) -> list[list[int]]:
+    """How many of the training items each step of each epoch has."""
+    size = config.batch_size * config.accumulation
+    return [[min(size, items - at) for at in range(0, items, size)]] * config.num_epochs
+
+
 def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
     """The steps of each epoch. Every epoch goes through all items once, each epoch in another order."""
     epochs: list[list[Step]] = []

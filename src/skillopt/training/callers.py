@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from skillopt import tasks
 from skillopt.config import Config
+from skillopt.config.roles import RoleSettings
 from skillopt.errors import UserError
 from skillopt.models import open_model
 from skillopt.models.base import ChatModel, NoModel, as_chat_model
@@ -17,6 +18,7 @@ from skillopt.record.base import ROLES
 from skillopt.record.directory import RunDirectory
 from skillopt.record.journal import Journal
 from skillopt.tasks.base import Env, as_env, check_splits
+from skillopt.training.judging import flips
 
 
 @asynccontextmanager
@@ -53,7 +55,7 @@ async def open_models(
     """
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
-        for role in ROLES:
+        for role in (*ROLES, *(["judge"] if "judge" in roles else [])):
             if role not in roles:
                 models[role] = NoModel()
             elif passed and role in passed:
@@ -71,6 +73,7 @@ def make_callers(
     budget, switch = Budget(config.budget, journal), Switch()
     endpoints: dict[str, Endpoint] = {}
     callers = {}
+    grader = "judge" if "judge" in models else "optimizer"
     for role, model in ((role, as_chat_model(model)) for role, model in models.items()):
         role_config = config.role(role)
         width = min(role_config.workers, model.max_concurrency or role_config.workers)
@@ -87,11 +90,16 @@ def make_callers(
             hardware=config.hardware,
             workers=role_config.workers,
             timeout=role_config.call_timeout,
-            deterministic=model.deterministic and not role_config.temperature
-            if role_config.deterministic is None
-            else role_config.deterministic,
+            deterministic=_is_deterministic(model, role_config) and not (role == grader and flips(config)),
             temperature=role_config.temperature,
             max_tokens=role_config.max_tokens,
             effort=role_config.reasoning_effort,
         )
     return callers, budget, switch
+
+
+def _is_deterministic(model: ChatModel, settings: RoleSettings) -> bool:
+    """What the config says, else what the model says of itself."""
+    if settings.deterministic is not None:
+        return settings.deterministic
+    return model.deterministic and not settings.temperature

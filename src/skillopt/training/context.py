@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -60,6 +60,8 @@ class Context:
     env: Env
     target: Caller
     optimizer: Caller
+    judge: Caller | None = None
+    """The model that grades answers; None: the optimizer does, if the env is judged."""
     run: RunDirectory
     events: Events
     analysts: tuple[Analyst, ...] = ()
@@ -74,15 +76,21 @@ class Context:
     """Where tasks are done and scored."""
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     """Work that was started in parallel with the loop."""
+    changed: Mapping[str, int] = field(default_factory=dict)
+    """How often each validation item has scored differently under an earlier candidate."""
     low_priority: bool = False
     """Nothing waits for this work yet: its calls use only free slots."""
     expect: Callable[[Skill], None] | None = None
     """A gate calls it as soon as it is certain which skill training continues with, even if items are still running."""
 
     @property
+    def grader(self) -> Caller:
+        return self.judge or self.optimizer
+
+    @property
     def noisy(self) -> bool:
         """May the same skill score differently on the same item another time?"""
-        scores = is_noisy(self.env) and not (is_judged(self.env) and self.optimizer.deterministic)
+        scores = is_noisy(self.env) and not (is_judged(self.env) and self.grader.deterministic)
         return scores or not self.target.deterministic
 
     def at(self, epoch: int, step: int) -> Context:

@@ -1,13 +1,14 @@
-"""An epoch's end: slow update (guidance through the gate) and meta skill (notes for the optimizer), in parallel.
+"""An epoch's end: the comparison with the epoch before, then the slow update (guidance through the gate) and the meta
+skill (notes for the optimizer) in parallel.
 
 The slow update is the momentum: two epochs' skills on the same items, and guidance that keeps the progress."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
+from skillopt.models.base import NoModel
 from skillopt.models.call import gather_all
 from skillopt.models.structured import CheckedReply, ask
 from skillopt.record.events import MetaSkillFinished, SlowUpdateFinished, SlowUpdateStarted
@@ -15,16 +16,17 @@ from skillopt.record.files import write_atomic, write_json, write_jsonl
 from skillopt.record.state import State
 from skillopt.record.step import ComparedItem, EpochComparison, EpochEnd, ItemClass, MetaSkillOutcome, SlowUpdateOutcome
 from skillopt.skill import Applied, Edit, Skill
-from skillopt.tasks.base import Item, RolloutError, Trajectory
+from skillopt.tasks.base import Item, RolloutError, Trajectory, is_judged
 from skillopt.training import prompts
 from skillopt.training.batches import in_id_order
 from skillopt.training.context import Context
-from skillopt.training.edits.risk import new_risk
-from skillopt.training.gates.base import Gate
+from skillopt.training.edits.risk import judge_talk, new_risk
+from skillopt.training.gates.base import EPSILON, Gate, Verdict
 from skillopt.training.optimizer_context import optimizer_context
 from skillopt.training.requests.compose import meta_skill_request, slow_update_request
 from skillopt.training.requests.context import OptimizerContext, Pair
-from skillopt.training.requests.replies import says_nothing, text_of, text_schema
+from skillopt.training.requests.guidance import guidance_reply, guidance_schema
+from skillopt.training.requests.replies import text_of, text_schema
 from skillopt.training.rollout import begin_ahead, require_most, rollout, scored
 from skillopt.training.step_files import accept, update_scores
 
@@ -33,22 +35,31 @@ LONGEST_MEMORY = 1500
 
 
 async def end_epoch(
-    state: State, previous: Skill, skill: Skill, ctx: Context, gate: Gate, settled: Callable[[int, Skill], None]
+    state: State,
+    previous: Skill,
+    skill: Skill,
+    ctx: Context,
+    gate: Gate,
+    settled: Callable[[int, Skill], None],
+    *,
+    finished: bool = True,
 ) -> tuple[Skill, EpochEnd]:
     """Bring `state` to the epoch's end. Returns the skill that training continues with, and the record for the history.
 
     `previous` is the skill at the end of the epoch before. `settled` is called with the step and the skill as soon as
-    the skill can no longer change.
+    the skill can no longer change. An epoch that is not `finished`, because the run ends early in it, has only notes.
     """
     optimizer = ctx.config.optimizer
     knowledge = optimizer_context(state, optimizer.learning_rate, ctx)
-    read_later = ctx.epoch < ctx.config.train.num_epochs  # nobody reads notes that the last epoch would write
-    notes = ctx.background.start(meta_skill(skill, knowledge, ctx)) if optimizer.use_meta_skill and read_later else None
+    compared = finished and optimizer.use_slow_update and ctx.epoch >= 2
+    comparison, pairs = await compare(state, previous, skill, ctx) if compared else (None, [])
+    asked = optimizer.use_meta_skill and not isinstance(ctx.optimizer.model, NoModel)
+    notes = ctx.background.start(meta_skill(previous, skill, pairs, knowledge, ctx)) if asked else None
     slow = None
-    if optimizer.use_slow_update and ctx.epoch >= 2:
-        skill, slow = await _slow_update(state, previous, skill, knowledge, ctx, gate)
+    if comparison:
+        skill, slow = await _slow_update(state, comparison, pairs, previous, skill, knowledge, ctx, gate)
     settled(ctx.step, skill)
-    meta = _remember(state, await notes, ctx) if notes else None
+    meta = _remember(state, await notes if notes else None, ctx)
     outcome = EpochEnd(epoch=ctx.epoch, slow_update=slow, meta_skill=meta)
     state.epoch_versions = [*state.epoch_versions, state.current]
     state.epoch = ctx.epoch
@@ -63,86 +74,11 @@ def look_ahead(previous: Skill, skill: Skill, ctx: Context) -> None:
         begin_ahead(previous, _sample(ctx), ctx, tag=_tag("before", ctx), stage="slow_update")
 
 
-async def _slow_update(
-    state: State, before: Skill, after: Skill, knowledge: OptimizerContext, ctx: Context, gate: Gate
-) -> tuple[Skill, SlowUpdateOutcome]:
-    versions = state.epoch_versions[-1], state.current
+async def compare(state: State, before: Skill, after: Skill, ctx: Context) -> tuple[EpochComparison, list[Pair]]:
+    """The skill of the epoch before and the current one on the same training items. If the epoch has not changed the
+    skill, nothing is rolled out."""
+    versions, equal = (state.epoch_versions[-1], state.current), before.hash == after.hash
     ctx.emit(SlowUpdateStarted(before=versions[0], after=versions[1]))
-    comparison, trajectories = await slow_update(before, after, versions, knowledge, ctx)
-    folder = ctx.run.slow_update(ctx.epoch)
-    write_json(folder / "comparison.json", comparison)
-    write_jsonl(folder / "trajectories.jsonl", trajectories)
-    write_atomic(folder / "guidance.md", comparison.guidance)
-    candidate = after.with_guidance(comparison.guidance) if comparison.guidance else after
-    edit = guidance_edit(comparison, after.guidance, ctx)
-    applied = Applied(skill=candidate, applied=(edit,) if candidate.hash != after.hash else ())
-    rule = ctx.config.optimizer.slow_update_gate
-    verdict = await gate(after, applied, state.val, ctx, tag=f"gate-slow-{ctx.epoch:02d}", rule=rule)
-    write_jsonl(folder / "gate_trajectories.jsonl", verdict.trajectories)
-    write_json(folder / "gate.json", verdict.record(candidate))
-    if verdict.accepted:
-        accept(state, after, applied, verdict, ctx, kind="guidance")
-    else:
-        update_scores(state, verdict)
-    evidence = verdict.brief()
-    ctx.emit(SlowUpdateFinished(counts=comparison.counts, lost=comparison.lost, gate=evidence))
-    outcome = SlowUpdateOutcome(
-        equal=comparison.equal,
-        counts=comparison.counts,
-        lost=comparison.lost,
-        unusable=comparison.unusable,
-        decision=evidence.decision,
-        evidence=evidence,
-        version=state.current,
-    )
-    return candidate if verdict.accepted else after, outcome
-
-
-def guidance_edit(comparison: EpochComparison, earlier: str, ctx: Context) -> Edit:
-    """Guidance in the form of an edit, so that the log treats it like any other."""
-    cited = tuple(sorted(row.after_id for row in comparison.rows))
-    return Edit(
-        id=f"guidance-{ctx.epoch:02d}",
-        op="modify" if earlier else "add",
-        section="(protected region)",
-        anchor=earlier,
-        text=comparison.guidance,
-        rationale="slow update",
-        trajectory_ids=cited,
-        source="slow_update",
-    )
-
-
-async def meta_skill(skill: Skill, knowledge: OptimizerContext, ctx: Context) -> CheckedReply[str]:
-    """The optimizer's memory: new notes from the old ones and the results of the epoch's edits, for later reflection,
-    never put into the skill. Without a usable reply the old ones stay."""
-    epoch = [tried for tried in knowledge.tried if tried.epoch == ctx.epoch]
-    request = meta_skill_request(prompts.load("meta_skill", ctx.config.gradient.prompts_dir), knowledge, skill, epoch)
-    label = f"{ctx.config.train.seed}/meta_skill/{ctx.epoch}"
-    read = text_of("memory", LONGEST_MEMORY)
-    return await ask(ctx.optimizer, request, text_schema("meta_skill", "memory"), read, label=label)
-
-
-def _remember(state: State, answer: CheckedReply[str], ctx: Context) -> MetaSkillOutcome:
-    if answer.value is not None:
-        state.memory = answer.value
-    write_atomic(ctx.run.meta_skill(ctx.epoch) / "memory.md", state.memory + "\n" if state.memory else "")
-    ctx.emit(MetaSkillFinished(lost=answer.lost))
-    return MetaSkillOutcome(lost=answer.lost, unusable=answer.unusable)
-
-
-_EQUAL = "both epochs ended with the same skill"
-_OPEN = ("regressed", "persistent_fail")
-"""Guidance is for these items; without any, it is not asked for."""
-LONGEST_GUIDANCE = 600
-"""Tokens; longer guidance is refused, like an edit that is too large."""
-
-
-async def slow_update(
-    before: Skill, after: Skill, versions: tuple[int, int], knowledge: OptimizerContext, ctx: Context
-) -> tuple[EpochComparison, list[Trajectory]]:
-    """Compare the previous epoch's skill with the current one and ask for guidance."""
-    equal = before.hash == after.hash
     comparison = EpochComparison(
         epoch=ctx.epoch,
         before_version=versions[0],
@@ -160,13 +96,141 @@ async def slow_update(
     require_most([*old, *new], "slow update")
     rows = _rows(old, new)
     trajectories = {t.id: t for t in [*scored(old), *scored(new)]}
+    pairs = [
+        Pair(change=row.class_, before=trajectories[row.before_id], after=trajectories[row.after_id]) for row in rows
+    ]
     counts: dict[str, int] = dict(Counter(str(row.class_) for row in rows))
-    comparison = comparison.model_copy(update={"counts": counts, "rows": tuple(rows)})
-    if any(row.class_ in _OPEN for row in rows):
-        answer = await _guidance(before, after, rows, trajectories, knowledge, ctx)
-        reply = {"guidance": answer.value or "", "lost": answer.lost, "unusable": answer.unusable}
-        comparison = comparison.model_copy(update=reply)
-    return comparison, list(trajectories.values())
+    return comparison.model_copy(update={"counts": counts, "rows": tuple(rows)}), pairs
+
+
+async def _slow_update(
+    state: State,
+    comparison: EpochComparison,
+    pairs: Sequence[Pair],
+    before: Skill,
+    after: Skill,
+    knowledge: OptimizerContext,
+    ctx: Context,
+    gate: Gate,
+) -> tuple[Skill, SlowUpdateOutcome]:
+    comparison, applied = await slow_update(comparison, pairs, before, after, knowledge, ctx)
+    folder, candidate = ctx.run.slow_update(ctx.epoch), applied.skill
+    write_json(folder / "comparison.json", comparison)
+    write_jsonl(folder / "trajectories.jsonl", [t for side in ("before", "after") for t in _side(pairs, side)])
+    write_atomic(folder / "guidance.md", comparison.guidance)
+    rule = ctx.config.optimizer.slow_update_gate
+    verdict = await gate(after, applied, state.val, ctx, tag=f"gate-slow-{ctx.epoch:02d}", rule=rule)
+    verdict = holding(verdict, state.guidance_won)
+    write_jsonl(folder / "gate_trajectories.jsonl", verdict.trajectories)
+    write_json(folder / "gate.json", verdict.record(candidate))
+    if verdict.accepted:
+        accept(state, after, applied, verdict, ctx, kind="guidance")
+        won = {row.item_id for row in verdict.evidence if row.pair[0] < SOLVED <= row.pair[1]}
+        state.guidance_won = sorted({*state.guidance_won, *won})
+    else:
+        update_scores(state, verdict)
+    evidence = verdict.brief()
+    ctx.emit(SlowUpdateFinished(counts=comparison.counts, lost=comparison.lost, gate=evidence))
+    outcome = SlowUpdateOutcome(
+        equal=comparison.equal,
+        counts=comparison.counts,
+        lost=comparison.lost,
+        unusable=comparison.unusable,
+        decision=evidence.decision,
+        evidence=evidence,
+        version=state.current,
+    )
+    return candidate if verdict.accepted else after, outcome
+
+
+SOLVED = 0.5
+"""An item counts as solved from this score on."""
+
+
+def holding(verdict: Verdict, won: Collection[str]) -> Verdict:
+    """The verdict, but guidance that loses items which earlier guidance won is rejected. The scores are those that the
+    gate compares: of a noisy target, fresh samples of both skills, whose sum must not fall."""
+    rows = [row for row in verdict.evidence if row.item_id in won and row.before >= SOLVED]
+    if not verdict.accepted or sum(row.change for row in rows) >= -EPSILON:
+        return verdict
+    lost = sum(row.change < 0 for row in rows)
+    reason = f"loses {lost} of {len(rows)} items that earlier guidance won"
+    return verdict.model_copy(update={"decision": "reject", "reason": reason, "known_scores": {}})
+
+
+async def meta_skill(
+    before: Skill, skill: Skill, pairs: Sequence[Pair], knowledge: OptimizerContext, ctx: Context
+) -> CheckedReply[str]:
+    """The optimizer's memory: new notes from the old ones, what the epoch has changed and the results of its edits, for
+    later reflection, never put into the skill. Without a usable reply the old ones stay."""
+    epoch = [tried for tried in knowledge.tried if tried.epoch == ctx.epoch]
+    prompt = prompts.load("meta_skill", ctx.config.gradient.prompts_dir)
+    request = meta_skill_request(prompt, knowledge, before, skill, epoch, pairs)
+    label = f"{ctx.config.train.seed}/meta_skill/{ctx.epoch}"
+    read = text_of("memory", LONGEST_MEMORY)
+    return await ask(ctx.optimizer, request, text_schema("meta_skill", "memory"), read, label=label)
+
+
+def _remember(state: State, answer: CheckedReply[str] | None, ctx: Context) -> MetaSkillOutcome | None:
+    """Every epoch leaves a memory.md. Without notes it says why there are none; None if they were not asked for."""
+    if answer and answer.value is not None:
+        state.memory = answer.value
+    notes = state.memory or f"No notes: {_why_none(answer, ctx)}."
+    write_atomic(ctx.run.meta_skill(ctx.epoch) / "memory.md", f"{notes}\n")
+    if state.findings:
+        write_json(ctx.run.meta_skill(ctx.epoch) / "findings.json", state.findings)
+    if answer is None:
+        return None
+    ctx.emit(MetaSkillFinished(lost=answer.lost))
+    return MetaSkillOutcome(lost=answer.lost, unusable=answer.unusable)
+
+
+def _why_none(answer: CheckedReply[str] | None, ctx: Context) -> str:
+    if answer:
+        return "the optimizer's reply could not be used" if answer.lost else "the optimizer wrote none"
+    off = not ctx.config.optimizer.use_meta_skill
+    return "optimizer.use_meta_skill is false" if off else "this run has no optimizer model"
+
+
+_EQUAL = "both epochs ended with the same skill"
+
+
+async def slow_update(
+    comparison: EpochComparison,
+    pairs: Sequence[Pair],
+    before: Skill,
+    after: Skill,
+    knowledge: OptimizerContext,
+    ctx: Context,
+) -> tuple[EpochComparison, Applied]:
+    """Ask for guidance, unless both skills solve all items, and apply it to the current skill."""
+    told = [pair.after.id for pair in pairs if pair.change != "stable_success"]
+    if not told:
+        return comparison, Applied(skill=after)
+    prompt = prompts.load("slow_update", ctx.config.gradient.prompts_dir)
+    request = slow_update_request(prompt, knowledge, before, after, pairs)
+
+    def refused(edit: Edit) -> str:
+        risk = new_risk(edit.text, after) if ctx.config.gradient.review_risky else ""
+        talk = judge_talk(edit.text, after) if is_judged(ctx.env) else ""
+        return f"guidance holds {risk}" if risk else f"speaks to the judge: {talk!r}" if talk else ""
+
+    read = guidance_reply(after, f"guidance-{ctx.epoch:02d}", told, refused)
+    label = f"{ctx.config.train.seed}/slow_update/{ctx.epoch}"
+    answer = await ask(ctx.optimizer, request, guidance_schema(), read, label=label)
+    applied = answer.value or Applied(skill=after)
+    reply = {
+        "guidance": applied.skill.guidance if applied.applied else "",
+        "edits": applied.applied,
+        "skipped": applied.skipped,
+        "lost": answer.lost,
+        "unusable": answer.unusable,
+    }
+    return comparison.model_copy(update=reply), applied
+
+
+def _side(pairs: Sequence[Pair], side: str) -> list[Trajectory]:
+    return [getattr(pair, side) for pair in pairs]
 
 
 def _sample(ctx: Context) -> list[Item]:
@@ -202,31 +266,3 @@ def classify(before: float, after: float) -> ItemClass:
     if after >= 1:
         return "stable_success" if before >= 1 else "improved"
     return "regressed" if before >= 1 else "persistent_fail"
-
-
-async def _guidance(
-    before: Skill,
-    after: Skill,
-    rows: list[ComparedItem],
-    trajectories: dict[str, Trajectory],
-    knowledge: OptimizerContext,
-    ctx: Context,
-) -> CheckedReply[str]:
-    pairs = [
-        Pair(change=row.class_, before=trajectories[row.before_id], after=trajectories[row.after_id]) for row in rows
-    ]
-    request = slow_update_request(
-        prompts.load("slow_update", ctx.config.gradient.prompts_dir), knowledge, before, after, pairs
-    )
-    read = text_of("guidance", LONGEST_GUIDANCE)
-
-    def check(value: Any) -> str:
-        guidance = read(value)
-        if says_nothing(guidance):
-            return ""
-        if ctx.config.gradient.review_risky and (risk := new_risk(guidance, after)):
-            raise ValueError(f"guidance holds {risk}")
-        return guidance
-
-    label = f"{ctx.config.train.seed}/slow_update/{ctx.epoch}"
-    return await ask(ctx.optimizer, request, text_schema("slow_update", "guidance"), check, label=label)

@@ -1,4 +1,4 @@
-"""The figures of a finished training: the sealed test split, the winner measured again, the baselines."""
+"""The figures of a finished training: the held-out test split, the winner measured again, the baselines."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from skillopt.record.files import read_json
 from skillopt.record.results import MajorityScore, ScoreWithInterval
 from skillopt.record.run import Run
 from skillopt.record.state import State
+from skillopt.record.step import acceptance_rate
 from skillopt.record.summary import (
     Baselines,
     BestScores,
@@ -32,10 +33,11 @@ from skillopt.record.summary import (
 )
 from skillopt.skill import Skill
 from skillopt.statistics import gain_interval, interval, wilson
-from skillopt.tasks.base import Env, Item, Score, ScorerError, closed_set, is_noisy, score_output
+from skillopt.tasks.base import Env, Item, Score, ScorerError, closed_set, is_judged, is_noisy, score_output
 from skillopt.tasks.data import shown_names
 from skillopt.training.context import Context
 from skillopt.training.initial import initial_kind, needs_baseline
+from skillopt.training.judging import standing_of
 from skillopt.training.rollout import Measured, require_few
 
 Evaluate = Callable[[str, str, Skill], Awaitable[Measured]]
@@ -78,7 +80,7 @@ class FinalScores:
             **dict(bill(paid, telemetry.from_journal)),
             seconds_by_stage={stage: round(s, 2) for stage, s in sorted(telemetry.stages.items())},
             rollouts_to_best=telemetry.rollouts_to_best,
-            edit_acceptance_rate=state.edits_accepted / state.edits_proposed if state.edits_proposed else None,
+            edit_acceptance_rate=acceptance_rate(state.edits_accepted, state.edits_proposed),
             edits=EditTotals(proposed=state.edits_proposed, accepted=state.edits_accepted),
             persistent_failures=Run(ctx.run).persistent_failures if state.status != "running" else (),
             set_aside=dict(state.set_aside),
@@ -86,6 +88,8 @@ class FinalScores:
             gate=GateTotals(calls_saved=telemetry.gate_calls_saved),
             seconds=round(telemetry.seconds, 2),
             gain=gains,
+            phases=tuple(state.phases),
+            judge=standing_of(ctx.config) if is_judged(ctx.env) else None,
         )
         stuck = set(summary.persistent_failures)
         names = shown_names(item for split in ("train", "val") if stuck for item in ctx.env.items(split))
@@ -184,32 +188,36 @@ def _best_interval(state: State, metric: str) -> tuple[float, float] | None:
 
 
 async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> FinalScores:
-    """The only reading of the test split in a training: the initial and the best skill, and the empty one.
+    """The only reading of the test split in a training: the initial and the best skill, and the empty one. If
+    evaluation.test is false, there is none.
 
     The best skill's validation score is the highest of many noisy ones, so that luck has a part in it; where the
     target or scorer is noisy it is measured once more.
     """
-    finals = FinalScores()
+    finals, evaluation = FinalScores(), ctx.config.evaluation
+    splits = ("val", "test") if evaluation.test else ("val",)
     initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
     won = best.hash != initial.hash
     wanted = [("val", "remeasured", best)] if ctx.noisy and won else []
-    wanted += [("test", "initial", initial)]
-    wanted += [("test", "best", best)] if won else []
-    if ctx.config.evaluation.baselines:
-        wanted += [("test", "no_skill", Skill(""))] if needs_baseline(initial) else []
-        for split in ("val", "test"):
-            always = await majority(ctx.env, split, ctx.config.evaluation.metric)
+    if evaluation.test:
+        wanted += [("test", "initial", initial)]
+        wanted += [("test", "best", best)] if won else []
+        wanted += [("test", "no_skill", Skill(""))] if evaluation.baselines and needs_baseline(initial) else []
+    if evaluation.baselines:
+        for split in splits:
+            always = await majority(ctx.env, split, evaluation.metric)
             finals.majority |= {split: always} if always else {}
-            idle = await do_nothing(ctx.env, split, ctx.config.evaluation.metric)
+            idle = await do_nothing(ctx.env, split, evaluation.metric)
             finals.do_nothing |= {split: idle} if idle else {}
     measured = await gather_all(evaluate(*one) for one in wanted)
-    for split in ("val", "test"):  # each measurement has counted its own refusals; together they may be too many
+    for split in splits:  # each measurement has counted its own refusals; together they may be too many
         ids = [item.id for item in ctx.env.items(split)]
         require_few({i: state.set_aside[i] for i in ids if i in state.set_aside}, len(ids))
     for found in measured:  # what one of them set aside counts for none
         found.values = {item: value for item, value in found.values.items() if item not in state.set_aside}
     finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
-    finals.measured.setdefault("test_best", finals.measured["test_initial"])
+    if evaluation.test:
+        finals.measured.setdefault("test_best", finals.measured["test_initial"])
     return finals
 
 

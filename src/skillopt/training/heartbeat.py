@@ -37,7 +37,7 @@ async def heartbeat(ctx: Context) -> AsyncIterator[None]:
 
 async def _beat(ctx: Context) -> None:
     reported: set[int] = set()
-    callers = {"target": ctx.target, "optimizer": ctx.optimizer}
+    callers = {"target": ctx.target, "optimizer": ctx.optimizer} | ({"judge": ctx.judge} if ctx.judge else {})
     throttled = ThrottleWatch(ctx, callers)
     while True:
         letters = _letters(ctx, reported)

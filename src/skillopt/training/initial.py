@@ -14,11 +14,12 @@ from skillopt.config.shipped import shipped
 from skillopt.errors import Damaged, UserError
 from skillopt.keys import refuse_secrets
 from skillopt.record.comments import Comment, feedback_of
-from skillopt.record.directory import RunDirectory, find_run, run_name
+from skillopt.record.directory import RunDirectory, run_name, safe_name
 from skillopt.record.events import NearestRun
 from skillopt.record.files import digest
 from skillopt.record.package import open_package, package_file, package_hash, read_skill
 from skillopt.record.run import Run, Settings
+from skillopt.record.run_key import EPOCHS, RunKey, sibling_runs
 from skillopt.skill import FILE, Skill
 from skillopt.tasks.base import Env, data_hash
 from skillopt.training import prompts
@@ -35,6 +36,8 @@ def initial_of(config: Config) -> Skill:
         return skill
     if file is None:
         raise UserError("train.init_skill: a description is trained in its package; name the package's SKILL.md")
+    if not config.env.options.get("package"):
+        raise UserError("env.options.package: name the package whose description is trained; train --description does")
     return Skill(open_package(file).description)
 
 
@@ -67,9 +70,25 @@ def given_feedback(config: Config) -> list[Comment]:
     return comments
 
 
+def given_notes(config: Config) -> str:
+    """The notes of an earlier run that this one starts with."""
+    folder = config.train.init_notes
+    if not folder:
+        return ""
+    try:
+        state = Run.open(folder).state
+    except (UserError, Damaged, OSError) as error:
+        raise UserError(f"train.init_notes: {error}") from None
+    if state is None or not state.memory:
+        fix = "name a run that has ended an epoch with optimizer.use_meta_skill, or leave it empty"
+        raise UserError(f"train.init_notes: '{folder}' has no notes; {fix}")
+    refuse_secrets(state.memory, f"train.init_notes: '{folder}'")
+    return state.memory
+
+
 def initial_kind(path: str, skill: Skill) -> str:
-    """empty; pretrained (it is in a run's folder); or seed."""
-    if not skill.text.strip():
+    """`empty`; `pretrained`, if the skill is in a run's folder; else `seed`."""
+    if not skill.shown.text.strip():
         return "empty"
     near = Path(path).resolve().parent
     trained = any((folder / "patch_log.jsonl").exists() for folder in (near, near.parent))
@@ -78,27 +97,38 @@ def initial_kind(path: str, skill: Skill) -> str:
 
 def needs_baseline(skill: Skill) -> bool:
     """Is the empty skill worth measuring next to this one? A line or two are about as good as none."""
-    return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.text.splitlines()) > 2
+    return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.shown.text.splitlines()) > 2
 
 
-def run_of(
-    config: Config, env: Env, initial_skill: Skill, *, fresh: bool = False, passed_in: Fingerprints | None = None
-) -> RunDirectory:
-    """The run that this config, data and initial skill make, with the fingerprints of parts that were passed in; there
-    may be nothing in it yet."""
+def run_of(config: Config, env: Env, initial_skill: Skill) -> RunDirectory:
+    """The run that this config, data and initial skill make; there may be nothing in it yet."""
+    key = run_key(config, env, initial_skill)
+    return key.find() or key.new()
+
+
+def run_key(config: Config, env: Env, initial_skill: Skill, passed_in: Fingerprints | None = None) -> RunKey:
+    """The key of runs by this config, data and initial skill, with the fingerprints of parts that were passed in."""
     identity: dict[str, JsonValue] = {"data": data_hash(env), "initial_skill": Skill(initial_skill.text).hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
     if comments := given_feedback(config):
         identity["feedback"] = digest([comment.model_dump(mode="json", exclude={"when"}) for comment in comments])
+    if notes := given_notes(config):
+        identity["notes"] = digest(notes)
     if passed_in:
         identity["parts"] = dict(passed_in)
     if package := package_hash(config.train.init_skill):
         identity["package"] = package
     elif initial_skill.is_package:
         identity["package"] = initial_skill.hash
-    name = run_name(config.train.seed, {"config": config.identity(), **identity})
-    return find_run(config.env.output_root, env.name, name, fresh=fresh)
+    settings = config.identity()
+    without_epochs = {key: value for key, value in settings.items() if key != EPOCHS}
+    return RunKey(
+        folder=Path(config.env.output_root) / safe_name(env.name),
+        name=run_name(config.train.seed, {"config": without_epochs, **identity}),
+        old_name=run_name(config.train.seed, {"config": settings, **identity}),
+        epochs=config.train.num_epochs,
+    )
 
 
 def recorded_settings(run: RunDirectory) -> Settings:
@@ -112,7 +142,7 @@ def recorded_settings(run: RunDirectory) -> Settings:
 def differences(run: RunDirectory, config: Config) -> NearestRun | None:
     """The earlier run of this benchmark whose settings are nearest; None if there is none."""
     ours, nearest = relevant(config.flat()), None
-    for other in map(RunDirectory, run.root.parent.glob("seed*")):
+    for other in sibling_runs(run):
         recorded = recorded_settings(other)
         if other.root != run.root and recorded:
             its = relevant(recorded)

@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from skillopt.record.comments import Comment, read_comments
-from skillopt.record.state import State, Tried, TriedEdit
+from skillopt.record.run import Run
+from skillopt.record.state import Rejected, ShortForm, State, Tried, TriedEdit
 from skillopt.skill import FILE, Edit
 from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.agents import task_text
+from skillopt.tasks.as_score import NOT_DESCRIBED
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
+from skillopt.training.edits.carry import slots
 from skillopt.training.edits.update import EXAMPLES, limits_of
 from skillopt.training.gates.base import changed_types, mean
 from skillopt.training.requests.blocks import MOST_ANSWERS, data_line
 from skillopt.training.requests.context import (
     LONGEST_OTHER,
     MOST_OTHERS,
+    Earlier,
     EditLimits,
     OptimizerContext,
     TaskInfo,
     tokens_for_others,
 )
+from skillopt.training.requests.findings import grown
 from skillopt.training.rollout import roll_out_all
 from skillopt.training.schedule import edits_for
 from skillopt.training.step_files import StepWork
 
+MOST_READ = 60
+"""Earlier steps whose batches are read again."""
 MOST_STEPS = 12
 """Steps that a run remembers for the optimizer."""
 MOST_EDITS = 12
 """Edits of one step that are remembered, applied ones first."""
+PENDING = "pending: it broke nothing, and is tried again together with the next step's edits; do not repeat it"
 LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
-LONGEST = 2000
+LONGEST = 4000
 """Characters of an edit that are remembered."""
 LONGEST_CAUSE = 200
 """Characters of a cause that are remembered."""
@@ -40,10 +49,12 @@ LONGEST_CAUSE = 200
 
 def task_info(ctx: Context) -> TaskInfo:
     """The task, how it is scored, who does it: the same in every request of a run."""
-    env = ctx.env
+    env, note = ctx.env, ctx.config.env.scoring_note
     return TaskInfo(
         task=ctx.config.env.task or env.task,
-        scoring=env.scoring,
+        scoring=note if env.scoring == NOT_DESCRIBED and note else f"{env.scoring} {note}".strip(),
+        metric=ctx.config.evaluation.metric,
+        training_tasks=len(env.items("train")),
         target=ctx.target.model.name,
         reply_tokens=ctx.config.role("target").max_tokens,
         known_patterns=env.patterns,
@@ -64,24 +75,73 @@ def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[I
     that no request has it."""
     examples = "exemplar" in ctx.config.gradient.analysts
     edits = edits_for(rate)
+    edits -= slots(state.pending, edits)
     if edits > 2 and examples:
         edits -= 1  # one is reserved for examples that are read off the data
     measured = ctx.step > 1 and state.score is not None
+    never = never_solved(ctx) if batch else {}
+    ids = {item.id for item in batch}
     return OptimizerContext(
+        step=ctx.step if batch else 0,
+        steps=ctx.steps if batch else 0,
         task_info=task_info(ctx),
         edit_limits=EditLimits(edits=edits, sizes=limits_of(ctx.config), examples=examples),
         validation=mean(state.val.values()) if measured else None,
+        initial=state.initial_val if ctx.step > 1 else None,
         validation_tasks=len(state.val) if ctx.step > 1 else 0,
         tried=tuple(state.tried),
-        rejected=tuple(state.rejected),
+        rejected=(*state.rejected, *(Rejected(step=state.step, edit=edit) for edit in state.pending)),
         notes=state.memory,
-        others=other_tasks({*state.set_aside, *(item.id for item in batch)}, ctx) if batch else (),
+        first_step=ctx.step == 1,
+        short_form=_shown_once(state.short_form, ctx.step),
+        others=other_tasks({*state.set_aside, *(item.id for item in batch)}, ctx, never) if batch else (),
+        never_solved=never,
+        earlier=earlier_outcomes(ids, ctx) if batch else {},
+        findings=tuple(state.findings),
+        guidance_gate="" if batch else ctx.config.optimizer.slow_update_gate,
     )
 
 
-def other_tasks(left_out: Collection[str], ctx: Context) -> tuple[Item, ...]:
-    """Short training tasks with an expected answer, in their order; if there are many, a random choice for this step,
-    with as many different answers as possible."""
+def _shown_once(form: ShortForm | None, step: int) -> ShortForm | None:
+    """The outputs are for the next step alone; the scores stay."""
+    return form and (form if form.step == step - 1 else form.model_copy(update={"outputs": ()}))
+
+
+def never_solved(ctx: Context) -> dict[str, int]:
+    """Training tasks that none of the last steps solved, each with the number of steps that tried it."""
+    run, tried, solved = Run(ctx.run), Counter[str](), set[str]()
+    for step in range(max(1, ctx.step - MOST_READ), ctx.step):
+        scores = run.batch(step).items
+        tried.update(scores.keys())
+        solved.update(item for item, score in scores.items() if score.hard >= 1)
+    return {item: count for item, count in tried.items() if item not in solved}
+
+
+def earlier_outcomes(ids: Collection[str], ctx: Context) -> dict[str, list[Earlier]]:
+    """What the last steps made of these tasks: of each the newest solved and the newest failed output."""
+    run = Run(ctx.run)
+    newest: dict[tuple[str, bool], Earlier] = {}
+    marks = [item.encode() for item in ids]
+    for step in range(max(1, ctx.step - MOST_READ), ctx.step):
+        if not ids & run.batch(step).items.keys():
+            continue
+        for each in run.trajectories(
+            ctx.run.step(step) / "trajectories.jsonl", lambda line: any(m in line for m in marks)
+        ):
+            if isinstance(each, Trajectory) and each.item_id in ids:
+                solved = each.score.hard >= 1
+                newest[each.item_id, solved] = Earlier(step=step, output=_ends(each.output), solved=solved)
+    found: dict[str, list[Earlier]] = {}
+    for (item, _), one in newest.items():
+        found.setdefault(item, []).append(one)
+    return {item: sorted(rollouts, key=lambda one: one.step) for item, rollouts in found.items()}
+
+
+def other_tasks(
+    left_out: Collection[str], ctx: Context, never: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Item, ...]:
+    """Short training tasks with an expected answer: first those that no step solved (`never`), then the others in their
+    order; if there are many, a random choice for this step, with as many different answers as possible."""
     items = ctx.env.items("train")
     positions = ctx.rng("other_tasks").sample(range(len(items)), min(len(items), 4 * MOST_OTHERS))
     drawn = [(at, item) for at in positions if (item := items[at]).answers and item.id not in left_out]
@@ -89,15 +149,15 @@ def other_tasks(left_out: Collection[str], ctx: Context) -> tuple[Item, ...]:
     turns = []
     for position, item in drawn:
         seen[item.answer] += 1
-        turns.append((seen[item.answer], position, item))
+        turns.append((item.id not in never, seen[item.answer], position, item))
     chosen: dict[int, Item] = {}
     left = tokens_for_others(ctx.config.gradient.prompt_tokens)
-    for _, position, item in sorted(turns, key=lambda turn: turn[0]):
+    for *_, position, item in sorted(turns, key=lambda turn: turn[:2]):
         size = _size(item)
         if size <= min(LONGEST_OTHER, left) and len(chosen) < MOST_OTHERS:
             chosen[position] = item
             left -= size
-    return tuple(chosen[position] for position in sorted(chosen))
+    return tuple(chosen[position] for position in sorted(chosen, key=lambda at: (chosen[at].id not in never, at)))
 
 
 def _size(item: Item) -> int:
@@ -106,13 +166,16 @@ def _size(item: Item) -> int:
 
 
 def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Context) -> None:
-    """Add a step to the history that the next requests show, with the outputs of its rejected candidate. A step without
-    a proposal is left out."""
+    """Add a step to the history that the next requests show, with the outputs of its rejected candidate, and what it
+    found out. A step without a proposal is left out of the history."""
     verdict = work.verdict
+    items = {t.id: t.item_id for t in work.results}
+    state.findings = grown(state.findings, [one for patch in work.patches for one in patch.findings], items, ctx.step)
     helped, broke = changed_types(verdict, ctx)
     read = [patch for patch in work.patches if not patch.source.startswith(EXAMPLES)]
     causes = dict.fromkeys(f"{p.name}: {p.cause}"[:LONGEST_CAUSE] for patch in read for p in patch.patterns)
-    edits = tuple(_fates(work))[:MOST_EDITS]
+    pending = {edit.id for edit in state.pending}
+    edits = tuple(_fates(work, pending))[:MOST_EDITS]
     if not edits and not causes:
         return
     tried = Tried(
@@ -142,12 +205,12 @@ def _output(trajectory: Trajectory) -> dict[str, str]:
     return {**shown, "solved": "yes" if trajectory.score.hard >= 1 else "no"}
 
 
-def _fates(work: StepWork) -> Iterator[TriedEdit]:
+def _fates(work: StepWork, pending: Collection[str]) -> Iterator[TriedEdit]:
     applied = {edit.id for edit in work.candidate.applied}
     taken_out = {skip.edit_id: skip.reason for skip in work.candidate.skipped}
     broke = {edit.id for edit in work.credited.left_out}
     for edit in work.candidate.applied:
-        yield _fate(edit, LEFT_OUT if edit.id in broke else "applied")
+        yield _fate(edit, LEFT_OUT if edit.id in broke else PENDING if edit.id in pending else "applied")
     for row in work.ranked:
         if row.edit.id in applied:
             continue

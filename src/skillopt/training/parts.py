@@ -10,13 +10,18 @@ from pydantic import JsonValue
 from skillopt import plugins
 from skillopt.config import Config
 from skillopt.errors import UserError
+from skillopt.record.base import ROLES, Role
+from skillopt.skill import Skill
 from skillopt.tasks import is_shipped
 from skillopt.tasks.base import Env, is_judged
 from skillopt.training.analysts import open_analysts
 from skillopt.training.analysts.base import Analyst
+from skillopt.training.batches import batch_sizes
 from skillopt.training.gates import Gate, Veto, custom_gate, open_gate, with_vetoes
+from skillopt.training.gates.floors import with_floors
 from skillopt.training.initial import Fingerprints
-from skillopt.training.schedule import Shape, shape_of
+from skillopt.training.judging import flips
+from skillopt.training.schedule import Schedule, Shape, choose_schedule, shape_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +30,17 @@ class Parts:
 
     analysts: tuple[Analyst, ...]
     gate: Gate
-    schedule: Shape
+    schedule: Shape | None
+    """None: auto, which is chosen when the steps and the initial skill are known."""
     scheduler: str
     """The schedule's name, for people."""
     passed_in: Fingerprints
     """Fingerprints of the parts that the config does not name; they are part of the run's identity."""
+
+    def schedule_of(self, config: Config, items: int, skill: Skill) -> Schedule:
+        """The schedule of a run over so many training items from this skill."""
+        steps = sum(map(len, batch_sizes(items, config.train)))
+        return choose_schedule(self.scheduler, self.schedule, config.optimizer, steps, skill.tokens)
 
 
 def resolve(
@@ -41,45 +52,70 @@ def resolve(
     schedule: Shape | None = None,
 ) -> Parts:
     """`gate` decides in place of the config's; `vetoes` come on top of whichever gate decides."""
-    shape = schedule or shape_of(config.optimizer.lr_scheduler)
     if schedule is not None:
-        _check_shape(schedule, config)
+        _check_shape(schedule)
     named = [plugins.load("gates", name, key="evaluation.vetoes", known=()) for name in config.evaluation.vetoes]
     passed: dict[str, JsonValue] = {
         "analysts": [plugins.fingerprint(getattr(analyst, "function", analyst)) for analyst in analysts],
         "gate": plugins.fingerprint(gate) if gate else "",
         "gates": [plugins.fingerprint(veto) for veto in vetoes],
         "schedule": plugins.fingerprint(schedule) if schedule else "",
+        "judge": "flips" if flips(config) else "",
     }
+    deciding = with_vetoes(
+        custom_gate(gate) if gate else open_gate(config.evaluation.gate),
+        [plugins.instance(veto) for veto in (*named, *vetoes)],
+    )
     return Parts(
         analysts=tuple(analysts) or tuple(open_analysts(config.gradient.analysts)),
-        gate=with_vetoes(
-            custom_gate(gate) if gate else open_gate(config.evaluation.gate),
-            [plugins.instance(veto) for veto in (*named, *vetoes)],
-        ),
-        schedule=shape,
+        gate=with_floors(deciding) if config.evaluation.floors else deciding,
+        schedule=schedule or shape_of(config.optimizer.lr_scheduler),
         scheduler=plugins.named(schedule) if schedule else config.optimizer.lr_scheduler,
         passed_in={kind: value for kind, value in passed.items() if value},
     )
 
 
+def roles_of(config: Config, parts: Parts | None = None, env: Env | None = None) -> tuple[Role, ...]:
+    """The roles whose models a training calls."""
+    judge: tuple[Role, ...] = ("judge",) if _judged(config, env) and config.models.judge_model else ()
+    return (*(ROLES if needs_optimizer(config, parts, env) else ROLES[:1]), *judge)
+
+
+def measuring_roles(config: Config, env: Env) -> tuple[Role, ...]:
+    """The roles whose models a measurement calls."""
+    judge: Role = "judge" if config.models.judge_model else "optimizer"
+    return ("target", judge) if is_judged(env) else ("target",)
+
+
+def _judged(config: Config, env: Env | None) -> bool:
+    if env is not None:
+        return is_judged(env)
+    return config.env.scoring == "judge" or not is_shipped(config.env.name)
+
+
 def needs_optimizer(config: Config, parts: Parts | None = None, env: Env | None = None) -> bool:
-    """Analysts may do without an LLM; notes and guidance are always written by one, and a judge is one.
+    """Analysts may do without an LLM; notes and guidance are always written by one, and it judges if no other model
+    does.
 
     Without the `env`, one that is not built in counts as judged: it may be.
     """
     between = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
     analysts = (parts or resolve(config)).analysts
-    judged = is_judged(env) if env is not None else config.env.scoring == "judge" or not is_shipped(config.env.name)
+    judged = _judged(config, env) and not config.models.judge_model
     return (between and config.train.num_epochs > 1) or judged or any(a.needs_optimizer for a in analysts)
 
 
-def _check_shape(schedule: Shape, config: Config) -> None:
-    shares = [schedule(n / 10) for n in range(11)]
-    if any(not 0 <= share <= 1 for share in shares):
+def why_optimizer(config: Config, parts: Parts | None = None, env: Env | None = None) -> str:
+    """In a run whose analysts do without an optimizer: what wants one; empty for other runs."""
+    once = config.model_copy(update={"train": config.train.model_copy(update={"num_epochs": 1})})
+    if needs_optimizer(once, parts, env) or not needs_optimizer(config, parts, env):
+        return ""
+    return (
+        "In this run only the guidance between epochs needs an optimizer: name one that you have "
+        "(--optimizer_model handoff is you, docs/handoff.md), or train one epoch (train.num_epochs=1)"
+    )
+
+
+def _check_shape(schedule: Shape) -> None:
+    if any(not 0 <= schedule(n / 10) <= 1 for n in range(11)):
         raise UserError(f"schedule '{plugins.named(schedule)}': must give a share from 0 to 1 for a progress of 0 to 1")
-    if len(set(shares)) == 1 and config.optimizer.reject_decay == 1:
-        raise UserError(
-            f"schedule '{plugins.named(schedule)}': is constant, and with optimizer.reject_decay 1 the learning rate "
-            "cannot change; choose a reject_decay below 1"
-        )

@@ -169,7 +169,9 @@ def _usable(patch: Patch, number: int, skill: Skill, shown: Mapping[str, str], c
         else:
             kept.append(named)
     leaks = find_leaks(kept, shown, skill)
-    return patch.model_copy(update={"edits": tuple(kept), "dropped": tuple(dropped), "leaks": leaks})
+    minimal = patch.minimal and patch.minimal.model_copy(update={"id": f"{ctx.step:04d}-{number:02d}-minimal"})
+    fields = {"edits": tuple(kept), "minimal": minimal, "dropped": tuple(dropped), "leaks": leaks}
+    return patch.model_copy(update=fields)
 
 
 def repeated(edit: Edit, skill: Skill) -> str:

@@ -7,7 +7,9 @@ without a decision.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,12 +23,18 @@ from skillopt.models.bound import BoundChat
 from skillopt.models.call import gather_all
 from skillopt.models.structured import CheckedReply, ask
 from skillopt.record.events import Progress, Retrying, SetAside, Unmeasured
-from skillopt.skill import Skill
+from skillopt.skill import FILE, Skill
+from skillopt.skill.examples import without_example
+from skillopt.tasks.agents import task_text
 from skillopt.tasks.base import Episode, FileChange, Item, RolloutError, Score, ScorerError, Trajectory
 from skillopt.training.context import Context
 
 PAUSES = (1.0, 5.0)
 """Seconds before each further round, on top of the retries that every single call has."""
+
+LEARNING = {"rollout", "race", "second_look"}
+"""Stages in which a training task that stands in the skill as an example is done without that example: copying it
+would show nothing that could be learned from."""
 
 Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 
@@ -127,18 +135,23 @@ async def roll_out_one(
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
 
     chats: list[BoundChat] = []
+    asked: Counter[str] = Counter()
 
     def new_chat() -> BoundChat:
         chats.append(BoundChat(ctx.target, label=label, stage=stage, low_priority=ctx.low_priority))
         return chats[-1]
 
     async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
-        return await ask(ctx.optimizer, messages, schema, check, label=f"{label}/judge")
+        asked[key := json.dumps(messages, default=str)] += 1  # a further sample has a label of its own
+        again = f"-{asked[key]}" if asked[key] > 1 else ""
+        return await ask(ctx.grader, messages, schema, check, label=f"{label}/judge{again}")
 
     name = trajectory_id(tag, number)
+    text = without_example(skill.text, task_text(item)) if stage in LEARNING else skill.text
+    given = skill if text == skill.text else skill.with_file(FILE, text)
     result: Trajectory | RolloutError
     try:
-        episode, score = await ctx.executor.run(ctx.env, item, skill.shown, new_chat, judge)
+        episode, score = await ctx.executor.run(ctx.env, item, given.shown, new_chat, judge)
         result = _trajectory(name, skill, item, episode, score, chats[-1] if chats else None, ctx)
     except (RefusedError, ScorerError, TransientError) as error:
         alone = isinstance(error, UnansweredError)

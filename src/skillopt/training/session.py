@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,26 +17,30 @@ from skillopt.errors import UserError
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget, Switch
 from skillopt.models.prices import is_priced
-from skillopt.record.base import ROLES
 from skillopt.record.damage import refuse_damage
 from skillopt.record.directory import RunDirectory, is_private
 from skillopt.record.events import Events, Listener, RepliesReused
 from skillopt.record.files import write_atomic, write_json, write_jsonl
 from skillopt.record.journal import Journal
 from skillopt.record.package import keep_package
+from skillopt.record.run_key import sibling_runs
 from skillopt.record.state import State
 from skillopt.skill import Skill
 from skillopt.tasks.base import Env, is_noisy
 from skillopt.tasks.executor import open_executor
+from skillopt.tasks.scorer_check import refuse_two_scores
 from skillopt.training import prompts
 from skillopt.training.callers import make_callers, open_env, open_models
 from skillopt.training.context import Context
-from skillopt.training.initial import given_feedback, initial_of, recorded_settings, run_of
-from skillopt.training.parts import Parts, needs_optimizer
+from skillopt.training.gates.floors import check_floors
+from skillopt.training.initial import given_feedback, initial_of, recorded_settings, run_key
+from skillopt.training.parts import Parts, roles_of, why_optimizer
+from skillopt.training.schedule import Schedule
 from skillopt.version import METHOD, __version__
 
-Mode = Literal["auto", "resume", "fresh"]
-"""auto: continue an unfinished run of this config, else begin one; resume: only continue; fresh: begin another."""
+Mode = Literal["auto", "resume", "fresh", "separate"]
+"""auto: continue a run of this config, or extend one of fewer epochs, else begin one; resume: only continue or extend;
+fresh: begin another; separate: as auto, but never extend one, so that several trainings can be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,7 @@ class Session:
     state: State | None
     """The run's state; None for a new one."""
     parts: Parts
+    schedule: Schedule
     started: float
 
 
@@ -73,18 +78,27 @@ async def open_session(
         env = await stack.enter_async_context(open_env(config, env))
         _check(config, env)
         skill = initial_skill or initial_of(config)
-        run = run_of(config, env, skill, fresh=mode == "fresh", passed_in=parts.passed_in)
+        schedule = parts.schedule_of(config, len(env.items("train")), skill)
+        key, extend = run_key(config, env, skill, parts.passed_in), mode != "separate"
+        earlier = key.find(extend=extend)
+        begins = earlier is None or mode == "fresh"
+        run = key.new() if earlier is None or mode == "fresh" else earlier
         if mode == "resume" and not run.state.exists():
             what = "the config, the data or the initial skill differ from it"
             raise UserError(f"{run.root}: no such run to resume; {what}")
-        source = _abandoned(run, config, env, skill, parts) if mode == "fresh" else None
-        roles = ROLES if needs_optimizer(config, parts, env) else ("target",)
+        if not run.state.exists():
+            await refuse_two_scores(env)
+        source = _abandoned(earlier, config) if mode == "fresh" else None
+        roles = roles_of(config, parts, env)
         try:
             opened = await stack.enter_async_context(open_models(config, models, roles, run))
         except UserError as error:
-            raise _for_guidance_alone(error, config, parts, env) from error
+            if not (sentence := why_optimizer(config, parts, env)):
+                raise
+            raise UserError(f"{error}. {sentence}") from error
         executor = await stack.enter_async_context(open_executor(config, env, own=opened_here))
-        stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
+        with key.beginning(run, extend=extend) if begins and mode != "fresh" else nullcontext():
+            stack.enter_context(run.held(private=is_private(config.env.private, config.env.output_root)))
         state = _read_state(run, config)
         refuse_damage(run)
         journal = stack.enter_context(Journal(run.journal, shared=shared_journal))
@@ -100,6 +114,7 @@ async def open_session(
             env=env,
             target=callers["target"],
             optimizer=callers["optimizer"],
+            judge=callers.get("judge"),
             run=run,
             events=events,
             analysts=parts.analysts,
@@ -113,6 +128,7 @@ async def open_session(
             initial_skill=skill,
             state=state,
             parts=parts,
+            schedule=schedule,
             started=started,
         )
 
@@ -120,12 +136,16 @@ async def open_session(
 def _write_start(run: RunDirectory, config: Config, state: State | None, skill: Skill) -> None:
     """Writes the config and the initial skill's files."""
     if state is None or state.status != "finished":
-        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-        write_atomic(run.config_yaml, text)
-        write_json(run.config_json, config.flat())
+        write_config(run, config)
     if state is None and (comments := given_feedback(config)):
         write_jsonl(run.feedback, comments)
     keep_package(config.train.init_skill, skill, run)
+
+
+def write_config(run: RunDirectory, config: Config) -> None:
+    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    write_atomic(run.config_yaml, text)
+    write_json(run.config_json, config.flat())
 
 
 def _check(config: Config, env: Env) -> None:
@@ -137,23 +157,12 @@ def _check(config: Config, env: Env) -> None:
         )
     prompts.check_folder(config.gradient.prompts_dir)
     check_prices(config)
+    check_floors(config, env)
 
 
-def _for_guidance_alone(error: UserError, config: Config, parts: Parts, env: Env) -> UserError:
-    """An optimizer that is missing, in a run whose analysts do without one: say what wants it."""
-    once = config.model_copy(update={"train": config.train.model_copy(update={"num_epochs": 1})})
-    if needs_optimizer(once, parts, env) or not needs_optimizer(config, parts, env):
-        return error
-    return UserError(
-        f"{error}. In this run only the guidance between epochs needs an optimizer: name one that you have "
-        "(--optimizer_model handoff is you, docs/handoff.md), or train one epoch (train.num_epochs=1)"
-    )
-
-
-def _abandoned(run: RunDirectory, config: Config, env: Env, skill: Skill, parts: Parts) -> RunDirectory | None:
+def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | None:
     """The unfinished run by another method in whose place a fresh one begins: its replies are paid for."""
-    older = run_of(config, env, skill, passed_in=parts.passed_in)
-    if run.state.exists() or older.root == run.root or not older.state.exists():
+    if older is None or not older.state.exists():
         return None
     state = State.read(older.state)
     return older if state.status != "finished" and method_of(state.pins) != method_of(pins(config)) else None
@@ -164,7 +173,7 @@ def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
     it has paid for and is asked again needs no second payment. A reply is found by its whole request, so that none can
     be taken for another."""
     runs = []
-    for other in map(RunDirectory, run.root.parent.glob(f"seed{config.train.seed}-*")):
+    for other in sibling_runs(run, config.train.seed):
         recorded = recorded_settings(other)
         same = other.root != run.root and other.journal.is_file() and asks_the_same(recorded, config.flat())
         if same and not other.irregular():
@@ -182,9 +191,9 @@ def method_of(pinned: dict[str, str]) -> tuple[str, str]:
 
 
 def check_prices(config: Config, models: Sequence[str] = ()) -> None:
-    """A limit in money needs every price; without `models`, those of both roles."""
-    budget = config.budget
-    for name in models or (config.models.target_model, config.models.optimizer_model):
+    """A limit in money needs every price; without `models`, those of all roles."""
+    budget, named = config.budget, config.models
+    for name in models or filter(None, (named.target_model, named.optimizer_model, named.judge_model)):
         if budget.max_usd is not None and not is_priced(name, budget.prices):
             raise UserError(
                 f"budget.max_usd: the price of '{name}' is unknown, so the limit cannot be kept; give it as "
@@ -196,13 +205,30 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
     if not run.state.exists():
         return None
     state = State.read(run.state)
-    if state.status == "finished" or method_of(state.pins) == method_of(pins(config)):
+    extends = _extends(run, state, config.train.num_epochs)
+    if (state.status == "finished" and not extends) or method_of(state.pins) == method_of(pins(config)):
         return state
-    begun = state.pins.get("skillopt", "")
-    how = "by SkillOpt with other prompts. Finish it with these"
+    begun, verb = state.pins.get("skillopt", ""), "Extend" if extends else "Finish"
+    how = f"by SkillOpt with other prompts. {verb} it with these"
     if begun != __version__:
-        how = f"by SkillOpt {begun}, which trains by another method. Finish it with that version (pip install "
+        how = f"by SkillOpt {begun}, which trains by another method. {verb} it with that version (pip install "
         how += f"skillopt=={begun})"
     raise UserError(
         f"{run.root}: was begun {how}, or start again with --fresh: the replies that it has paid for are used again"
     )
+
+
+def _extends(run: RunDirectory, state: State, epochs: int) -> bool:
+    """Does a training of so many epochs extend the run? Refuses what would change an unfinished or finished plan."""
+    planned = state.phases[-1].epochs if state.phases else epochs
+    if state.status != "finished" and epochs != planned:
+        raise UserError(
+            f"{run.root}: was begun with train.num_epochs={planned} and is not finished; finish it with that value "
+            f"first, or start a separate run of {epochs} with --fresh"
+        )
+    if epochs < planned:
+        raise UserError(
+            f"{run.root}: this run already has {planned} epochs, more than train.num_epochs={epochs}; start a separate "
+            "run with --fresh"
+        )
+    return epochs > planned

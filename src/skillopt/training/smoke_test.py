@@ -28,7 +28,7 @@ TRIES = 2
 
 async def smoke_test(skill: Skill, items: Sequence[Item], ctx: Context) -> None:
     """Score an empty output, then do one task. Raises if neither of two items can be scored or done."""
-    reader_judges = is_judged(ctx.env) and ctx.optimizer.model.human_paced
+    reader_judges = is_judged(ctx.env) and ctx.grader.model.human_paced
     if not ctx.env.fingerprint or reader_judges:  # who answers letters gets them all at once
         return
     await _score_nothing(ctx.env, items[:TRIES])

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from skillopt.record.costs import rollouts_paid
 from skillopt.record.directory import RunDirectory
 from skillopt.record.edits import Asked, EditPool, Patch, Ranked, Selection
+from skillopt.record.events import EditsCarried
 from skillopt.record.files import json_text, jsonl_text, write_all
 from skillopt.record.state import Best, Rejected, State
-from skillopt.record.step import BatchDigest, EditCounts, LearningRate, ScreeningRun, StepRecord, StepTelemetry
-from skillopt.skill import Applied, Skill
+from skillopt.record.step import (
+    Acceptance,
+    BatchDigest,
+    EditCounts,
+    LearningRate,
+    StepRecord,
+    StepTelemetry,
+    acceptance_rate,
+)
+from skillopt.skill import Applied, Edit, Skill
 from skillopt.tasks.base import RolloutError, Trajectory
+from skillopt.tasks.failure_kinds import count_kinds
 from skillopt.training.batches import Step
 from skillopt.training.context import Context
+from skillopt.training.edits.carry import CARRIED, carried, carry
 from skillopt.training.edits.review import Reviewed
 from skillopt.training.gates.base import Verdict
 from skillopt.training.gates.credit import Credited
+from skillopt.training.gates.screening import Screened
 from skillopt.training.reflect import causes
 from skillopt.training.rollout import failed, mean_score, scored
 
@@ -34,8 +47,7 @@ class StepWork:
     patches: list[Patch]
     reviewed: Reviewed
     ranked: list[Ranked]
-    screening: tuple[ScreeningRun, ...]
-    """The race between candidates; empty if there was one."""
+    screened: Screened
     credited: Credited
 
     @property
@@ -88,22 +100,29 @@ def step_record(work: StepWork, state: State, metric: str, telemetry: StepTeleme
     """`state` is the one after the step."""
     verdict = work.verdict
     skill = work.candidate.skill if verdict.accepted else work.skill
+    edits = _edit_counts(work)
     return StepRecord(
         step=work.step.number,
         epoch=work.step.epoch,
         train_score=mean_score(scored(work.results), metric),
         rollout_errors=len(failed(work.results)),
+        failure_kinds=count_kinds(scored(work.results)),
         val=state.score,
         val_before=verdict.before,
         val_after=verdict.after,
         verdict=verdict.decision,
         evidence=verdict.brief(),
         learning_rate=work.rates,
-        edits=_edit_counts(work),
+        edits=edits,
+        acceptance=Acceptance(
+            step=acceptance_rate(edits.accepted, edits.proposed),
+            so_far=acceptance_rate(state.edits_accepted, state.edits_proposed),
+        ),
         review=tuple(work.reviewed.used),
-        race=work.screening,
+        race=work.screened.runs,
         credit=work.credited.tries,
         applied=work.candidate.applied,
+        pending=tuple(state.pending),
         version=state.current,
         skill_hash=skill.hash,
         skill_tokens=skill.tokens,
@@ -123,15 +142,36 @@ def _edit_counts(work: StepWork) -> EditCounts:
         leaks=sum(bool(entry.leak) for entry in work.ranked),
         merged=work.pool.merged,
         conflicting=sum(conflict.held_back for conflict in work.pool.conflicts),
-        selected=sum(entry.selected for entry in work.ranked),
-        applied=len(work.candidate.applied),
+        selected=sum(entry.selected and _is_new(entry.edit) for entry in work.ranked),
+        applied=sum(map(_is_new, work.candidate.applied)),
         skipped=dict(sorted(Counter(skip.kind for skip in work.candidate.skipped).items())),
         accepted=len(work.candidate.applied) if work.verdict.accepted else 0,
     )
 
 
+def count_changes(state: State, credited: Credited) -> None:
+    """Remember which validation items the step's candidates have changed."""
+    verdicts = {id(verdict): verdict for verdict in (credited.rejected, credited.last_verdict)}
+    moved = Counter(row.item_id for verdict in verdicts.values() for row in verdict.evidence if row.change)
+    state.changed = dict(sorted((Counter(state.changed) + moved).items()))
+
+
+def _is_new(edit: Edit) -> bool:
+    """Not one that an earlier step has counted."""
+    return not edit.source.startswith(CARRIED)
+
+
 def apply_verdict(state: State, skill: Skill, credited: Credited, ctx: Context) -> None:
     """The end of a step."""
+    count_changes(state, credited)
+    kept = carried(credited, state.val)
+    _apply_verdict(state, skill, credited, kept, ctx)
+    carry(state, credited.candidate.skill if credited.verdict.accepted else skill, credited, kept, ctx)
+    if kept:
+        ctx.emit(EditsCarried(edits=len(kept), pending=len(state.pending)))
+
+
+def _apply_verdict(state: State, skill: Skill, credited: Credited, kept: Sequence[Edit], ctx: Context) -> None:
     candidate, verdict = credited.candidate, credited.verdict
     state.counts.run += 1
     state.telemetry.gate_calls_saved += verdict.telemetry.get("saved", 0)
@@ -141,27 +181,27 @@ def apply_verdict(state: State, skill: Skill, credited: Credited, ctx: Context) 
         state.stale_steps = 0
         state.decay = min(1.0, state.decay / ctx.config.optimizer.reject_decay)
         accept(state, skill, candidate, verdict, ctx, kind="edit")
-        record_rejections(state, credited, ctx)
+        record_rejections(state, credited, kept, ctx)
         return
     state.stale_steps += 1
     update_scores(state, verdict)
     if verdict.decision == "skipped":
         state.counts.skipped += 1
         return
-    if verdict.decision == "indecisive":  # it may be better: neither its edits nor the rate are penalised
+    state.decay *= ctx.config.optimizer.reject_decay
+    if verdict.decision == "indecisive":  # it may be better: its edits may be proposed again
         state.counts.indecisive += 1
         return
     state.counts.rejected += 1
-    state.decay *= ctx.config.optimizer.reject_decay
-    record_rejections(state, credited, ctx)
+    record_rejections(state, credited, kept, ctx)
 
 
-def record_rejections(state: State, credited: Credited, ctx: Context) -> None:
-    """Edits that were left out, and all edits of a rejected candidate: the exemplar analyst does not repeat them."""
-    blamed = credited.left_out
-    rest = () if credited.verdict.accepted else tuple(e for e in credited.candidate.applied if e not in blamed)
+def record_rejections(state: State, credited: Credited, kept: Sequence[Edit], ctx: Context) -> None:
+    """Edits that were left out, and those of a rejected candidate that are not carried: the exemplar analyst does not
+    repeat them."""
     newest = ctx.config.optimizer.rejected_buffer
-    entries = [Rejected(step=ctx.step, edit=edit) for edit in (*blamed, *rest)]
+    gone = dict.fromkeys(edit for edit in credited.rejected_edits if edit not in kept)
+    entries = [Rejected(step=ctx.step, edit=edit) for edit in gone]
     state.rejected = [*state.rejected, *entries][-newest:] if newest else []
 
 

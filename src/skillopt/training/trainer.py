@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config
-from skillopt.errors import DiskError, SkillOptError, Stopped, StopReason, disk_trouble, is_disk_trouble
+from skillopt.config.sections import SCHEDULES
+from skillopt.errors import BY_HAND, DiskError, SkillOptError, Stopped, disk_trouble, is_disk_trouble
 from skillopt.models.base import ChatModel
 from skillopt.record.base import ByRole
 from skillopt.record.costs import Paid, rollouts_paid, usage
-from skillopt.record.damage import history_of, seal_files
+from skillopt.record.damage import history_of, seal_files, take_back
 from skillopt.record.directory import announce
+from skillopt.record.edits import Conflict
 from skillopt.record.events import (
     Advice,
+    EndedEarly,
     EpochFinished,
     EvaluationFinished,
     EvaluationStarted,
@@ -46,23 +49,25 @@ from skillopt.tasks.base import SPLITS, Env, Item
 from skillopt.training.batches import Step, plan_steps
 from skillopt.training.context import Context
 from skillopt.training.edits.aggregate import aggregate
+from skillopt.training.edits.candidates import candidates
+from skillopt.training.edits.carry import UNCONFIRMED, with_pending
 from skillopt.training.edits.review import file_conflicts, review
 from skillopt.training.edits.risk import held_back
 from skillopt.training.edits.select import select
-from skillopt.training.edits.update import candidates
 from skillopt.training.epoch_end import end_epoch, look_ahead
+from skillopt.training.extension import first_phase, reopen, why_over
 from skillopt.training.final_scores import FinalScores, measure_finals
 from skillopt.training.gates import GATES
 from skillopt.training.gates.credit import credit
 from skillopt.training.gates.screening import screen
 from skillopt.training.heartbeat import heartbeat
-from skillopt.training.initial import differences
+from skillopt.training.initial import differences, given_notes
 from skillopt.training.optimizer_context import optimizer_context, probe_rejected, remember
 from skillopt.training.parts import Parts, resolve
 from skillopt.training.reflect import reflect
-from skillopt.training.rollout import Measured, Rollouts, begin, begin_ahead, failed, measure
+from skillopt.training.rollout import Measured, Rollouts, begin, begin_ahead, failed, measure, scored
 from skillopt.training.schedule import decayed_rate, scheduled_rate
-from skillopt.training.session import Mode, Session, open_session, pins
+from skillopt.training.session import Mode, Session, open_session, pins, write_config
 from skillopt.training.smoke_test import smoke_test
 from skillopt.training.step_files import StepWork, apply_verdict, step_record, write_step
 
@@ -70,11 +75,11 @@ MakePreflight = Callable[[Config, Env, Skill, Parts], Preflight]
 """Gives the plan of a run and advice about it; `preflight.doctor.preflight` is one."""
 
 WithVerdict = Callable[[Summary, Sequence[StepRecord], Settings], Summary]
-"""Gives a summary its sentence for people; `view.diagnosis.with_verdict` is one."""
+"""Adds the verdict, a sentence for people, to a summary; `view.diagnosis.with_verdict` is one."""
 
 
 class TrainingLoop:
-    """Trains one skill. The same config again continues an unfinished run; mode `fresh` begins another."""
+    """Trains one skill. With the config of an unfinished run it continues that run; mode `fresh` starts a new one."""
 
     def __init__(
         self,
@@ -86,12 +91,10 @@ class TrainingLoop:
         mode: Mode = "auto",
         parts: Parts | None = None,
         shared_journal: Path | None = None,
-        read_test: bool = True,
         initial_skill: Skill | None = None,
         preflight: MakePreflight | None = None,
         with_verdict: WithVerdict | None = None,
     ) -> None:
-        """`read_test` false leaves the test split sealed: the run stops before its end and can be finished later."""
         self.config = config
         self.listeners = list(listeners)
         self._mode = mode
@@ -106,7 +109,6 @@ class TrainingLoop:
             shared_journal=shared_journal,
             initial_skill=initial_skill,
         )
-        self._read_test = read_test
         self._make_preflight = preflight
         self._with_verdict = with_verdict
         self.started = False
@@ -117,30 +119,32 @@ class TrainingLoop:
             await self._begin()
             for epoch, steps in enumerate(self.plan, 1):
                 for step in self._left(steps):
-                    ctx, skill, rates = self.base.at(epoch, step.number), self.skill, self._rates(step)
+                    ctx, skill, rates = self._context(step), self.skill, self._rates(step)
                     rollouts = self._rollouts(step, skill, ctx)
                     knowledge = optimizer_context(self.state, rates.used, ctx, step.items)
                     patches = await reflect(skill, rollouts, knowledge, ctx)
-                    pool = await aggregate(patches, skill, knowledge, ctx)
+                    pool = with_pending(await aggregate(patches, skill, knowledge, ctx), self.state)
                     reviewed = review(held_back(pool, skill, ctx), self.run, ctx.step, self.state.reviewed)
                     down = reviewed.turned_down
                     ranked = select(reviewed.pool, rates.used, skill, ctx, patches=patches, turned_down=down)
-                    winner, screening = await screen(candidates(skill, ranked, ctx), await self._val(), ctx)
-                    verdict = await self._gate(skill, winner.applied, self.state.val, self._expecting(step, ctx))
-                    credited = await credit(skill, winner.applied, verdict, self.state.val, ctx, self._gate)
                     results = self._checked(await rollouts.all())
-                    work = StepWork(step, skill, rates, results, patches, reviewed, ranked, screening, credited)
+                    offered = candidates(skill, ranked, patches, ctx)
+                    screened = await screen(offered, rollouts.items, scored(results), ctx)
+                    candidate, current = screened.winner.applied, await self._val()
+                    verdict = await self._gate(skill, candidate, current, self._expecting(step, ctx))
+                    credited = await credit(skill, candidate, verdict, current, ctx, self._gate)
+                    work = StepWork(step, skill, rates, results, patches, reviewed, ranked, screened, credited)
                     await self._commit(work, ctx)
-                if self.state.epoch < epoch and not self._over():
-                    await self._end_epoch(epoch)
+                if self._epoch_begun(steps):
+                    await self._end_epoch(epoch, finished=self.state.step == steps[-1].number)
             return await self._finish()
 
     def interrupt(self) -> None:
-        """What Ctrl-C does: nothing new starts, what is in flight is paid for and kept."""
+        """Stop as after Ctrl-C: start no new call; wait for the calls in flight and keep their replies."""
         if not self.started:
             raise KeyboardInterrupt
-        self.session.switch.trip(Stopped(StopReason.BY_HAND))
-        letters = len(self.base.optimizer.model.waiting)  # they stay open: no run waits for a reader
+        self.session.switch.trip(Stopped(BY_HAND))
+        letters = len(self.base.optimizer.model.waiting)  # letters stay open: the run does not wait for their replies
         in_flight = self.base.target.limiter.in_flight + self.base.optimizer.limiter.in_flight - letters
         self.base.emit(Stopping(in_flight=in_flight, letters=letters))
 
@@ -148,7 +152,7 @@ class TrainingLoop:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
-        """Everything that the loop needs, closed again whatever happens; a stop leaves a state to continue from."""
+        """Open everything that the loop needs, and close it in every case. After a stop the run can be continued."""
         async with self._opening as session:
             self.session: Session = session
             self._parts, self._gate = session.parts, session.parts.gate
@@ -159,9 +163,12 @@ class TrainingLoop:
             self._preflight = (
                 self._make_preflight(self.config, session.ctx.env, session.initial_skill, self._parts)
                 if self._make_preflight
-                else Preflight(plan=Plan(steps=len(self._steps), epochs=len(self.plan)))
+                else Preflight(
+                    plan=Plan(steps=len(self._steps), epochs=len(self.plan), schedule=session.schedule.summary)
+                )
             )
-            self.state = session.state or State(pins=pins(self.config))
+            self.state = session.state or State(pins=pins(self.config), memory=given_notes(self.config))
+            self.state.phases = self.state.phases or [first_phase(self.config, session.schedule)]
             self.history = History(self.run.history)
             self.started = True
             self._earlier = self.state.telemetry.model_copy()
@@ -188,9 +195,14 @@ class TrainingLoop:
             await self.base.background.settle()
 
     async def _begin(self) -> None:
-        """A new run measures its initial skill, zero-shot; another goes back to its last finished step."""
+        """Start or continue the run. A new run measures its initial skill. An unfinished run goes back to its last
+        finished step. A finished run is extended if the config has more epochs."""
         config, state, run = self.config, self.state, self.run
-        resumed = self.session.state is not None
+        resumed, finished = self.session.state is not None, state.status == "finished"
+        phase = reopen(run, state, config, self.plan, self._parts)
+        if finished and state.status != "finished":
+            take_back(run, state)
+            write_config(run, config)
         if resumed:  # before any event is sent: a listener may read the history
             run.roll_back(
                 step=state.step, epoch=state.epoch, version=state.version, patch_log_size=state.patch_log_size
@@ -202,6 +214,8 @@ class TrainingLoop:
                 path=str(run.root),
                 resumed=resumed,
                 finished=state.status == "finished",
+                phase=phase,
+                reads_again=config.evaluation.test and run.test_reads.exists(),
                 best_skill=str(run.best_package if run.trains_package else run.best_skill),
                 differs=None if resumed or self._mode == "fresh" else differences(run, config),
                 done=state.step,
@@ -212,7 +226,8 @@ class TrainingLoop:
                 workers=config.role("target").workers,
                 epochs=config.train.num_epochs,
                 learning_rate=config.optimizer.learning_rate,
-                scheduler=self._parts.scheduler,
+                scheduler=state.phases[-1].scheduler,
+                scheduler_reason=state.phases[-1].reason,
             )
         )
         announce(run.root, finished=state.status == "finished")
@@ -238,7 +253,7 @@ class TrainingLoop:
         return self.state.val
 
     def _keep_baseline(self) -> None:
-        """From here on there is a run that can be resumed."""
+        """Store the initial skill's validation score once it is measured. From then on the run can be resumed."""
         if self._baseline and self._baseline.done() and not self._baseline.exception():
             measured, self._baseline, state = self._baseline.result(), None, self.state
             state.val = measured.values
@@ -251,7 +266,7 @@ class TrainingLoop:
         """Keep the state of the last finished step; only record why the run ended."""
         self._keep_baseline()
         if self.state.status != "finished":
-            begun = self.run.state.exists()  # if not, there is a bill, and no state to continue from
+            begun = self.run.state.exists()  # if not, only the costs are written: there is no state to continue from
             self.state = State.read(self.run.state) if begun else self.state
             self.state.status, self.state.stop_reason = "stopped", str(error)
             with suppress(*DiskError):  # the disk may be what stopped it; the state before it is kept
@@ -263,18 +278,26 @@ class TrainingLoop:
     def _left(self, steps: list[Step]) -> Iterator[Step]:
         return (step for step in steps if step.number > self.state.step and not self._over())
 
-    def _over(self) -> StopReason | None:
-        """Why the steps that are left are not done: no gate accepts anything if every validation task is right."""
-        if 0 < self.config.train.patience <= self.state.stale_steps:
-            return StopReason.PATIENCE
-        return StopReason.ALL_RIGHT if min(self.state.val.values(), default=0) >= 1 else None
+    def _over(self) -> str:
+        return why_over(self.state, self.config)
+
+    def _epoch_begun(self, steps: list[Step]) -> bool:
+        """Has the epoch begun, and is its end still to do? An epoch in which the run ends early has an end, too."""
+        begun = self.state.epoch < steps[0].epoch and self.state.step >= steps[0].number
+        return begun and self.state.status != "finished"
+
+    def _context(self, step: Step) -> Context:
+        return replace(self.base.at(step.epoch, step.number), changed=self.state.changed)
 
     def _rates(self, step: Step) -> LearningRate:
-        scheduled = scheduled_rate(step.number, self.base.steps, self.config.optimizer, self._parts.schedule)
+        phase = self.state.phases[-1]  # it has its own schedule
+        number, steps = step.number - phase.after, self.base.steps - phase.after
+        shape = self._parts.schedule or SCHEDULES[phase.scheduler]
+        scheduled = scheduled_rate(number, steps, self.config.optimizer, shape)
         return LearningRate(scheduled=scheduled, used=decayed_rate(scheduled, self.state.decay, self.config.optimizer))
 
     def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
-        """The step's batch, under way."""
+        """Start the rollouts of the step's batch."""
         items = self._batch(step)
         ctx.emit(RolloutStarted(items=len(items), workers=self.config.role("target").workers))
         rollouts = begin(skill, items, ctx)
@@ -289,14 +312,14 @@ class TrainingLoop:
         return step is self.plan[step.epoch - 1][-1]
 
     def _go_ahead(self, done: int, skill: Skill) -> None:
-        """Begin the rollouts of the step after `done`, while files and notes are written."""
+        """Start the rollouts of the step after step `done`, while files and notes are still written."""
         if done < self.base.steps and not self._over():
             step = self._steps[done]
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number))
 
     def _expecting(self, step: Step, ctx: Context) -> Context:
-        """For the step's gate: the next rollouts begin as soon as it is certain which skill they are for. That is never
-        certain if a gate or veto of the user decides."""
+        """The context of the step's gate. When the gate is sure of its decision, the next rollouts start with the
+        right skill. If a gate or veto of the user decides, they do not start early."""
         if self._ends_epoch(step) or self._gate not in GATES.values():
             return ctx
         return replace(ctx, expect=lambda skill: self._go_ahead(step.number, skill))
@@ -308,17 +331,18 @@ class TrainingLoop:
         return results
 
     async def _commit(self, work: StepWork, ctx: Context) -> None:
-        """Save the step; the state is written last, and finishes it."""
+        """Save the step. The state is written last: with it the step is finished."""
         self.run.check_held()
         ctx.emit(GateDecided(**dict(work.verdict.brief())))
         state = self.state
         state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
         apply_verdict(state, work.skill, work.credited, ctx)
         remember(state, work, await probe_rejected(work, ctx), ctx)
+        state.short_form = work.screened.short_form or state.short_form
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
         self.skill = work.candidate.skill if work.verdict.accepted else work.skill
-        if not self._ends_epoch(work.step):  # where it does, the slow update may change the skill
+        if not self._ends_epoch(work.step):  # at the end of an epoch the slow update may change the skill
             self._go_ahead(ctx.step, self.skill)
         telemetry = StepTelemetry(seconds=self._counted(ctx), paid_so_far=self._paid())
         record = step_record(work, state, self.config.evaluation.metric, telemetry)
@@ -328,10 +352,10 @@ class TrainingLoop:
         self._save()
         ctx.emit(StepFinished(record=record))
 
-    async def _end_epoch(self, epoch: int) -> None:
+    async def _end_epoch(self, epoch: int, *, finished: bool) -> None:
         ctx = self.base.at(epoch, self.state.step)
         skills = self._epoch_start, self.skill
-        self.skill, outcome = await end_epoch(self.state, *skills, ctx, self._gate, self._go_ahead)
+        self.skill, outcome = await end_epoch(self.state, *skills, ctx, self._gate, self._go_ahead, finished=finished)
         self._epoch_start = self.skill
         self.history.end_epoch(outcome)
         self._counted(ctx)
@@ -342,7 +366,7 @@ class TrainingLoop:
         return usage(self.session.journal.totals(), self.session.budget.cost)
 
     def _counted(self, ctx: Context) -> dict[str, float]:
-        """Seconds by stage since the last count, which go into the run's sum."""
+        """Return the seconds of each stage since the last call, and add them to the run's total."""
         seconds, stages = dict(ctx.seconds), self.state.telemetry.stages
         for stage, taken in seconds.items():
             stages[stage] = stages.get(stage, 0.0) + taken
@@ -372,33 +396,34 @@ class TrainingLoop:
         return measured
 
     async def _finish(self) -> Result:
-        """The test split is read here, once."""
+        """The test split is read here, once, if the config wants it."""
         state = self.state
         best = self.run.read_skill(state.best.version)
-        if not self._read_test and state.status != "finished":
+        early = self._over() if state.step < self.base.steps else ""
+        if early and (state.status != "finished" or self.config.train.num_epochs > state.phases[-1].epochs):
+            self.base.emit(EndedEarly(reason=early, done=state.step, steps=self.base.steps))
+        if state.status != "finished":
             self.run.write_best(best)
-            state.status, state.stop_reason = "stopped", StopReason.SEALED
-            self._write_state(FinalScores())
-        elif state.status != "finished":
-            self.run.write_best(best)
+            unconfirmed = [Conflict(a=edit, reason=UNCONFIRMED) for edit in state.pending]
+            file_conflicts(self.run, state.step, unconfirmed)
             when, items = datetime.now(UTC).isoformat(), len(self.base.env.items("test"))
             finals = await measure_finals(state, self.base, self._evaluate)
             self._counted(self.base)
-            scores = {name: finals.score(f"test_{name}") for name in ("initial", "best")}
-            append_jsonl(self.run.test_reads, [TestSplitRead(who="train", when=when, items=items, scores=scores)])
-            early = self._over() if state.step < self.base.steps else None
-            state.status, state.stop_reason = "finished", early or ""
+            if self.config.evaluation.test:
+                scores = {name: finals.score(f"test_{name}") for name in ("initial", "best")}
+                append_jsonl(self.run.test_reads, [TestSplitRead(who="train", when=when, items=items, scores=scores)])
+            state.status, state.stop_reason = "finished", early
             self._write_state(finals)
         summary = Summary.model_validate_json(read_bytes(self.run.summary))
         self.base.emit(RunFinished(summary=summary))
         return Result(path=self.run.root, best_skill=best.shown, summary=summary)
 
     def _write_state(self, finals: FinalScores) -> None:
-        """The summary, then the state, which makes it all count."""
+        """Write the summary, then the state. What was written before the state is valid only with it."""
         self.run.check_held()
         state = self.state
         self._write_summary(finals)
-        if state.status != "stopped":  # a stop declares nothing finished
+        if state.status != "stopped":  # a stopped run has no newly finished step
             state.replies = self.session.journal.sync()
             seal_files(self.run, state)
         state.write(self.run.state)
@@ -406,7 +431,8 @@ class TrainingLoop:
     def _write_summary(self, finals: FinalScores) -> None:
         telemetry = self.state.telemetry
         telemetry.seconds = self._earlier.seconds + time.monotonic() - self.session.started
-        hits = self.base.target.from_journal + self.base.optimizer.from_journal
+        callers = [self.base.target, self.base.optimizer, *([self.base.judge] if self.base.judge else [])]
+        hits = sum(caller.from_journal for caller in callers)
         telemetry.from_journal = self._earlier.from_journal + hits
         summary = finals.summary(self.state, self.base, self._paid())
         if self._with_verdict and summary.status != "running":  # the verdict needs the run's end

@@ -6,7 +6,8 @@ from pydantic import TypeAdapter
 
 from skillopt.config import Price
 from skillopt.models.budget import total_cost
-from skillopt.record.costs import bill, usage
+from skillopt.record.base import ByRole
+from skillopt.record.costs import Paid, bill, usage
 from skillopt.record.forecast import with_current_costs
 from skillopt.record.journal import read_totals
 from skillopt.record.run import Run
@@ -16,12 +17,16 @@ from skillopt.view.diagnosis import with_verdict
 _PRICES = TypeAdapter(dict[str, Price])
 
 
+def paid_now(run: Run) -> ByRole[Paid]:
+    """What the run's journal holds at this moment."""
+    prices = _PRICES.validate_python(run.settings.get("budget.prices") or {})
+    return usage(read_totals(run.files.journal), lambda total: total_cost(total, prices))
+
+
 def current_summary(run: Run) -> Summary | None:
     """A run's summary. If the run is not finished, with the costs of this moment: one that was killed wrote none."""
     summary = run.summary
     if summary is None or summary.status == "finished":
         return summary
-    prices = _PRICES.validate_python(run.settings.get("budget.prices") or {})
-    paid = usage(read_totals(run.files.journal), lambda total: total_cost(total, prices))
-    current = with_current_costs(summary, bill(paid, summary.calls.from_journal))
+    current = with_current_costs(summary, bill(paid_now(run), summary.calls.from_journal))
     return with_verdict(current, run.history, run.settings)

@@ -86,7 +86,7 @@ def _lines(skill: Skill, path: str) -> list[str]:
 
 
 def read_entries(run: RunDirectory) -> list[Entry]:
-    """The patch log, its chain checked."""
+    """The entries of the patch log. If its chain of hashes is broken, UserError."""
     try:
         return list(run.patch_log.entries())
     except PatchLogError as error:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from skillopt.errors import UserError
+from skillopt.record.run import Run
 from skillopt.record.step import Evidence
 from skillopt.skill import FILE, Entry
 from skillopt.view.blame import BlamedLine, by_file, where
 from skillopt.view.console import gate_line
 from skillopt.view.skill_diff import file_line
+from skillopt.view.traces import find_trace
 
 
 def blame_lines(lines: Sequence[BlamedLine]) -> list[str]:
@@ -32,14 +34,24 @@ def _who(line: BlamedLine) -> str:
     return f"step {line.entry.step}  {line.entry.edit.id}  {line.entry.edit.op}"
 
 
-def line_story(lines: Sequence[BlamedLine], number: int, file: str = FILE) -> list[str]:
-    """All that the log knows of one line of a file."""
+def tasks_of(run: Run, trajectory_ids: Iterable[str]) -> dict[str, str]:
+    """The task of each trajectory that is still on disk."""
+    traces = ((name, find_trace(run, name)) for name in dict.fromkeys(trajectory_ids))
+    return {name: trace.item_id for name, trace in traces if trace is not None}
+
+
+def line_story(lines: Sequence[BlamedLine], number: int, file: str = FILE, run: Run | None = None) -> list[str]:
+    """All that the log knows of one line of a file; with the run, also the tasks behind it."""
     own = lines_of(lines, file)
     if number > len(own):
         raise UserError(f"--line {number}: {'the skill' if file == FILE else file} has {len(own)} lines")
     line = own[number - 1]
     head = f"line {number}{'' if file == FILE else f' of {file}'}: {line.text}"
-    return [head, *(entry_story(line.entry) if line.entry else ["from: the initial skill"])]
+    if line.entry is None:
+        return [head, "from: the initial skill"]
+    tasks = tasks_of(run, line.entry.edit.trajectory_ids) if run else {}
+    named = [f"tasks: {', '.join(dict.fromkeys(tasks.values()))}"] if tasks else []
+    return [head, *entry_story(line.entry), *named]
 
 
 def lines_of(lines: Sequence[BlamedLine], file: str) -> list[BlamedLine]:

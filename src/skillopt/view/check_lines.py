@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from skillopt.measure.batch import CheckOutcome
+from skillopt.measure.matrix import CellChange
 from skillopt.measure.verdict import spent_sentence
 from skillopt.preflight.lint import Finding, Linted
+from skillopt.record.matrix import Matrix
 from skillopt.record.results import CheckResult, ScoreWithInterval, SideTakes
 from skillopt.view.columns import table_lines
 from skillopt.view.markdown import fenced, plain, table
@@ -34,6 +36,23 @@ def target_lines(outcomes: Sequence[CheckOutcome]) -> list[str]:
         cells = _row(outcome)
         rows.append([outcome.target, outcome.status, *cells[:4], cells[6], outcome.name])
     return table_lines(head, rows, left=range(8))
+
+
+def matrix_lines(matrix: Matrix) -> list[str]:
+    """Skills × targets, one word a cell."""
+    rows = []
+    for skill in matrix.skills:
+        cells = [matrix.cell(skill, target) for target in matrix.targets]
+        rows.append((skill, *(cell.word if cell else "–" for cell in cells)))
+    return table_lines(("skill", *matrix.targets), rows, left=range(1 + len(matrix.targets)))
+
+
+def change_line(change: CellChange) -> str:
+    """`worse: skills/triage on openai:x: keep → retrain. …`"""
+    cell, before = change.after, change.before.word if change.before else "new"
+    return (
+        f"{'worse' if change.worse else 'changed'}: {cell.skill} on {cell.target}: {before} → {cell.word}. {cell.why}"
+    )
 
 
 def outcome_lines(outcome: CheckOutcome) -> list[str]:

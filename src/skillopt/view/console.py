@@ -16,8 +16,8 @@ from rich.console import Console
 from skillopt.record.events import FLEETING, Event, Listener
 from skillopt.record.forecast import Check
 from skillopt.record.result import Result
-from skillopt.record.status import early_end
-from skillopt.record.step import Evidence
+from skillopt.record.state import Phase
+from skillopt.record.step import Evidence, ScreeningRun
 from skillopt.record.summary import BestScores, Summary
 from skillopt.view.columns import table_lines
 from skillopt.view.figures import measured_skills
@@ -94,9 +94,15 @@ class Lines:
         if data["finished"]:
             how = "already finished"
             again = f"to train on from its best skill, add train.init_skill={shlex.quote(data['best_skill'])}"
-            more = f"\nTo train again from the start, add --fresh; {again}"
+            more = f"\nTo train longer, raise train.num_epochs; to start again, add --fresh; {again}"
+        if data.get("phase"):
+            read = "; the test split will be read again" if data["reads_again"] else ""
+            how = "extended"
+            more = f"\nExtending a finished run: {Phase.model_validate(data['phase']).shown}{read}"
         about = f"Items: {splits}; target {data['target']}, optimizer {data['optimizer']}"
-        return f"Run: {data['path']} ({how}){more}\n{about}"
+        why = data.get("scheduler_reason")
+        schedule = f"\nSchedule: {data['scheduler']}: {why}" if why else ""
+        return f"Run: {data['path']} ({how}){more}\n{about}{schedule}"
 
     def _letters_opened(self, event: Event) -> str:
         data = event.data
@@ -115,9 +121,12 @@ class Lines:
         why = next(iter(event.data["items"].values()))
         return f"Set aside, for every skill alike: {', '.join(event.data['items'])} ({why})"
 
+    def _ended_early(self, event: Event) -> str:
+        return ended_early(event.data["done"], event.data["steps"], event.data["reason"])
+
     def _stopping(self, event: Event) -> str:
         data = event.data
-        letters = f"; {data['letters']} letters stay open" if data.get("letters") else ""
+        letters = f"; {data['letters']} letters still wait for a reply" if data.get("letters") else ""
         kept = f"{data['in_flight']} calls are in flight and will be kept{letters}"
         return f"Stopping: {kept}; Ctrl-C again leaves at once"
 
@@ -156,6 +165,16 @@ class Lines:
         flagged = f", {data['conflicts']} conflicts set aside (skillopt review)" if data["conflicts"] else ""
         return f"Selected {data['edits']} edits ({self._rate} → {data['rate']:.1f}){flagged}"
 
+    def _raced(self, event: Event) -> str:
+        runs = [ScreeningRun.model_validate(run) for run in event.data["candidates"]]
+        scores = ", ".join(f"{run.name} {score(run.score)}" for run in runs)
+        return f"Two candidates on {runs[0].items} training tasks: {scores}"
+
+    def _edits_carried(self, event: Event) -> str:
+        edits, pending = event.data["edits"], event.data["pending"]
+        which = f"{edits} edits" if edits > 1 else "1 edit"
+        return f"{which} broke nothing: kept as pending ({pending} in all), to be tried again with new edits"
+
     def _gate_decided(self, event: Event) -> str:
         return f"Gate: {gate_line(Evidence.model_validate(event.data))}"
 
@@ -184,14 +203,15 @@ class Lines:
 
     def _slow_update_finished(self, event: Event) -> str:
         data = event.data
-        counts = ", ".join(f"{count} {name}" for name, count in sorted(data["counts"].items()))
+        named = {"persistent_fail": "still failing", "stable_success": "solved by both"}
+        counts = ", ".join(f"{count} {named.get(name, name)}" for name, count in sorted(data["counts"].items()))
         gate = Evidence.model_validate(data["gate"])
         decided = gate.decision != "skipped"
         outcome = f"guidance: {gate_line(gate)}" if decided else f"no guidance ({data['lost'] or 'unchanged'})"
         return f"[Epoch {event.epoch}/{self._epochs}] Slow update: {counts + '; ' if counts else ''}{outcome}"
 
     def _meta_skill_finished(self, event: Event) -> str:
-        what = f"no new notes ({event.data['lost']})" if event.data["lost"] else "notes written"
+        what = f"no new notes ({event.data['lost']})" if event.data["lost"] else "notes for the optimizer written"
         return f"[Epoch {event.epoch}/{self._epochs}] Meta skill: {what}"
 
 
@@ -213,7 +233,7 @@ def _value(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-_IN_STEP = {"rollout_started", "reflect_started", "reflected", "selected", "gate_decided"}
+_IN_STEP = {"rollout_started", "reflect_started", "reflected", "selected", "raced", "gate_decided", "edits_carried"}
 
 
 _NAMES = {
@@ -237,7 +257,7 @@ def check_line(check: Check) -> str:
 def gate_line(evidence: Evidence) -> str:
     """`val score 0.68 > 0.65 ✓ ACCEPT`."""
     if evidence.decision == "skipped":
-        return "nothing to decide, no edit applies · SKIP"
+        return "no edit to test · SKIP"
     before, after = evidence.before, evidence.after
     mark = {"accept": "✓ ACCEPT", "reject": "✗ REJECT", "indecisive": "? INDECISIVE"}[evidence.decision]
     if before is None:
@@ -283,22 +303,23 @@ def result_table(summary: Summary) -> list[str]:
 
 
 def result_lines(summary: Summary) -> list[str]:
-    steps, calls, edits = summary.steps, summary.calls, summary.edits
+    steps, edits, roles = summary.steps, summary.edits, summary.calls.roles
     rate = summary.edit_acceptance_rate
-    tokens = summary.tokens
+    calls = ", ".join(f"{summary.calls.of(role)} {role}" for role in roles)
+    tokens = ", ".join(f"{summary.tokens.of(role).total:,} {role}" for role in roles)
     stuck = [summary.item_names.get(item, item) for item in summary.persistent_failures]
     shown = ", ".join(stuck[:8]) + (" …" if len(stuck) > 8 else "")
-    costs = summary.cost_usd
+    costs = ", ".join(f"{dollars(summary.cost_usd.of(role))} {role}" for role in roles)
     return [
         f"Steps: {steps.run} run, {steps.accepted} accepted, {steps.rejected} rejected, "
         f"{steps.indecisive} indecisive, {steps.skipped} skipped",
+        *extension_lines(summary),
         *early_line(summary),
         *_winner(summary.best),
-        f"Edit acceptance: {edits.accepted} of {edits.proposed}" + (f" ({rate:.0%})" if rate is not None else ""),
-        f"Calls: {calls.target} target, {calls.optimizer} optimizer, {calls.from_journal} from the journal; "
-        f"the gate saved {summary.gate.calls_saved}",
-        f"Tokens: {tokens.target.total:,} target, {tokens.optimizer.total:,} optimizer{_estimated(summary)}; "
-        f"cost: {dollars(costs.target)} target, {dollars(costs.optimizer)} optimizer; {summary.seconds:.1f} s",
+        f"Edits: {edits.proposed} proposed, {edits.accepted} accepted" + (f" ({rate:.0%})" if rate is not None else ""),
+        f"Calls: {calls}; {summary.calls.from_journal} replies reused from the journal; "
+        f"{summary.gate.calls_saved} calls saved because gates stopped early",
+        f"Tokens: {tokens}{_estimated(summary)}; cost: {costs}; {summary.seconds:.1f} s",
         *(beside_lines(summary.plan) if summary.plan else ()),
         f"Persistent failures: {len(stuck)}" + (f" ({shown})" if stuck else ""),
     ]
@@ -306,9 +327,21 @@ def result_lines(summary: Summary) -> list[str]:
 
 def early_line(summary: Summary) -> list[str]:
     """Why a finished run did not do all of its steps."""
-    why = early_end(summary) if summary.status == "finished" else ""
+    why = summary.stop_reason if summary.status == "finished" else ""
     planned = summary.plan.steps.planned if summary.plan else "–"
-    return [f"Ended after step {summary.steps.run} of {planned}: {why}"] if why else []
+    return [ended_early(summary.steps.run, planned, why)] if why else []
+
+
+def extension_lines(summary: Summary) -> list[str]:
+    """A sentence for each extension of the run."""
+    return [
+        f"Extended after step {phase.after}: {phase.shown}, a phase with its own {phase.scheduler} schedule."
+        for phase in summary.phases[1:]
+    ]
+
+
+def ended_early(done: int, planned: int | str, why: str) -> str:
+    return f"Ended early, after step {done} of {planned}: {why}"
 
 
 def show_result(result: Result, console: Console) -> None:
@@ -351,6 +384,6 @@ def _winner(best: BestScores) -> list[str]:
     if curse is None or not best.version:
         return []
     return [
-        f"Luck: the gate saw {score(best.val)} in validation, fresh samples give {score(best.val_remeasured)} "
+        f"Best skill, measured again: {score(best.val_remeasured)} in validation; the gate saw {score(best.val)} "
         f"({0 - curse:+.2f})"
     ]

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from skillopt.measure.verdict import Sentence, counted, figures, more_tasks, not_above, say, spent_in, too_few
+from skillopt.measure.verdict import (
+    Sentence,
+    always_answering,
+    counted,
+    figures,
+    more_tasks,
+    not_above,
+    say,
+    spent_in,
+    too_few,
+)
+from skillopt.record.calibration import JudgeStanding
 from skillopt.record.run import Settings
-from skillopt.record.step import StepRecord
-from skillopt.record.summary import Summary
+from skillopt.record.step import Evidence, StepRecord
+from skillopt.record.summary import Baselines, Summary
 from skillopt.tasks.splits import how_to_enlarge
 from skillopt.view.figures import dropped
 from skillopt.view.text import counted as number_of
@@ -29,6 +41,9 @@ def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Set
         kinds = ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in dropped(history).items())
         edits = f"none of the {number_of(summary.edits.proposed, 'edit')} proposed could be used"
         return f"{edits} ({kinds})" if kinds else edits, "a stronger optimizer model"
+    if floored := [evidence.reason for evidence in _measured(history) if evidence.reason.startswith("floor ")]:
+        broke = f"{len(floored)} of {_tried(summary)} scored higher and broke a floor"
+        return f"{broke} ({floored[0]})", "another limit in evaluation.floors"
     if not initial and not any(step.train_score or step.val_after for step in history):
         why = f"every reply scored 0, with the initial skill and with {_tried(summary)}"
         what = f"{why}; the scorer or the form that it wants is the likely reason"
@@ -37,6 +52,12 @@ def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Set
             "comparing a reply with its expected answer in the report, then another env.scoring or initial skill",
         )
     return _none_better(summary, tasks, lost, settings)
+
+
+def _measured(history: Sequence[StepRecord]) -> list[Evidence]:
+    """What the gates saw: of steps, and of guidance."""
+    guided = [record.epoch_end.slow_update for record in history if record.epoch_end and record.epoch_end.slow_update]
+    return [*(record.evidence for record in history), *(each.evidence for each in guided if each.evidence)]
 
 
 def _nothing_proposed(history: Sequence[StepRecord], lost: Sequence[str]) -> tuple[str, str]:
@@ -97,22 +118,40 @@ def improved(record: StepRecord) -> bool:
 def with_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Summary:
     """The summary with its sentence; `settings` are the run's config, flat."""
     verdict = training_verdict(summary, history, settings)
-    return summary.model_copy(update={"verdict": verdict.text, "outcome": verdict.word})
+    text = " ".join(filter(None, (verdict.text, judge_note(summary.judge))))
+    return summary.model_copy(update={"verdict": text, "outcome": verdict.word})
+
+
+def judge_note(judge: JudgeStanding | None) -> str:
+    """A sentence about who graded the answers, and how far that can be trusted."""
+    if judge is None:
+        return ""
+    who = f"Graded by {judge.model}" + (", which also proposed the edits" if judge.is_optimizer else "")
+    if judge.calibration != "done":
+        known = "was never calibrated" if judge.calibration == "none" else "was calibrated with other settings only"
+        return f"{who}; this judge {known} (skillopt judge calibrate)."
+    agrees = "" if judge.kappa is None else f", kappa {judge.kappa:.2f} with people"
+    biases = f"; it {' and '.join(judge.biases)}" if judge.biases else ""
+    return f"{who}{agrees}, pass or fail flips in {judge.flip_rate or 0:.0%} of repeats{biases}."
 
 
 def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Sentence:
     """`settings` are the run's config, flat."""
     spent, best = spent_in([summary]), summary.best
     held_out, val = summary.gain.test, summary.gain.val
+    if summary.status == "finished" and held_out is None and val:
+        unread = "the test split was not read (evaluation.test is false), and validation scores chose the skill"
+        note = not_above(val.after, _constants(summary.baselines, "val"))[1]
+        return say("measured", f"{figures(val)}; {unread}", note=note, spent=spent)
     if summary.status != "finished" or held_out is None:
         why = f" ({summary.stop_reason})" if summary.stop_reason else ""
         so_far = f"so far {figures(val)}; the held-out tasks are not measured yet" if val else "nothing is measured yet"
         return say("not finished", f"{so_far}{why}", spent=spent)
-    always = summary.baselines.majority
-    note = not_above(held_out.after, always.answer, always.test) if always else ""
+    than, note = not_above(held_out.after, _constants(summary.baselines, "test"))
     if best.version == 0:
         because, advice = why_unchanged(summary, history, settings)
         unchanged = f"the skill is unchanged ({held_out.after:.2f} on {counted(held_out.tasks, 'test')})"
+        note = f"{note} {_unconfirmed(history)}".strip()
         return say("no better", unchanged, because=because, note=note, advice=advice, spent=spent)
     rises = _rises(history) and not summary.stop_reason and best.val != 1
     learn = learn_more(settings, history if rises else ())
@@ -126,4 +165,20 @@ def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: 
         advice = "more training and validation tasks, so that what fits only a few of them is not accepted"
     if note:  # more tasks would only confirm that the skill is of no use yet
         advice = learn
-    return say(held_out.word, figures(held_out), because=because, note=note, advice=advice, spent=spent)
+    than, note = (than, "") if held_out.word == "better" else ("", note)
+    note = f"{note} {_unconfirmed(history)}".strip()
+    return say(held_out.word, figures(held_out), than=than, because=because, note=note, advice=advice, spent=spent)
+
+
+def _unconfirmed(history: Sequence[StepRecord]) -> str:
+    """A sentence about edits that were carried to the end."""
+    edits = len(history[-1].pending) if history else 0
+    which, verb = number_of(edits, "edit"), "was" if edits == 1 else "were"
+    return f"{which} {verb} neither accepted nor dropped: decide with `skillopt review`." if edits else ""
+
+
+def _constants(baselines: Baselines, split: Literal["val", "test"]) -> dict[str, float | None]:
+    """What trivial behaviour scores."""
+    always, idle = baselines.majority, baselines.do_nothing
+    scores = {always_answering(always.answer): always[split]} if always else {}
+    return scores | ({"doing nothing": idle[split]} if idle else {})

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from skillopt.record.base import ROLES, Interval, Record
+from skillopt.record.base import Interval, Record
 from skillopt.record.step import StepRecord
 from skillopt.record.summary import Summary
+from skillopt.training.use import TaskUse
 from skillopt.view.text import dollars, duration, score
 
 
@@ -75,7 +76,7 @@ def main_figures(summary: Summary, best_from: str) -> list[Figure]:
         figures.append(Figure(name=name, initial=score(initial[split]), best=score(best[split]), note=note))
     share = f"{edits.accepted} of {edits.proposed} proposed edits"
     planned = summary.plan.steps.planned if summary.plan else "–"
-    calls = summary.calls.target + summary.calls.optimizer
+    calls = sum(summary.calls.of(role) for role in summary.calls.roles)
     return [
         *figures,
         Figure(name="Skill length", initial=str(initial.tokens), best=str(best.tokens), note="tokens"),
@@ -89,6 +90,11 @@ def main_figures(summary: Summary, best_from: str) -> list[Figure]:
         Figure(name="Cost", best=dollars(total_usd(summary)), note=f"{calls:,} calls"),
         Figure(name="Time", best=duration(summary.seconds), note=f"gate saved {summary.gate.calls_saved:,} calls"),
     ]
+
+
+def failure_kinds(record: StepRecord) -> str:
+    """How the batch's failed tasks failed, in a table's cell."""
+    return ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in record.failure_kinds.items())
 
 
 # The edit funnel: what became of the edits that analysts proposed
@@ -131,8 +137,25 @@ class CostRow:
     completion: int
     cached: int
     """Prompt tokens that the endpoint had in its cache."""
+    written: int = 0
+    """Prompt tokens that the endpoint wrote into its cache."""
     usd: float | None
     """None if the price is unknown."""
+
+
+def use_table(initial: TaskUse, best: TaskUse) -> list[tuple[str, str, str]]:
+    """A skill in use: what a call and a task take, under the initial and the best skill."""
+    names = ("tokens a call", "dollars a call", "calls a task", "tokens a task", "dollars a task")
+    return list(zip(names, _use_cells(initial), _use_cells(best), strict=True))
+
+
+def _use_cells(use: TaskUse) -> list[str]:
+    a_call, a_task = (f"{tokens:,.0f}" if tokens else "not known" for tokens in (use.tokens_per_call, use.tokens))
+    return [a_call, _known(use.usd_per_call), f"{use.turns:.1f}", a_task, _known(use.usd)]
+
+
+def _known(usd: float | None) -> str:
+    return "not known" if usd is None else f"${usd:.6f}" if usd else "$0"
 
 
 COST_HEAD = ("role", "stage", "calls", "prompt tokens", "cached", "reply tokens", "cost")
@@ -141,7 +164,7 @@ COST_HEAD = ("role", "stage", "calls", "prompt tokens", "cached", "reply tokens"
 def cost_rows(summary: Summary) -> list[CostRow]:
     """A row for each role and stage, most calls first."""
     rows = []
-    for role in ROLES:
+    for role in summary.calls.roles:
         stages, tokens = summary.calls_by_stage.of(role), summary.tokens_by_stage.of(role)
         for stage in sorted(stages, key=lambda name: (-stages[name], name)):
             usd = summary.cost_usd_by_stage.of(role).get(stage)
@@ -152,7 +175,7 @@ def cost_rows(summary: Summary) -> list[CostRow]:
 def cost_table(summary: Summary) -> tuple[list[tuple[str, ...]], list[int]]:
     """The rows of `cost_rows` with a total after each role, and the numbers of the totals."""
     rows, totals = [], []
-    for role in ROLES:
+    for role in summary.calls.roles:
         rows += [row for row in cost_rows(summary) if row.role == role]
         totals.append(len(rows))
         calls, usd = summary.calls.of(role), summary.cost_usd.of(role)
@@ -161,7 +184,8 @@ def cost_table(summary: Summary) -> tuple[list[tuple[str, ...]], list[int]]:
 
 
 def _cells(row: CostRow) -> tuple[str, ...]:
-    counts = (f"{number:,}" for number in (row.calls, row.prompt, row.cached, row.completion))
+    cached = f"{row.cached:,}" + (f" (+ {row.written:,} written)" if row.written else "")
+    counts = (f"{row.calls:,}", f"{row.prompt:,}", cached, f"{row.completion:,}")
     return row.role, row.stage.replace("_", " "), *counts, dollars(row.usd)
 
 
@@ -171,6 +195,6 @@ def stage_seconds(summary: Summary) -> dict[str, float]:
 
 
 def total_usd(summary: Summary) -> float | None:
-    """Over both roles; None if a price is unknown."""
-    costs = [summary.cost_usd.of(role) for role in ROLES]
+    """Over all roles; None if a price is unknown."""
+    costs = [summary.cost_usd.of(role) for role in summary.calls.roles]
     return None if None in costs else sum(usd or 0.0 for usd in costs)

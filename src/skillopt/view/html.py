@@ -9,34 +9,34 @@ from markupsafe import Markup
 
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import write_atomic
-from skillopt.record.status import early_end
 from skillopt.version import __version__
 from skillopt.view import figures
 from skillopt.view.blame import by_file, spread, where
-from skillopt.view.console import gate_line, validation_change
+from skillopt.view.console import extension_lines, gate_line, validation_change
 from skillopt.view.failures import lead
 from skillopt.view.markdown import markdown
 from skillopt.view.measured_tables import VERDICTS
 from skillopt.view.plan_lines import planned_rows
-from skillopt.view.run_facts import Facts, cited_ids, read_facts
+from skillopt.view.run_facts import Facts, cited_ids, lines_lost, read_facts
 from skillopt.view.skill_diff import diff_skills
-from skillopt.view.svg import package_text, progress_plot, standalone
+from skillopt.view.svg import cost_plot, package_text, progress_plot, standalone
 from skillopt.view.text import clipped, counted, duration, printable, ranged, score
 from skillopt.view.traces import result_of
 
 _PARTS = {
+    "answers": "Held-out answers, before and after",
     "progress": "Progress",
     "skill": "The skill",
     "changes": "What was accepted, and why",
     "items": "Items and versions",
     "failures": "Persistent failures",
     "steps": "All steps",
-    "costs": "What it took",
+    "costs": "Cost and time",
     "run": "The run",
 }
 _FUNCTIONS = (
-    by_file, cited_ids, clipped, counted, diff_skills, duration, early_end, gate_line, lead, planned_rows,
-    progress_plot, ranged, result_of, score, spread, validation_change, where,
+    by_file, cited_ids, clipped, cost_plot, counted, diff_skills, duration, extension_lines, gate_line, lead,
+    lines_lost, planned_rows, progress_plot, ranged, result_of, score, spread, validation_change, where,
 )  # fmt: skip
 
 

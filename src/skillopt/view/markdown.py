@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from skillopt.view.blame import by_file, where
-from skillopt.view.console import early_line, validation_change
+from skillopt.view.console import early_line, extension_lines, validation_change
 from skillopt.view.failures import lead
-from skillopt.view.figures import COST_HEAD, cost_table, funnel, measured_skills, stage_seconds
+from skillopt.view.figures import COST_HEAD, cost_table, funnel, measured_skills, stage_seconds, use_table
 from skillopt.view.plan_lines import planned_rows
-from skillopt.view.run_facts import Change, Facts
+from skillopt.view.run_facts import Change, Facts, lines_lost
 from skillopt.view.text import clipped, duration, printable, ranged
+from skillopt.view.text import counted as number_of
+from skillopt.view.traces import result_of
+from skillopt.view.use import HeldOutAnswer
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^@&]|:(?=//|[\w+-]+:)|(?<=[^\s(])\$|\$(?!\d))")
 """Marks that mean something within a line; no text of others ever begins one. A colon does before a link and around an
@@ -51,8 +54,16 @@ def _parts(facts: Facts) -> Iterator[str]:
         for skill in measured_skills(summary)
     )
     yield table(("skill", "validation", "test"), measured)
+    if facts.use.initial and facts.use.best:
+        yield "## The skill in use"
+        yield table(("", "initial skill", "best skill"), use_table(facts.use.initial, facts.use.best))
+        yield "\n".join(_answer(each) for each in facts.use.answers)
+    rejected = (record for record in facts.history if record.evidence.reason)
+    yield "\n".join(f"- Step {record.step}: rejected: {plain(record.evidence.reason)}" for record in rejected)
+    yield f"Schedule: {plain(summary.plan.schedule)}" if summary.plan and summary.plan.schedule else ""
     yield "## Edits"
     yield " → ".join(f"{stage} {count}" for stage, count in funnel(facts.history).items())
+    yield f"Accepted edits removed {number_of(facts.lines_lost, 'line')}." if facts.lines_lost else ""
     yield "## Accepted versions" if facts.changes else ""
     for change in facts.changes:
         yield _change(change)
@@ -61,13 +72,16 @@ def _parts(facts: Facts) -> Iterator[str]:
     for group in facts.failures:
         items = ", ".join(plain(facts.names.get(item.item_id, item.item_id)) for item in group.items)
         yield f"- **{plain(group.pattern)}** ({len(group.items)}): {items}. {plain(group.advice)}"
-    yield "## What it took"
+    yield "## Cost and time"
     yield table(COST_HEAD, (list(map(plain, row)) for row in cost_table(summary)[0]))
     seconds = stage_seconds(summary)
     yield "Time by stage: " + ", ".join(
         f"{stage.replace('_', ' ')} {duration(took)}" for stage, took in seconds.items()
     )
     yield table(("", "planned (estimate)", "actual"), planned_rows(summary.plan)) if summary.plan else ""
+    yield plain(" ".join(extension_lines(summary)))
+    reads = (f"{read.when[:19]} by {read.who}, {read.items} items" for read in facts.test_reads)
+    yield f"Reads of the held-out test split: {plain('; '.join(reads))}" if facts.test_reads else ""
     yield "## Best skill"
     files = by_file(facts.lines)
     for path, lines in files.items():
@@ -78,6 +92,14 @@ def _parts(facts: Facts) -> Iterator[str]:
         yield fenced("", "markdown")
 
 
+def _answer(pair: HeldOutAnswer) -> str:
+    """A held-out task, before and after."""
+    scores = f"{pair.before.score.soft:.2f} → {pair.after.score.soft:.2f}"
+    before, after = (plain(clipped(result_of(each), 160)) for each in (pair.before, pair.after))
+    task = plain(clipped(pair.before.input, 160))
+    return f"- {task} Score {scores}. Before: {before or 'nothing'}. After: {after or 'nothing'}."
+
+
 def _change(change: Change) -> str:
     first = change.first
     lines = [f"- Version {first.version}, step {first.step}, validation {validation_change(change.evidence)}"]
@@ -85,4 +107,6 @@ def _change(change: Change) -> str:
         edit = entry.edit
         words = plain(f"{edit.id}{where(edit)}: {clipped(edit.text or edit.anchor, 240)}")
         lines.append(f"  - {edit.op} {words}")
+        for line, reason in lines_lost(entry).items():
+            lines.append(f"    - takes out “{plain(clipped(line, 240))}”: {plain(clipped(reason or 'no reason', 240))}")
     return "\n".join(lines)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from skillopt.record.pruning import Pruning
 from skillopt.record.results import AblatedPart, Ablation, Comparison, EvalSummary, Replication, Sweep, Transfer
+from skillopt.record.routing import Confusion, Routing
 from skillopt.view.columns import table_lines
 from skillopt.view.text import chance, counted, ranged, score
 
@@ -58,6 +60,35 @@ def ablation_lines(result: Ablation) -> Iterator[str]:
     if result.not_measured:
         yield f"Not measured: {', '.join(result.not_measured)}"
     yield "Nothing was removed: it is for you to decide."
+
+
+def pruning_lines(result: Pruning) -> Iterator[str]:
+    """Each shorter skill that was measured, and what became of the rules."""
+    for number, trial in enumerate(result.trials, 1):
+        low, high = trial.difference_interval or (0.0, 0.0)
+        yield (
+            f"Shorter skill {number}: without {counted(len(trial.removed), 'rule')}, {trial.tokens:,} tokens: "
+            f"{trial.verdict}, {trial.score:.2f} against {trial.base:.2f} on {trial.measured} items "
+            f"({low:+.2f} to {high:+.2f})"
+        )
+    for title, names in (("Removed", result.removed), ("Put back", result.put_back)):
+        if names:
+            yield f"{title}: {'; '.join(names)}"
+
+
+def routing_table(matrix: Confusion) -> list[str]:
+    """Rows: what requests are for. Columns: what was loaded."""
+    return table_lines(("request for \\ loaded", *matrix.names), matrix.table())
+
+
+def routing_lines(result: Routing) -> Iterator[str]:
+    """The requests for which something else was loaded."""
+    wrong = result.confusion.wrong
+    for row in wrong[:_LISTED]:
+        text = " ".join(row.request.split())
+        yield f"{row.loaded}, not {row.expected}: {text[:100]}{'…' if len(text) > 100 else ''}"
+    if len(wrong) > _LISTED:
+        yield f"… and {len(wrong) - _LISTED} more; routing.json has them all."
 
 
 def _group_line(result: Ablation, group: AblatedPart) -> str:

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from skillopt.record.base import ROLES
-from skillopt.record.forecast import Plan
-from skillopt.record.summary import PlanFigures
+from collections.abc import Callable
+
+from skillopt.record.forecast import Estimate, Plan, total
+from skillopt.record.summary import Forecast, PlanFigures
 from skillopt.view.text import dollars, duration
+
+
+def _number(value: float) -> str:
+    """Two figures say as much as an estimate knows."""
+    return f"{float(f'{value:.2g}'):,.0f}"
 
 
 def plan_lines(plan: Plan) -> list[str]:
     """What a run will take; every figure but the steps is an estimate."""
     sizes = ", ".join(f"{count} {split}" for split, count in plan.items.items())
-    lines = [f"Steps: {plan.steps} in {plan.epochs} epochs over {sizes} items", "Calls (estimate):"]
-    for role in ROLES:
-        lines.append(f"  {role}: {_numbers(plan.calls(role))}")
-        lines += [f"    {line.stage}: {_numbers(line.calls)}" for line in plan.lines if line.role == role]
-    tokens = (f"{role} {_numbers(plan.tokens[role])}" for role in ROLES)
+    lines = [f"Steps: {plan.steps} in {plan.epochs} epochs over {sizes} items", f"Schedule: {plan.schedule}"]
+    lines.append("Estimates, if the run goes to its last step: a likely value (and the range around it)")
+    for role in plan.usd:
+        stages = ", ".join(f"{line.stage} {line.calls:,}" for line in plan.lines if line.role == role)
+        lines.append(f"  {role} calls: {likely(plan.calls(role))}" + (f": {stages}" if stages else ""))
+    tokens = (f"{role} {likely(plan.tokens[role])}" for role in plan.usd)
     lines.append("Tokens (estimate): " + ", ".join(tokens))
-    costs = (f"{role} {_money(plan.usd[role])}" for role in ROLES)
+    lines += [
+        f"  {role}: {likely(each)} of them are read from the endpoint's cache" for role, each in plan.cached.items()
+    ]
+    costs = [f"{role} {likely(plan.usd[role], dollars)}" for role in plan.usd]
+    priced = [each for each in plan.usd.values() if each]
+    if len(priced) == len(plan.usd) and any(each.likely for each in priced):
+        costs.append(f"together {likely(total(priced), dollars)}")
     lines.append("Cost (estimate): " + ", ".join(costs))
     taken = ", ".join(
-        f"{role} calls of {_span(plan.call_seconds[role])}, {plan.widths[role]} at once"
-        for role in ROLES
-        if plan.calls(role)[1]
+        f"{role} calls of {duration(plan.call_seconds[role])}, {plan.widths[role]} at once"
+        for role in plan.usd
+        if plan.calls(role).likely
     )
-    lines.append(f"Time (estimate): {_span(plan.seconds)} ({taken})")
+    lines.append(f"Time (estimate): {likely(plan.seconds, duration)} ({taken})")
     return lines
 
 
@@ -35,30 +48,23 @@ def beside_lines(plan: PlanFigures) -> list[str]:
 
 
 def planned_rows(plan: PlanFigures) -> list[tuple[str, str, str]]:
-    """Name, planned range and real figure, for a table."""
+    """Name, likely value with its range, and real figure, for a table."""
     rows = [("steps", f"{plan.steps.planned}", f"{plan.steps.real}")]
     for what, figures in (("calls", plan.calls), ("tokens", plan.tokens)):
-        for role in ROLES:
+        for role in figures.roles:
             row = figures.of(role)
-            rows.append((f"{role} {what}", _numbers((row.low or 0, row.high or 0)), f"{row.real or 0:,}"))
-    for role in ROLES:
+            rows.append((f"{role} {what}", likely(row), f"{row.real or 0:,}"))
+    for role in plan.calls.roles:
         row = plan.usd.of(role)
-        planned = _money(None if row.low is None or row.high is None else (row.low, row.high))
-        rows.append((f"{role} cost", planned, dollars(row.real)))
-    row = plan.seconds
-    return [*rows, ("time", _span((row.low or 0, row.high or 0)), duration(row.real or 0))]
+        rows.append((f"{role} cost", likely(row, dollars), dollars(row.real)))
+    return [*rows, ("time", likely(plan.seconds, duration), duration(plan.seconds.real or 0))]
 
 
-def _numbers(pair: tuple[float, float]) -> str:
-    low, high = pair
-    return f"{low:,.0f}" if low == high else f"{low:,.0f}–{high:,.0f}"
-
-
-def _money(pair: tuple[float, float] | None) -> str:
-    if pair is None:
+def likely(figure: Estimate | Forecast | None, form: Callable[[float], str] = _number) -> str:
+    """A likely value with the range around it."""
+    if figure is None or figure.low is None or figure.high is None:
         return "unknown"
-    return dollars(pair[0]) if pair[0] == pair[1] else f"{dollars(pair[0])}–{dollars(pair[1])}"
-
-
-def _span(pair: tuple[float, float]) -> str:
-    return duration(pair[0]) if pair[0] == pair[1] else f"{duration(pair[0])}–{duration(pair[1])}"
+    span = f"{form(figure.low)}–{form(figure.high)}"
+    if figure.likely is None:
+        return span
+    return form(figure.likely) if not figure.likely else f"{form(figure.likely)} ({span})"

@@ -67,7 +67,7 @@ def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
     write_decisions(run, made)
     state = Run(run).state
     finished = state is not None and state.status == "finished"
-    then = "This run is finished, so no step of it will use the choice."
+    then = "This run is finished; its next step tries it if you extend the run (a larger train.num_epochs)."
     if not finished:
         then = "The next step tries it, through the gate; run the same train command to continue."
     for decision in made:

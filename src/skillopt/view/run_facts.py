@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from skillopt.errors import UserError
 from skillopt.record.directory import RunDirectory
 from skillopt.record.results import Ablation
+from skillopt.record.routing import Confusion, confusion
 from skillopt.record.run import Run, Settings
 from skillopt.record.step import Evidence, StepRecord, TestSplitRead
 from skillopt.record.summary import Summary
 from skillopt.record.trajectory import Trajectory
 from skillopt.skill import Entry, PatchLogError, Skill, replay
+from skillopt.training.edits.losses import lost_lines
 from skillopt.view.billed import current_summary
 from skillopt.view.blame import BlamedLine, best_version, blame, initial_skill
 from skillopt.view.curves import HeatMap, heat_map
@@ -20,6 +22,7 @@ from skillopt.view.failures import FailureGroup, failure_groups
 from skillopt.view.figures import Figure, main_figures
 from skillopt.view.text import item_name
 from skillopt.view.traces import read_traces
+from skillopt.view.use import SkillInUse, skill_in_use
 
 _CITED = 3
 """Trajectories that are shown of those that an edit cites."""
@@ -66,8 +69,12 @@ class Facts:
     test_reads: list[TestSplitRead] = field(default_factory=list)
     ablations: tuple[Ablation, ...] = ()
     """What `skillopt ablate` found of the version shown."""
+    routing: dict[str, Confusion] = field(default_factory=dict)
+    """If a description is trained in a library: which skill is loaded for which request, by the measurement's name."""
     names: dict[str, str] = field(default_factory=dict)
     """What people call the items whose id is a hash: how their question begins."""
+    use: SkillInUse = field(default_factory=SkillInUse)
+    """What a call takes, and held-out answers before and after."""
     trained_by: str = ""
     """The version that trained it, and whether another continued it."""
     trouble: str = ""
@@ -76,6 +83,11 @@ class Facts:
     @property
     def figures(self) -> list[Figure]:
         return main_figures(self.summary, self._best_from)
+
+    @property
+    def lines_lost(self) -> int:
+        """Lines that accepted edits took out."""
+        return sum(len(lines_lost(entry)) for change in self.changes for entry in change.entries)
 
     @property
     def _best_from(self) -> str:
@@ -120,9 +132,26 @@ def read_facts(files: RunDirectory) -> Facts:
         names=names,
         test_reads=run.test_reads,
         ablations=tuple(sorted((each for each in run.ablations if each.version == shown), key=lambda each: each.by)),
+        routing=_routing(run),
+        use=skill_in_use(run, summary, run.history),
         trained_by=f"SkillOpt {run.state.pins['skillopt']}" if run.state else "",
         trouble=trouble,
     )
+
+
+def _routing(run: Run) -> dict[str, Confusion]:
+    """On the test split before and after; if that is not read, on the validation split before."""
+    options = run.settings.get("env.options")
+    if run.settings.get("env.name") != "trigger" or not (isinstance(options, dict) and options.get("skills")):
+        return {}
+    files = {name: run.files.evaluations / f"{name}.jsonl" for name in ("test_initial", "test_best", "val_initial")}
+    there = [name for name, path in files.items() if path.is_file()]
+    return {
+        name.replace("_", ", "): confusion(
+            each for each in run.trajectories(files[name]) if isinstance(each, Trajectory)
+        )
+        for name in (there[:-1] if len(there) > 1 else there)
+    }
 
 
 def _entries(run: RunDirectory) -> tuple[list[Entry], str]:
@@ -159,6 +188,11 @@ def _changes(
             improved=tuple(names.get(row.item_id, row.item_id) for row in rows if row.change > 0),
             regressed=tuple(names.get(row.item_id, row.item_id) for row in rows if row.change < 0),
         )
+
+
+def lines_lost(entry: Entry) -> dict[str, str]:
+    """The lines that an accepted edit took out, each with the reason."""
+    return lost_lines(entry.edit) if entry.kind == "edit" else {}
 
 
 def cited_ids(entry: Entry) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def with_figures(row: Row, summary: Summary) -> Row:
         planned_steps=summary.plan.steps.planned if summary.plan else None,
         accepted=summary.steps.accepted,
         tokens=summary.best.tokens,
-        calls=summary.calls.target + summary.calls.optimizer,
+        calls=sum(summary.calls.of(role) for role in summary.calls.roles),
         usd=total_usd(summary),
         seconds=summary.seconds,
     )

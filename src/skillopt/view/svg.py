@@ -16,6 +16,7 @@ from itertools import pairwise
 from skillopt.record.step import StepRecord
 from skillopt.record.summary import Summary
 from skillopt.view.curves import Point, curves
+from skillopt.view.use import VersionUse
 
 _VERDICTS = (("accept", "accepted"), ("reject", "rejected"), ("indecisive", "indecisive"), ("guidance", "guidance"))
 
@@ -45,6 +46,40 @@ def progress_plot(history: Sequence[StepRecord], summary: Summary) -> str:
         frame.staircase([*drawn.scores, (end + tail, best)], "score"),
         *(mark(each.kind, frame.at(each.x, each.score), each.said) for each in marks),
         legend(frame.left, 12, [("score", "validation"), *(pair for pair in _VERDICTS if pair[0] in seen)]),
+    )
+
+
+def cost_plot(versions: Sequence[VersionUse]) -> str:
+    """Each version's validation score against the tokens of a call; lines join them in the order of training."""
+    title, width, height = "Validation score against tokens of a call, by version", 960.0, 300.0
+    if len(versions) < 2:
+        return svg(width, 40, title, label(12, 24, "Only one version was measured."))
+    tokens, scores = [each.use.tokens_per_call for each in versions], [each.score for each in versions]
+    room = max(1.0, (max(tokens) - min(tokens)) * 0.08)
+    low, high = math.floor(min(scores) * 10 - 0.2) / 10, math.ceil(max(scores) * 10 + 0.2) / 10
+    frame = Frame(
+        width=width,
+        height=height,
+        x=(max(0.0, min(tokens) - room), max(tokens) + room),
+        y=(max(0.0, low), min(1.0, max(high, 0.2))),
+    )
+    points = list(zip(tokens, scores, strict=True))
+    names = [f"v{each.version}" for each in versions]
+    return svg(
+        width,
+        height,
+        title,
+        frame.grid(ticks(*frame.y), "{:.2g}"),
+        frame.steps_axis(),
+        frame.line(points, "score"),
+        *(
+            mark("accept", frame.at(*point), f"{name}: {point[1]:.2f}, {point[0]:,.0f} tokens a call")
+            for name, point in zip(names, points, strict=True)
+        ),
+        *(
+            label(frame.at(*point)[0] + 7, frame.at(*point)[1] - 7, name)
+            for name, point in zip(names, points, strict=True)
+        ),
     )
 
 

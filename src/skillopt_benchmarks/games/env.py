@@ -19,11 +19,12 @@ from skillopt.errors import UserError
 from skillopt.models.base import Message
 from skillopt.skill import Skill
 from skillopt.tasks.base import Chat, Env, Episode, Item, Score
+from skillopt.tasks.images import safe_file
 from skillopt.tasks.package_tools import target_with, with_files
 from skillopt.tasks.qa import SplitLimits
 from skillopt.tasks.tools import system
 from skillopt_benchmarks.games.pool import GamePool, Recipe
-from skillopt_benchmarks.rows import field, read_rows, safe_file
+from skillopt_benchmarks.rows import field, read_rows
 
 _ACTION = re.compile(r"<(action|answer)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
 _ASK = "Possible actions: {commands}\nReply with one action."
@@ -96,8 +97,8 @@ class GameEnv(Env):
         recipe, game = field(item, "recipe"), field(item, "game")
         if bool(recipe) == bool(game):
             raise UserError(f"item '{item.id}': needs either game (a file) or recipe")
-        known = made_of(self.package, recipe).name if recipe else _hash(self.file(item).read_bytes())
-        return GameItem.model_validate({**item.model_dump(), "digest": known})
+        game = made_of(self.package, recipe).name if recipe else _hash(self.file(item).read_bytes())
+        return GameItem.model_validate({**item.model_dump(), "digest": game})
 
     def file(self, item: Item) -> Path:
         """The file that an item names."""
@@ -166,30 +167,32 @@ def _score(item: Item, won: bool, count: int, impossible: int) -> Score:
 
 def shown(turns: list[Message], commands: Sequence[str], history: int) -> list[Message]:
     """The task, the last turns, and what is possible now."""
-    kept = turns if not history or len(turns) <= 2 * history + 1 else [turns[0], *turns[-2 * history :]]
-    last: Message = {**kept[-1], "content": f"{kept[-1]['content']}\n\n{_ASK.format(commands=', '.join(commands))}"}
-    if len(kept) < len(turns):
-        count = (len(turns) - len(kept)) // 2
+    window = turns if not history or len(turns) <= 2 * history + 1 else [turns[0], *turns[-2 * history :]]
+    last: Message = {**window[-1], "content": f"{window[-1]['content']}\n\n{_ASK.format(commands=', '.join(commands))}"}
+    if len(window) < len(turns):
+        count = (len(turns) - len(window)) // 2
         left_out: Message = {**turns[0], "content": f"{turns[0]['content']}\n\n[{count} turns left out]"}
-        return [left_out, *kept[1:-1], last]
-    return [*kept[:-1], last]
+        return [left_out, *window[1:-1], last]
+    return [*window[:-1], last]
 
 
 def read_action(reply: str, commands: Sequence[str]) -> str:
     """The action that a reply names: in tags, or on its last line; a possible one inside of a sentence counts."""
     tagged = _ACTION.findall(reply)
     lines = [line for line in (tagged[-1][1] if tagged else reply).splitlines() if line.strip()]
-    said = (
+    command_text = (
         re.sub(r"^(?:action|next action|>)\s*:?\s*", "", lines[-1].strip().strip("`*\"'"), flags=re.I) if lines else ""
     )
-    said = said.strip().rstrip(".").strip("`*\"'")
-    if said in commands:  # as nearly always
-        return said
+    command_text = command_text.strip().rstrip(".").strip("`*\"'")
+    if command_text in commands:  # as nearly always
+        return command_text
     by_lower = {command.lower(): command for command in commands}
-    if said.lower() in by_lower:
-        return by_lower[said.lower()]
-    inside = [command for lower, command in by_lower.items() if re.search(rf"\b{re.escape(lower)}\b", said.lower())]
-    return max(inside, key=len) if inside else said[:200]
+    if command_text.lower() in by_lower:
+        return by_lower[command_text.lower()]
+    inside = [
+        command for lower, command in by_lower.items() if re.search(rf"\b{re.escape(lower)}\b", command_text.lower())
+    ]
+    return max(inside, key=len) if inside else command_text[:200]
 
 
 def made_of(package: str, recipe: Recipe) -> Path:

@@ -68,10 +68,10 @@ class GameWorker:
         return self._process.alive
 
     async def ask(self, *, within: float = 0, **request: Any) -> Any:
-        """`within`: seconds, STEP_SECONDS where none are given."""
+        """`within`: seconds; default STEP_SECONDS."""
         try:
-            if said := (await asyncio.shield(asyncio.wrap_future(self._started))).get("error"):
-                raise WorkerGoneError(str(said))
+            if problem := (await asyncio.shield(asyncio.wrap_future(self._started))).get("error"):
+                raise WorkerGoneError(str(problem))
         except WorkerGoneError as error:
             raise GameError(f"the games' engine cannot start: {error}") from None
         loop = asyncio.get_running_loop()
@@ -121,8 +121,8 @@ class GamePool:
 
     def __init__(self, engine: str, processes: int = 0) -> None:
         self._engine = engine
-        own = int(os.environ.get("SKILLOPT_CORES", "0"))
-        self._most = processes or own or os.cpu_count() or 1
+        from_environment = int(os.environ.get("SKILLOPT_CORES", "0"))
+        self._most = processes or from_environment or os.cpu_count() or 1
         self._workers: list[GameWorker] = []
         self._numbers = itertools.count(1)
 

@@ -1,4 +1,5 @@
-"""`handoff`: a model that is whoever reads letters. Each request becomes a file, each reply is a file next to it."""
+"""`handoff`: a person or a coding agent acts as the model. Each request becomes a file, each reply is a file next to
+it."""
 
 from skillopt.models.handoff.box import Box, Letter, box_of
 from skillopt.models.handoff.model import HandoffModel, open_handoff

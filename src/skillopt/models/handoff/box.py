@@ -1,7 +1,7 @@
 """A folder of letters: `0001.json` is the request, `0001.md` the same for a reader, `0001.reply.json` the reply.
 
 The number of a letter is taken by the file `0001.json`, which appears whole or not at all. A request that was written
-down before is found again by its hash, so that a run that continues writes no letter twice.
+down before is found again by its hash, so a resumed run writes no letter twice.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _REQUEST = re.compile(r"(\d{4,})\.json")
 class BadReply(UserError):  # noqa: N818 - what it is
     """A reply that does not fit its letter."""
 
-    def __init__(self, name: str, found: list[str]) -> None:
-        super().__init__(f"the reply to letter {name} does not fit: {'; '.join(found)}")
-        self.problems = found
+    def __init__(self, name: str, problems: list[str]) -> None:
+        super().__init__(f"the reply to letter {name} does not fit: {'; '.join(problems)}")
+        self.problems = problems
 
 
 class LetterSchema(TypedDict):
@@ -115,8 +115,8 @@ class Letter:
             value = parse(ChatReply(text=text))
         except (ValueError, RecursionError) as error:
             raise BadReply(self.name, [str(error) or "it is nested too deeply"]) from None
-        if found := problems(value, self.schema["body"]):
-            raise BadReply(self.name, found)
+        if misfits := problems(value, self.schema["body"]):
+            raise BadReply(self.name, misfits)
         return json.dumps(plain(value), ensure_ascii=False)
 
     def read_reply(self) -> str:
@@ -152,8 +152,8 @@ class Box:
 
     def letters(self) -> list[Letter]:
         """All letters of this run, by number."""
-        found = (self._read(number) for number in sorted(self._taken()))
-        return [letter for letter in found if letter and self.run in {"", letter.run}]
+        letters = (self._read(number) for number in sorted(self._taken()))
+        return [letter for letter in letters if letter and self.run in {"", letter.run}]
 
     def open_letters(self) -> list[Letter]:
         return [letter for letter in self.letters() if letter.open]
@@ -164,8 +164,10 @@ class Box:
         if letter is None or self.run not in {"", letter.run}:
             waiting = ", ".join(str(each.number) for each in self.open_letters()) or "none"
             raise UserError(f"{self.folder}: there is no letter {number}; open are: {waiting}")
-        if letter.schema and (found := excess(letter.schema.get("body"))):
-            raise UserError(f"{letter.request}: the schema of the reply has what no letter of ours may have: {found}")
+        if letter.schema and (unusual := excess(letter.schema.get("body"))):
+            raise UserError(
+                f"{letter.request}: the schema of the reply has something that our letters never have: {unusual}"
+            )
         return letter
 
     def post(self, request: ChatRequest, stage: str) -> Letter:
@@ -177,19 +179,19 @@ class Box:
             "schema": {"name": request.schema.name, "body": request.schema.body} if request.schema else None,
             "max_tokens": request.max_tokens,
         }
-        known = json.dumps([asked, request.seed, request.effort, request.tools], sort_keys=True, default=dict)
-        own = hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()
+        content = json.dumps([asked, request.seed, request.effort, request.tools], sort_keys=True, default=dict)
+        digest = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
         if self._numbers is None:
             self._numbers = {letter.hash: letter.number for letter in self.letters()}
-        if own not in self._numbers:
-            self._numbers[own] = self._take_number({**asked, "hash": own})
-        letter = self.letter(self._numbers[own])
+        if digest not in self._numbers:
+            self._numbers[digest] = self._take_number({**asked, "hash": digest})
+        letter = self.letter(self._numbers[digest])
         if not letter.page.exists():
             write_atomic(letter.page, page(letter))
         return letter
 
     def hand_in(self, number: int, data: bytes) -> Letter:
-        """Put a reply where the run looks for it; raises BadReply, and UserError where there is nothing to reply to."""
+        """Put a reply where the run looks for it; raises BadReply, or UserError if there is nothing to reply to."""
         letter = self.letter(number)
         if not letter.open:
             raise UserError(f"{letter.reply}: letter {number} has its reply already")
@@ -199,14 +201,14 @@ class Box:
         letter.problem.unlink(missing_ok=True)
         return letter
 
-    def send_back(self, letter: Letter, found: list[str]) -> None:
+    def send_back(self, letter: Letter, misfits: list[str]) -> None:
         """A reply that does not fit is set aside, with a page that says why; the letter is open again. A link or a pipe
         is removed."""
-        kept = letter.reply.with_name(f"{letter.name}.refused{letter.reply.suffix}")
+        refused = letter.reply.with_name(f"{letter.name}.refused{letter.reply.suffix}")
         keep = not letter.reply.is_symlink() and (letter.reply.is_file() or letter.reply.is_dir())
-        write_atomic(letter.problem, problem_page(letter, found, kept.name if keep else ""))
+        write_atomic(letter.problem, problem_page(letter, misfits, refused.name if keep else ""))
         if keep:
-            letter.reply.replace(kept)
+            letter.reply.replace(refused)
         else:
             letter.reply.unlink()
 
@@ -222,11 +224,11 @@ class Box:
 
     def _taken(self) -> Iterator[int]:
         if self.folder.is_dir():
-            found = (_REQUEST.fullmatch(path.name) for path in self.folder.iterdir())
-            yield from (int(match[1]) for match in found if match)
+            matches = (_REQUEST.fullmatch(path.name) for path in self.folder.iterdir())
+            yield from (int(match[1]) for match in matches if match)
 
     def _read(self, number: int) -> Letter | None:
-        """None where the file is missing, or was not written by us."""
+        """None if the file is missing or was not written by us."""
         path = self.folder / f"{number:04d}.json"
         try:
             value = read_json(path)
@@ -265,7 +267,7 @@ def letters_folder(model: str, run: RunDirectory) -> Path:
 
 
 def _create(path: Path, text: str) -> bool:
-    """Take a name, then fill the file at once; False where somebody else has the name."""
+    """Take a name, then fill the file at once; False if somebody else has the name."""
     try:
         path.touch(exist_ok=False)
     except FileExistsError:

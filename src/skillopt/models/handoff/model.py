@@ -1,4 +1,4 @@
-"""The ChatModel whose replies somebody else writes: it leaves a letter and waits, for as long as it takes."""
+"""The ChatModel whose replies somebody else writes: it leaves a letter and waits as long as necessary."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from skillopt.skill.tokens import count_tokens
 POLL = 0.2
 """Seconds between two looks for a reply."""
 SETTLED = 5
-"""Looks over which a file must stay as it is before it is judged: whoever writes it in place may not be done."""
+"""Polls during which a file must not change before it is checked: somebody may still be writing it."""
 
 
 @dataclass
 class HandoffModel(ChatModel):
-    """`handoff`, or `handoff:FOLDER`. Replies are a reader's, so that the same request may get another one."""
+    """`handoff`, or `handoff:FOLDER`. A reader may reply differently to the same request."""
 
     box: Box | None
     """None if nothing will be asked, as in a check of the config."""
@@ -49,12 +49,12 @@ class HandoffModel(ChatModel):
         seen: tuple[int, int] | None = None
         looks = 0
         while True:
-            found = _state(letter.reply)
-            looks = looks + 1 if found == seen else 0
-            seen = found
-            if found is not None:
+            state = _state(letter.reply)
+            looks = looks + 1 if state == seen else 0
+            seen = state
+            if state is not None:
                 try:
-                    letter.check_size(found[1])
+                    letter.check_size(state[1])
                     text = letter.read_reply()
                     if letter.schema or looks >= SETTLED:
                         letter.problem.unlink(missing_ok=True)
@@ -62,7 +62,7 @@ class HandoffModel(ChatModel):
                 except BadReply as bad:
                     if looks >= SETTLED:
                         box.send_back(letter, bad.problems)
-                except OSError:  # taken away again by whoever put it there
+                except OSError:  # removed again by its writer
                     looks = 0
             await asyncio.sleep(POLL)
 
@@ -72,9 +72,9 @@ def open_handoff(spec: ModelSpec) -> HandoffModel:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """When and how long a file was written; None where there is none."""
+    """Time and size of a file; None if it does not exist."""
     try:
-        found = path.lstat()
+        state = path.lstat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return state.st_mtime_ns, state.st_size

@@ -32,10 +32,12 @@ def page(letter: Letter) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def problem_page(letter: Letter, problems: list[str], kept: str) -> str:
+def problem_page(letter: Letter, problems: list[str], refused_name: str) -> str:
     """What is wrong with a reply that was not taken; `kept` is the file that has it now, if there is one."""
     listed = "\n".join(f"- {problem}" for problem in problems)
-    where = f"The reply that was not taken is `{kept}`." if kept else "What was in its place was removed."
+    where = (
+        f"The reply that was not taken is `{refused_name}`." if refused_name else "The file that was there was removed."
+    )
     return (
         f"# The reply to letter {letter.name} does not fit\n\n{listed}\n\n"
         f"The letter is still open. {where} Read `{letter.page.name}` again, correct "
@@ -49,7 +51,7 @@ def _message(message: Message) -> str:
 
 def fenced(text: str, kind: str) -> str:
     """A code block whose fence is longer than any in the text."""
-    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
+    longest = max((len(fence) for fence in _FENCE.findall(text)), default=2)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{kind}\n{text}\n{fence}"
 
@@ -68,7 +70,7 @@ def _form(letter: Letter) -> str:
 
 
 def _pretty(value: Any, indent: str = "") -> str:
-    """JSON in which whatever fits on a line is on one."""
+    """JSON with each value on one line if it fits."""
     line = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(line) <= 110 or not isinstance(value, dict | list):
         return line

@@ -1,4 +1,4 @@
-"""The JSON schema of a letter: what it may ask for, what is wrong with a reply, in words, and an example."""
+"""The JSON schema of a letter: which schemas are allowed, what is wrong with a reply, and an example."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OURS: JsonObject = {
         "maximum": _NUMBER,
     },
 }
-"""The schemas that our requests have. A letter may be a file from elsewhere, and its schema is worked through."""
+"""The schemas that our requests have. A letter may be a file from elsewhere, so its schema is checked first."""
 
 
 def excess(schema: Any) -> str:
@@ -54,7 +54,7 @@ def excess(schema: Any) -> str:
 
 
 def problems(value: Any, schema: JsonObject) -> list[str]:
-    """What does not fit, each with its place in the value; empty if everything fits."""
+    """The problems, each with its path in the value; empty if everything fits."""
     from jsonschema import Draft202012Validator  # not needed to start, and takes a moment to import
     from referencing import Registry
 
@@ -64,14 +64,14 @@ def problems(value: Any, schema: JsonObject) -> list[str]:
 
 
 def _in_words(error: ValidationError) -> str:
-    """jsonschema's message with the place, with the value as short JSON, and with the numbers that it leaves out."""
-    place = error.json_path.removeprefix("$").removeprefix(".")
+    """jsonschema's message with the path, the value as short JSON, and the limits that it leaves out."""
+    path = error.json_path.removeprefix("$").removeprefix(".")
     text = error.message.replace(repr(error.instance), _shown(error.instance), 1)
     if "Length" in str(error.validator) or "Items" in str(error.validator):
         text += f" (its length is {len(error.instance)}, {error.validator} is {error.validator_value})"
     elif error.validator == "additionalProperties":
         text += f"; known are {', '.join(error.schema.get('properties', {}))}"
-    return f"{place}: {text}" if place else text
+    return f"{path}: {text}" if path else text
 
 
 def example(schema: Any, name: str = "") -> Any:

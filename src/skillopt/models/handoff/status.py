@@ -1,4 +1,4 @@
-"""What a run with letters is waiting for, for whoever answers them."""
+"""What a handoff run is waiting for."""
 
 from __future__ import annotations
 
@@ -34,24 +34,28 @@ def letter_status(path: Path) -> LettersStatus:
 
 
 def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
-    """As `letter_status`, as soon as a letter is open, the run has ended, or the time is over. A run that no process
-    works on may be about to begin or to continue: it is given a little time."""
+    """Wait until a letter is open, the run has ended, or `seconds` are over; then return `letter_status`.
+
+    If no process works on the run, one may be about to start: the function waits `BEGINS` seconds for it.
+    """
     start, worked = time.monotonic(), False
     while True:
         waited = time.monotonic() - start
         over = seconds is not None and waited >= seconds
         late = over or waited >= BEGINS
         try:
-            found = letter_status(path)
+            status_now = letter_status(path)
         except UserError:  # not there yet
             if late:
                 raise
         else:
-            running, letters = found["status"] == "running", found["letters"]
+            running, letters = status_now["status"] == "running", status_now["letters"]
             worked = worked or running
-            settled = meant(path) == path and (letters or found["status"] == "finished")  # no newer run can be meant
+            settled = meant(path) == path and (
+                letters or status_now["status"] == "finished"
+            )  # no newer run can be meant
             if over or (letters if running else worked or late or settled):
-                return found
+                return status_now
         time.sleep(LOOK)
 
 

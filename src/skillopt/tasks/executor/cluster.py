@@ -77,7 +77,7 @@ def _connect(ray: Any, address: str) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address or "local", include_dashboard=False if not address else None, log_to_driver=False)
-    except Exception as error:  # whatever the library raises for an address that does not answer
+    except Exception as error:  # any error of the library for an address that does not answer
         raise UserError(f"hardware.ray_address: cannot reach Ray at '{address or 'local'}': {error}") from None
     finally:
         if threading.current_thread() is threading.main_thread():

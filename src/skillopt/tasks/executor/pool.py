@@ -20,7 +20,7 @@ MOST_LOSSES = 3
 READY_WITHIN = 300.0
 """Seconds until a worker has opened its env."""
 OTHERS_WITHIN = 10.0
-"""Seconds that the first worker waits for the others, so that not all of the first tasks go to it."""
+"""Seconds that the first worker waits for the others, so not all of the first tasks go to it."""
 
 
 NewChat = Callable[[], Chat]
@@ -121,7 +121,7 @@ class PooledExecutor(ABC):
                     raise
         except UserError:
             raise
-        except Exception as error:  # no process or memory left, a library's own errors: whoever waits must hear of it
+        except Exception as error:  # no process or memory left, a library's own errors: the caller must get the error
             raise UserError(f"a worker cannot start on {self._location}: {type(error).__name__}: {error}") from None
         return worker
 

@@ -1,6 +1,6 @@
 """Tasks in processes of this machine, one for each core: for envs and scorers that need the CPU, without a cluster.
 
-A frame is a length and pickled bytes. The worker's own output goes to standard error, so that it cannot get between.
+A frame is a length and pickled bytes. The worker's own output goes to standard error, so it cannot get between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ProcessExecutor(PooledExecutor):
     async def open(cls, workers: int, make: Callable[[], Env]) -> ProcessExecutor:
         try:
             sent = pickle.dumps((sys.path, pickle.dumps(make)))
-        except Exception as error:  # whatever an env's own classes raise
+        except Exception as error:  # any error of an env's classes
             raise UserError(
                 f"hardware.executor: this env cannot be sent to processes ({error}); name its parts in the config "
                 "(`scorer.py:fn`), or define them at the top of a module"

@@ -38,10 +38,12 @@ class Turn:
             data = pickle.dumps(self)
             if self.kind == "error":
                 pickle.loads(data)  # noqa: S301 - our own bytes; exceptions with custom arguments fail only here
-        except Exception as error:  # whatever an env's own classes raise
+        except Exception as error:  # any error of an env's classes
             cause = self.value if self.kind == "error" else error
-            said = f"{type(cause).__name__}: {cause}"
-            return Turn("error", RuntimeError(said if self.kind == "error" else f"cannot be sent: {said}")).packed()
+            message = f"{type(cause).__name__}: {cause}"
+            return Turn(
+                "error", RuntimeError(message if self.kind == "error" else f"cannot be sent: {message}")
+            ).packed()
         return data
 
     @staticmethod
@@ -99,7 +101,7 @@ class EnvWorker:
             folders, make = pickle.loads(message)  # noqa: S301 - our own bytes
             sys.path[:] = [*(folder for folder in folders if folder not in sys.path), *sys.path]
             self.env = pickle.loads(make)()  # noqa: S301 - only now can the user's modules be imported
-        except Exception as error:  # whatever the env's own code raises
+        except Exception as error:  # any error of the env's code
             return (str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}").encode()
         return b""
 
@@ -128,7 +130,7 @@ class EnvWorker:
                 None if is_judged(self.env) else await score_output(self.env, item, episode.output)
             )
             turn = Turn("done", (episode, score))
-        except Exception as error:  # whatever it is, it is the driver's to raise
+        except Exception as error:  # the driver raises it
             turn = Turn("error", error)
         del self._talks[token]
         talk.turns.put_nowait(turn)

@@ -1,4 +1,4 @@
-"""A place to run programs that a model wrote: no network, no home folder, limits on all that a program can use up.
+"""Run programs that a model wrote, without network or home folder, and with limits on every resource.
 
 `Sandbox.run` never raises for what the program does; a program that is stopped, crashes or floods gives a
 `SandboxResult` that says so. If the machine does not allow the isolation, `Sandbox` refuses to be made
@@ -68,7 +68,7 @@ class SandboxResult:
     code: int = 0
     """The exit code; of a program that a signal ended, 128 and the signal's number."""
     whole: bool = True
-    """False where a workspace came to more than the limit, and is not brought back."""
+    """False if a workspace grew beyond the limit and is not copied back."""
 
 
 class Sandbox:
@@ -92,10 +92,10 @@ class Sandbox:
         """Run a program with `files` in a fresh folder; return the `wanted` files."""
         async with self._turn():
             with temporary_folder("skillopt-sandbox-") as folder:
-                given = {**(files or {}), "program.py": program.encode("utf-8", "replace")}
+                inputs = {**(files or {}), "program.py": program.encode("utf-8", "replace")}
                 spec = _spec(self.limits, self.mode, office=self._office)
                 spec["wanted"] = list(wanted)
-                return await _run(folder, _prepared(folder, given, spec), self.limits)
+                return await _run(folder, _prepared(folder, inputs, spec), self.limits)
 
     async def shell(
         self,
@@ -122,7 +122,7 @@ class Sandbox:
                 spec = _spec(self.limits, self.mode, office=self._office)
                 spec["argv"], spec["cwd"] = argv, "workspace"
                 spec["trees"] = {name: str(path) for name, path in places.items()}
-                paths = {name: f"{inside}/{place}" for name, place in (variables or {}).items()}
+                paths = {name: f"{inside}/{relative}" for name, relative in (variables or {}).items()}
                 spec["environment"] = _shell_environment(inside) | paths
                 spec["keep"], spec["links"] = keep, dict(links or {})
                 outcome = await _run(folder, _prepared(folder, {}, spec), self.limits)
@@ -139,7 +139,7 @@ class Sandbox:
 
 
 def command_problem(*words: str) -> str:
-    """Why no program can be started with these words of a model; empty where one can."""
+    """Why no program can be started with these words of a model; empty if one can."""
     text = "".join(words)
     try:
         size = len(text.encode())
@@ -154,7 +154,7 @@ def command_problem(*words: str) -> str:
 
 @contextlib.contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A folder that is removed at the end, whatever a program has left in it."""
+    """A folder that is removed at the end with all of its content."""
     made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     try:
         yield Path(made.name)
@@ -194,8 +194,10 @@ def _tried(mode: Mode) -> str:
                 command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=_environment()
             ) as process:
                 assert process.stdout
-                said = process.stdout.read().strip()
-            _TRIED[mode] = "" if said == "here" else said.removeprefix("sandbox: ") or f"exit code {process.returncode}"
+                status = process.stdout.read().strip()
+            _TRIED[mode] = (
+                "" if status == "here" else status.removeprefix("sandbox: ") or f"exit code {process.returncode}"
+            )
     return _TRIED[mode]
 
 
@@ -226,9 +228,9 @@ def _prepared(folder: Path, files: Mapping[str, bytes], spec: jail.Spec) -> list
         if not name or Path(name).name != name:
             raise ValueError(f"'{name}' is not the name of a file")
         (folder / "in" / name).write_bytes(content)
-    given = folder / "spec.json"
-    given.write_text(json.dumps({**spec, "folder": str(folder)}), encoding="utf-8")
-    return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), str(given)]
+    spec_file = folder / "spec.json"
+    spec_file.write_text(json.dumps({**spec, "folder": str(folder)}), encoding="utf-8")
+    return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), str(spec_file)]
 
 
 def _environment() -> dict[str, str]:
@@ -281,11 +283,11 @@ async def _run(folder: Path, command: list[str], limits: SandboxLimits) -> Sandb
 
 
 async def _read(stream: asyncio.StreamReader, most: int) -> str:
-    """The first `most` bytes. The rest is read and dropped, so that the program does not wait for ever."""
-    kept = b""
+    """The first `most` bytes. The rest is read and dropped, so the program does not wait for ever."""
+    head = b""
     while chunk := await stream.read(1 << 16):
-        kept += chunk[: most - len(kept)]
-    return kept.decode("utf-8", "replace")
+        head += chunk[: most - len(head)]
+    return head.decode("utf-8", "replace")
 
 
 def _outcome(folder: Path, stdout: str, stderr: str, limits: SandboxLimits) -> SandboxResult:

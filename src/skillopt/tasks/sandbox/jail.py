@@ -77,9 +77,9 @@ def main() -> None:
     ended, status = supervise(leader, spec["limits"], proc)
     if spec["mode"] != "namespaces":
         kill_rest(proc)
-    kept = [name for name in spec["wanted"] if copy_out(work, folder, name, spec["limits"]["file_mb"] << 20)]
+    copied = [name for name in spec["wanted"] if copy_out(work, folder, name, spec["limits"]["file_mb"] << 20)]
     whole = copy_tree_out(work, folder, spec["keep"], spec["limits"]["disk_mb"] << 20) if spec["keep"] else True
-    result = {"ended": ended, "status": status, "files": kept, "whole": whole}
+    result = {"ended": ended, "status": status, "files": copied, "whole": whole}
     with open(os.open("result.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), "w") as file:
         json.dump(result, file)
 
@@ -103,13 +103,13 @@ def build(spec: Spec, folder: int) -> int:
     os.mkdir(work)
     _tmpfs(work, f"size={spec['limits']['disk_mb']}m,nr_inodes=4096,mode=0700")
     os.makedirs(f"{root}/var", exist_ok=True)
-    for place in ("/tmp", "/var/tmp"):
-        if not os.path.lexists(f"{root}{place}"):  # this Python may lie below one; programs then look at the other
-            os.symlink(f"{WORK}/tmp", f"{root}{place}")
-    for place, name in spec["links"].items():
-        if not os.path.lexists(f"{root}{place}"):
-            os.makedirs(os.path.dirname(f"{root}{place}"), exist_ok=True)
-            os.symlink(f"{WORK}/{name}", f"{root}{place}")
+    for path in ("/tmp", "/var/tmp"):
+        if not os.path.lexists(f"{root}{path}"):  # this Python may lie below one; programs then look at the other
+            os.symlink(f"{WORK}/tmp", f"{root}{path}")
+    for path, name in spec["links"].items():
+        if not os.path.lexists(f"{root}{path}"):
+            os.makedirs(os.path.dirname(f"{root}{path}"), exist_ok=True)
+            os.symlink(f"{WORK}/{name}", f"{root}{path}")
     inside = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
     copy_in(os.path.join(spec["folder"], "in"), work, spec["trees"], NOBODY)
     os.chdir(root)

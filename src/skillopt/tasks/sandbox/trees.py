@@ -7,7 +7,7 @@ import shutil
 import stat
 
 DEEPEST = 64
-"""Folders within folders that come out of the sandbox; a tree of thousands is no result."""
+"""Folders within folders that come out of the sandbox; a tree of thousands is not a result."""
 
 
 def copy_in(source: str, work: str, trees: dict[str, str], nobody: int) -> None:
@@ -30,8 +30,8 @@ def copy_out(work: int, folder: int, name: str, most: int) -> bool:
     except OSError:
         return False
     try:
-        found = os.fstat(source)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+        info = os.fstat(source)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > most:
             return False
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with open(os.open(f"out/{name}", flags, 0o600, dir_fd=folder), "wb") as target:
@@ -43,7 +43,7 @@ def copy_out(work: int, folder: int, name: str, most: int) -> bool:
 
 
 def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
-    """A whole folder, its plain files and folders alone, as `out/<name>`; False where it has more than `most` bytes.
+    """A whole folder, its plain files and folders alone, as `out/<name>`; False if it has more than `most` bytes.
     Folders that lie deeper than DEEPEST are left out."""
     os.mkdir(f"out/{name}", dir_fd=folder)
     target = os.open(f"out/{name}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
@@ -55,22 +55,22 @@ def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
 
 
 def _copied(source: int, target: int, left: int, depth: int) -> int:
-    """What is left of `left` bytes; negative where it was too little. Closes both folders."""
+    """What is left of `left` bytes; negative if it was too little. Closes both folders."""
     try:
         for name in sorted(os.listdir(source)):
-            found = os.stat(name, dir_fd=source, follow_symlinks=False)
+            info = os.stat(name, dir_fd=source, follow_symlinks=False)
             left -= 4096  # a million empty files are too many as well
-            if stat.S_ISREG(found.st_mode):
-                left -= found.st_size
+            if stat.S_ISREG(info.st_mode):
+                left -= info.st_size
             if left < 0:
                 return left
-            if stat.S_ISDIR(found.st_mode) and depth < DEEPEST:
+            if stat.S_ISDIR(info.st_mode) and depth < DEEPEST:
                 os.mkdir(name, 0o700, dir_fd=target)
                 flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
                 inner, copy = os.open(name, flags, dir_fd=source), os.open(name, flags, dir_fd=target)
                 left = _copied(inner, copy, left, depth + 1)
-            elif stat.S_ISREG(found.st_mode):
-                _copy_file(source, target, name, 0o700 if found.st_mode & 0o111 else 0o600)
+            elif stat.S_ISREG(info.st_mode):
+                _copy_file(source, target, name, 0o700 if info.st_mode & 0o111 else 0o600)
         return left
     finally:
         os.close(source)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from skillopt.config import Config
 from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.record.edits import Patch
 from skillopt.skill import Skill
+from skillopt.tasks.base import Trajectory
+from skillopt.tasks.failure_kinds import FORM, choices_of, failure_kind
 from skillopt.training import prompts
 from skillopt.training.analysts.base import Kind, Minibatch, with_answer
 from skillopt.training.requests.compose import reflect_request, shown_trajectories
 from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.requests.files import file_schema
 from skillopt.training.requests.replies import reflect_schema, reflection
+from skillopt.training.requests.situation import advice_for
+
+ASK_FOR_FINDINGS = True
+"""Switched off by benches alone."""
 
 
 class LLMAnalyst:
@@ -29,16 +37,33 @@ class LLMAnalyst:
         if not gradient.minibatch_size:  # the only request: nothing merges or selects its edits
             most = min(most, knowledge.edit_limits.edits)
         ids = [trajectory.id for part in shown_trajectories(minibatch.trajectories) for trajectory in part]
+        minimal = stage == "reflect" and wants_minimal(knowledge, minibatch.trajectories)
+        parts = [*advice_for(skill, knowledge, minibatch.trajectories), *(["reflect_minimal"] if minimal else [])]
         request = reflect_request(
-            prompts.load(stage, gradient.prompts_dir),
+            prompts.with_advice(stage, parts, gradient.prompts_dir),
             skill,
             knowledge,
             minibatch.trajectories,
             gradient.prompt_tokens,
             minibatch.pattern,
         )
-        schema = reflect_schema(stage, ids, most, file_schema(skill, knowledge.edit_limits.sizes.train))
+        schema = reflect_schema(
+            stage,
+            ids,
+            most,
+            file_schema(skill, knowledge.edit_limits.sizes.train),
+            minimal=minimal,
+            findings=stage == "reflect" and ASK_FOR_FINDINGS,
+        )
         patch = Patch(id=minibatch.id, source=f"llm/{minibatch.kind}", trajectory_ids=tuple(ids))
         read = reflection(skill, knowledge.edit_limits.sizes, patch, most)
         answer = await ask(optimizer, request, schema, read, label=f"{config.train.seed}/{stage}/{minibatch.id}")
         return with_answer(answer.value or patch, answer)
+
+
+def wants_minimal(knowledge: OptimizerContext, trajectories: Sequence[Trajectory]) -> bool:
+    """Is a minimal remedy worth a try? In the first step, when nobody knows whether the target can do the job already;
+    and whenever most failures are failures of form."""
+    failures = [t for t in trajectories if t.score.hard < 1]
+    choices = choices_of(trajectories)
+    return knowledge.first_step or 2 * sum(failure_kind(t, choices) in FORM for t in failures) > len(failures)

@@ -16,6 +16,8 @@ from skillopt.skill import Edit, Skill
 from skillopt.skill.edit import whole_section
 from skillopt.training import prompts
 from skillopt.training.context import Context
+from skillopt.training.edits.groups import unit
+from skillopt.training.edits.losses import loss_problem, unnamed_losses
 from skillopt.training.edits.similarity import facts, opposite_text, other_value, same_text
 from skillopt.training.edits.update import update
 from skillopt.training.requests.compose import merge_request
@@ -189,7 +191,8 @@ def _merged(group: Sequence[Pooled], row: MergedEdit, skill: Skill, ctx: Context
     cited = tuple(sorted({tid for p in group for tid in p.edit.trajectory_ids}))
     if isinstance(row.edit, str):
         return f"the edit merged from {', '.join(ids)} is malformed: {row.edit}"
-    fields = {"id": ids[0], "trajectory_ids": cited, "source": group[0].edit.source}
+    name = group[0].edit.group if len({unit(p.edit) for p in group}) == 1 else ""
+    fields = {"id": ids[0], "trajectory_ids": cited, "source": group[0].edit.source, "group": name}
     edit = row.edit.model_copy(update={**fields, "anchor": ""} if row.edit.op == "add" else fields)
     edit = whole_section(edit, skill)
     files = sorted({p.edit.file for p in group})
@@ -201,6 +204,9 @@ def _merged(group: Sequence[Pooled], row: MergedEdit, skill: Skill, ctx: Context
         return f"the edit merged from {', '.join(ids)} says what no proposal said: {', '.join(invented[:5])}"
     if skips := update(skill, [edit], ctx).skipped:
         return f"the edit merged from {', '.join(ids)} {skips[0].reason}"
+    edit = edit.model_copy(update={"dropped": (*edit.dropped, *(row for p in group for row in p.edit.dropped))})
+    if lines := unnamed_losses(edit):
+        return f"the edit merged from {', '.join(ids)} {loss_problem(lines)}"
     return Pooled(edit=edit, support=len(cited), merged=tuple(name for p in group for name in p.merged))
 
 

@@ -48,7 +48,9 @@ def file_conflicts(run: RunDirectory, step: int, conflicts: Sequence[Conflict]) 
     """Add a step's conflicts; a question that has been asked before is not asked again."""
     asked = Run(run).conflicts
     new = [c for c in conflicts if not any(same_question(other, c) for other in asked)]
-    append_jsonl(run.conflicts, [{"id": f"{step}-{n}", "step": step, **c.model_dump()} for n, c in enumerate(new, 1)])
+    first = 1 + sum(other.step == step for other in asked)
+    rows = [{"id": f"{step}-{n}", "step": step, **c.model_dump()} for n, c in enumerate(new, first)]
+    append_jsonl(run.conflicts, rows)
 
 
 def review(pool: EditPool, run: RunDirectory, step: int, used_before: dict[str, int]) -> Reviewed:

@@ -8,9 +8,10 @@ only sees whether scores rise.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from skillopt.record.edits import Conflict, EditPool
-from skillopt.skill import Edit, Skill
+from skillopt.skill import Edit, Skill, Skip
 from skillopt.skill.trained import part_of
 from skillopt.training.context import Context
 
@@ -34,7 +35,7 @@ _RISKS = {
 
 def held_back(pool: EditPool, skill: Skill, ctx: Context) -> EditPool:
     """The pool with its risky edits among what a person must decide."""
-    risks = {p.edit.id: _risk(p.edit, skill, ctx) for p in pool.edits}
+    risks = {p.edit.id: risk_of(p.edit, skill, ctx) for p in pool.edits}
     asked = tuple(
         Conflict(a=p.edit, reason=f"it {risk}; it is left out until you accept it")
         for p in pool.edits
@@ -44,7 +45,7 @@ def held_back(pool: EditPool, skill: Skill, ctx: Context) -> EditPool:
     return pool.model_copy(update={"edits": kept, "conflicts": (*pool.conflicts, *asked)})
 
 
-def _risk(edit: Edit, skill: Skill, ctx: Context) -> str:
+def risk_of(edit: Edit, skill: Skill, ctx: Context) -> str:
     """Why a person must decide about an edit; empty if nobody must."""
     if ctx.config.package.review_scripts and part_of(edit.file) == "scripts":
         return f"changes the script {edit.file} (package.review_scripts)"
@@ -52,9 +53,48 @@ def _risk(edit: Edit, skill: Skill, ctx: Context) -> str:
     return f"holds {risk}" if risk else ""
 
 
+_JUDGE = re.compile(
+    r"\b(?:give|award|assign|grant|deserv\w+|earn\w*|scor\w+|rat(?:e|ed|ing)|mark(?:ed)?|grad(?:e|ed|ing))\b[^.\n]{0,40}"
+    r"\b(?:full|maximum|max|top|highest|perfect)[ -](?:marks?|scores?|points?|grades?|ratings?|credit)\b"
+    r"|\b(?:ignore|disregard|forget|override|overlook|skip)\b[^.\n]{0,40}"
+    r"\b(?:rubrics?|grading|grad(?:er|ing)['’]?s? \w+|scoring (?:rules?|criteria|guide\w*)|reference answers?)\b"
+    r"|\b(?:dear|attention|note (?:to|for)|message (?:to|for)|hello|instructions? (?:to|for)),? (?:the |all |any )?"
+    r"(?:judges?|graders?|evaluators?|examiners?)\b"
+    r"|\b(?:judge|grader|evaluator|examiner)s?, (?:please|give|score|rate|mark|note|you)\b"
+    r"|\b(?:convince|persuade|flatter|impress|tell|remind|instruct|thank)\b (?:the )?"
+    r"(?:judge|grader|evaluator|examiner)s?\b"
+    r"|\bthis (?:answer|response|reply|submission) (?:is|deserves|should be|must be|has been)[^.\n]{0,30}"
+    r"\b(?:graded|scored|rated|verified as (?:correct|right)|(?:4|10|100) (?:of|out of|points))",
+    re.IGNORECASE,
+)
+"""Text that speaks to a grader. Patterns find the plain cases alone: a judge that is calibrated and reads outputs as
+data is the other half of the protection."""
+
+
+def without_judge_talk(edits: Iterable[Edit], skill: Skill) -> tuple[list[Edit], list[Skip]]:
+    """The edits that may stay, and those that speak to the judge: a skill may not talk a judge into points."""
+    kept, refused = [], []
+    for edit in edits:
+        if said := judge_talk(f"{edit.section}\n{edit.text}", skill):
+            refused.append(Skip(edit_id=edit.id, kind="addresses_judge", reason=f"speaks to the judge: {said!r}"))
+        else:
+            kept.append(edit)
+    return kept, refused
+
+
+def judge_talk(text: str, skill: Skill) -> str:
+    """What a text would say to a judge that the skill does not say yet; empty if nothing."""
+    there = _texts(skill)
+    return next((match[0][:80] for match in _JUDGE.finditer(text) if match[0] not in there), "")
+
+
+def _texts(skill: Skill) -> str:
+    return "\n".join([skill.text, *(skill.read(path) or "" for path in skill.others)])
+
+
 def new_risk(text: str, skill: Skill) -> str:
     """What risk a text would bring into a skill that does not hold it yet; empty if none."""
-    texts = "\n".join([skill.text, *(skill.read(path) or "" for path in skill.others)])
+    texts = _texts(skill)
     for kind, pattern in _RISKS.items():
         for match in pattern.finditer(text):
             if match[0] not in texts:

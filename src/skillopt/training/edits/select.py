@@ -10,6 +10,8 @@ from skillopt.record.events import Selected
 from skillopt.skill import Edit, Skill
 from skillopt.skill.edit import SkillBuilder
 from skillopt.training.context import Context
+from skillopt.training.edits.carry import CARRIED, slots
+from skillopt.training.edits.groups import units
 from skillopt.training.edits.similarity import normal_name
 from skillopt.training.edits.update import limits_of
 from skillopt.training.schedule import edits_for
@@ -33,42 +35,52 @@ def select(
 ) -> list[Ranked]:
     """All edits in the order in which they were taken; as many as the learning rate allows are selected.
 
-    The next edit is always the one that adds most to those before it. A person's choice goes first, and an edit
-    that a person decided against (`turned_down`, by conflict) is out. So is an edit that touches the same text as a
-    chosen one; the next edit is taken instead.
+    The next edit, or group of edits, is always the one that adds most to those before it. A person's choice goes first,
+    and an edit that a person decided against (`turned_down`, by conflict) is out. So is an edit that touches the same
+    text as a chosen one; the next edit is taken instead. Pending edits come last, with up to half of the places kept
+    for them.
     """
     most = edits_for(rate)
     leaks = {leak.edit_id: leak.copied for patch in patches for leak in patch.leaks}
-    left = list(pool.edits)
+    left = _units(pool.edits)
+    room = most - slots([p.edit for p in pool.edits if p.edit.source.startswith(CARRIED)], most)
     taken: list[Pooled] = []
     builder = SkillBuilder(skill, limits_of(ctx.config))
     covered: Counter[str] = Counter()
     out: list[Ranked] = []
+    place = 0
     while left:
-        worth = {p.edit.id: relevance(p, taken, covered) for p in left}
+        worth = {one.edit.id: relevance(one, taken, covered) for one, _ in left}
 
-        def rank(p: Pooled, worth: Mapping[str, tuple[Relevance, float]] = worth) -> tuple[bool, float, str]:
-            chosen = p.edit.source.startswith(REVIEW)
-            return (not chosen, -worth[p.edit.id][1], p.edit.id)
+        def rank(
+            of: tuple[Pooled, list[Pooled]], worth: Mapping[str, tuple[Relevance, float]] = worth
+        ) -> tuple[bool, bool, float, str]:
+            edit = of[0].edit
+            chosen, again = (edit.source.startswith(prefix) for prefix in (REVIEW, CARRIED))
+            return (not chosen, again, -worth[edit.id][1], edit.id)
 
         best = min(left, key=rank)
         left.remove(best)
-        parts, value = worth[best.edit.id]
-        barred = _barred(best.edit, len(taken), most, turned_down or {}, builder)
+        one, members = best
+        place += 1
+        parts, value = worth[one.edit.id]
+        limit = most if one.edit.source.startswith(CARRIED) else room
+        barred = _barred([p.edit for p in members], len(taken), limit, turned_down or {}, builder)
         if not barred:
-            taken.append(best)
-            covered.update(best.edit.trajectory_ids)
-        out.append(
+            taken.append(one)
+            covered.update(one.edit.trajectory_ids)
+        out += [
             Ranked(
-                edit=best.edit,
-                support=best.support,
+                edit=pooled.edit,
+                support=pooled.support,
                 relevance=round(value, 6),
                 parts=parts,
                 selected=not barred,
-                reason=f"rank {len(out) + 1}, {barred or _why(parts, most)}",
-                leak=next((leaks[name] for name in best.merged if name in leaks), ""),
+                reason=f"rank {place}, {barred or _why(parts, most)}",
+                leak=next((leaks[name] for name in pooled.merged if name in leaks), ""),
             )
-        )
+            for pooled in members
+        ]
     leaking = sum(bool(row.leak) for row in out if row.selected)
     ctx.emit(Selected(edits=len(taken), rate=rate, conflicts=len(pool.conflicts), leaks=leaking))
     return out
@@ -86,13 +98,26 @@ def relevance(pooled: Pooled, taken: Sequence[Pooled], covered: Mapping[str, int
     return parts, gain * (1.0 if parts.new_cause else SAME_CAUSE)
 
 
-def _barred(edit: Edit, taken: int, most: int, turned_down: Mapping[str, str], builder: SkillBuilder) -> str:
-    """Why an edit is left out; empty if it is taken. `builder` has the edits that were taken before."""
-    if edit.id in turned_down:
-        return f"left out: decided against in review, conflict {turned_down[edit.id]}"
+def _units(pooled: Sequence[Pooled]) -> list[tuple[Pooled, list[Pooled]]]:
+    """Each unit as if it were one edit, with its members."""
+    by_id = {p.edit.id: p for p in pooled}
+    found = []
+    for edits in units(p.edit for p in pooled):
+        cited = tuple(sorted({tid for edit in edits for tid in edit.trajectory_ids}))
+        members = [by_id[edit.id] for edit in edits]
+        support = members[0].support if len(members) == 1 else len(cited)
+        one = members[0].edit.model_copy(update={"trajectory_ids": cited})
+        found.append((members[0].model_copy(update={"edit": one, "support": support}), members))
+    return found
+
+
+def _barred(edits: Sequence[Edit], taken: int, most: int, turned_down: Mapping[str, str], builder: SkillBuilder) -> str:
+    """Why a unit is left out; empty if it is taken. `builder` has the edits that were taken before."""
+    if down := next((turned_down[edit.id] for edit in edits if edit.id in turned_down), ""):
+        return f"left out: decided against in review, conflict {down}"
     if taken >= most:
         return f"clipped at {most}"
-    skip = builder.add(edit)
+    skip = builder.add_all(edits)
     return f"left out: {skip.reason}" if skip else ""
 
 

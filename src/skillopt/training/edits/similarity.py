@@ -14,7 +14,7 @@ _NEGATION_WORDS = """
 not no never none nor neither without avoid don't dont doesn't isn't aren't cannot can't cant won't shouldn't mustn't
 refuse stop unless except
 """
-_NEGATIONS = set(_NEGATION_WORDS.split())
+NEGATIONS = set(_NEGATION_WORDS.split())
 _FILLERS = _HARMLESS | {"do", "always", "should", "must"}
 _WORD = re.compile(
     r"`(?:\w|[^\S\n])*[^\w\s`][^`\n]*`"  # code with more than words in it, as it is
@@ -45,8 +45,8 @@ def same_text(a: str, b: str) -> bool:
 def opposite_text(a: str, b: str) -> bool:
     """The same instruction once with and once without a negation."""
     left, right = content_words(a), content_words(b)
-    bare = [tuple(w for w in side if w not in _NEGATIONS and w not in _FILLERS) for side in (left, right)]
-    negated = [sum(w in _NEGATIONS for w in side) % 2 for side in (left, right)]
+    bare = [tuple(w for w in side if w not in NEGATIONS and w not in _FILLERS) for side in (left, right)]
+    negated = [sum(w in NEGATIONS for w in side) % 2 for side in (left, right)]
     return bool(bare[0]) and bare[0] == bare[1] and negated[0] != negated[1]
 
 
@@ -59,15 +59,19 @@ def other_value(a: str, b: str) -> bool:
 
 def words_without_values(text: str) -> tuple[str, ...]:
     """What two instructions have in common that contradict each other: no negation, no number, no small word."""
-    left_out = _NEGATIONS | _FILLERS
+    left_out = NEGATIONS | _FILLERS
     return tuple(w for w in content_words(text) if w not in left_out and not any(c.isdigit() for c in w))
+
+
+def quotations(text: str) -> set[str]:
+    """Quoted strings and code, without their marks."""
+    return {match[0][1:-1] for match in _QUOTED.finditer(text)}
 
 
 def facts(text: str) -> set[str]:
     """Quotations, and words with a digit or with a capital that does not begin a sentence."""
-    quoted = {match[0][1:-1] for match in _QUOTED.finditer(text)}
     words: set[str] = set()
     for sentence in _SENTENCE_END.split(text):
         tokens = _WORD.findall(sentence)
         words |= {w for at, w in enumerate(tokens) if any(c.isdigit() for c in w) or (at and w != w.casefold())}
-    return quoted | words
+    return quotations(text) | words

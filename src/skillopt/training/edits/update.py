@@ -1,23 +1,24 @@
-"""Update, the SGD step: edits are applied to the document, within the limits of the config.
-
-A step has a candidate with all selected edits, and another without examples read off the data: these help some targets
-and mislead others. The race in training/gates/screening.py finds out on a few items.
-"""
+"""Update, the SGD step: edits are applied to the document, within the limits of the config."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 
 from skillopt.config import Config
-from skillopt.record.edits import Ranked
 from skillopt.skill import Applied, Edit, SizeLimits, Skill, apply_edits
+from skillopt.tasks.base import is_judged
 from skillopt.training.context import Context
+from skillopt.training.edits.risk import without_judge_talk
 
 
 def update(skill: Skill, edits: Iterable[Edit], ctx: Context) -> Applied:
     """The new skill, what was applied, and what was skipped and why."""
-    return apply_edits(skill, edits, limits_of(ctx.config))
+    if not is_judged(ctx.env):
+        return apply_edits(skill, edits, limits_of(ctx.config))
+    kept, refused = without_judge_talk(edits, skill)
+    applied = apply_edits(skill, kept, limits_of(ctx.config))
+    return replace(applied, skipped=(*applied.skipped, *refused))
 
 
 def limits_of(config: Config) -> SizeLimits:
@@ -33,22 +34,3 @@ def limits_of(config: Config) -> SizeLimits:
 
 EXAMPLES = "exemplar/"
 """Source prefix of edits that were read off the training data without an LLM."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    name: str
-    applied: Applied
-
-
-def candidates(skill: Skill, ranked: Sequence[Ranked], ctx: Context) -> list[Candidate]:
-    """One candidate, or two if they differ; the first one has every selected edit.
-
-    Edits are applied in the order in which they were proposed, not by rank: a reader sees rules before examples.
-    """
-    chosen = sorted((row.edit for row in ranked if row.selected), key=lambda edit: edit.id)
-    made = [Candidate(name="all edits", applied=update(skill, chosen, ctx))]
-    written = update(skill, [edit for edit in chosen if not edit.source.startswith(EXAMPLES)], ctx)
-    if written.applied and written.skill.hash != made[0].applied.skill.hash:
-        made.append(Candidate(name="without examples from the data", applied=written))
-    return made

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from pydantic import Field
 
-from skillopt.record.step import Evidence, GateRecord, GateResult, ItemEvidence, Rule
+from skillopt.record.step import Evidence, GateRecord, GateResult, Rule
 from skillopt.skill import Applied, Skill
-from skillopt.tasks.base import Item, Trajectory
+from skillopt.tasks.base import Trajectory
 from skillopt.training.context import Context
 
 EPSILON = 1e-9
@@ -82,20 +82,6 @@ def skipped_verdict(current: Mapping[str, float], ctx: Context, *, gate: str, ru
         items=len(current),
         measured=0,
     )
-
-
-def fallen_type(evidence: Sequence[ItemEvidence], items: Mapping[str, Item], margin: float | None) -> str:
-    """The regression guard: names a task type whose score falls by more than the margin; empty if none does."""
-    if margin is None:
-        return ""
-    groups: dict[str, list[ItemEvidence]] = {}
-    for row in evidence:
-        groups.setdefault(items[row.item_id].type, []).append(row)
-    for name, rows in sorted(groups.items()):
-        before, after = (mean([row.pair[side] for row in rows]) for side in (0, 1))
-        if before - after > margin + EPSILON:
-            return f"task type '{name}' falls from {before:.2f} to {after:.2f}"
-    return ""
 
 
 def changed_types(verdict: Verdict, ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,8 +1,8 @@
 """Credit: one bad edit should not sink three good ones. The items that a rejected candidate broke show which edit to
 leave out.
 
-Each edit in turn is left out, and the rest does the broken items once more. An edit without which they pass again is to
-blame; the candidate without those edits goes through the whole gate like any other.
+Each edit is left out in a try of its own, all at the same time, and the rest does the broken items once more. An edit
+without which they pass again is to blame; the candidate without those edits goes through the whole gate like any other.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from skillopt.models.call import gather_all
 from skillopt.record.events import CreditTried
 from skillopt.record.step import CreditTry, ItemEvidence
 from skillopt.skill import Applied, Edit, Skill
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
+from skillopt.training.edits.groups import units
 from skillopt.training.edits.update import update
 from skillopt.training.gates.base import Gate, Verdict, mean, remeasured
 from skillopt.training.gates.strict import shared_words
@@ -37,6 +39,14 @@ class Credited:
     left_out: tuple[Edit, ...] = ()
     """Edits that were found to break items."""
     tries: tuple[CreditTry, ...] = ()
+    last: Applied
+    """The last candidate that the gate saw: the whole one, or what was left of it."""
+    last_verdict: Verdict
+
+    @property
+    def rejected_edits(self) -> tuple[Edit, ...]:
+        """Edits that were found to break items, and all of a whole candidate that is not accepted."""
+        return self.left_out if self.verdict.accepted else (*self.left_out, *self.candidate.applied)
 
 
 async def credit(
@@ -68,11 +78,25 @@ async def credit(
     if tries and tried.accepted:
         accepted = _since(current, tried) if scores else tried
         return Credited(
-            candidate=part, verdict=accepted, rejected=verdict, left_out=tuple(left_out), tries=tuple(tries)
+            candidate=part,
+            verdict=accepted,
+            rejected=verdict,
+            left_out=tuple(left_out),
+            tries=tuple(tries),
+            last=part,
+            last_verdict=tried,
         )
     learned = {"known_scores": scores, "remeasured": remeasured(current, scores)}
     whole = verdict if verdict.accepted else verdict.model_copy(update=learned)
-    return Credited(candidate=candidate, verdict=whole, rejected=verdict, left_out=tuple(left_out), tries=tuple(tries))
+    return Credited(
+        candidate=candidate,
+        verdict=whole,
+        rejected=verdict,
+        left_out=tuple(left_out),
+        tries=tuple(tries),
+        last=part,
+        last_verdict=tried,
+    )
 
 
 def _since(current: Mapping[str, float], verdict: Verdict) -> Verdict:
@@ -86,19 +110,21 @@ async def to_blame(skill: Skill, candidate: Applied, verdict: Verdict, ctx: Cont
     pass a gate, or if it has a single edit."""
     broken = broken_rows(verdict)
     worth_it = len(helped_rows(verdict)) >= (2 if ctx.noisy else 1)  # a single item may have been luck
-    if not broken or not worth_it or len(candidate.applied) < 2:
+    if not broken or not worth_it or len(units(candidate.applied)) < 2:
         return []
     items = {item.id: item for item in ctx.env.items("val")}
     asked = [items[row.item_id] for row in broken]
     suspects = suspected(candidate.applied, asked, list(items.values()))
-    healed = [await _healed(skill, candidate, edit, broken, asked, ctx, f"{tag}-{edit.id}") for edit in suspects]
+    healed = await gather_all(
+        _healed(skill, candidate, together, broken, asked, ctx, f"{tag}-{together[0].id}") for together in suspects
+    )
     blamed: list[Edit] = []
     left = {row.item_id for row in broken}
     while left:
         best = max(range(len(suspects)), key=lambda n: (len(healed[n] & left), -n))
         if 2 * len(healed[best] & left) < len(left):
             break
-        blamed.append(suspects[best])
+        blamed += suspects[best]
         left -= healed[best]
     return blamed
 
@@ -106,14 +132,14 @@ async def to_blame(skill: Skill, candidate: Applied, verdict: Verdict, ctx: Cont
 async def _healed(
     skill: Skill,
     candidate: Applied,
-    edit: Edit,
+    together: Sequence[Edit],
     broken: Sequence[ItemEvidence],
     asked: Sequence[Item],
     ctx: Context,
     tag: str,
 ) -> set[str]:
-    """The broken items that pass again without the edit."""
-    rest = update(skill, [other for other in candidate.applied if other is not edit], ctx).skill
+    """The broken items that pass again without the edits of a unit."""
+    rest = update(skill, [other for other in candidate.applied if other not in together], ctx).skill
     metric = ctx.config.evaluation.metric
     results = await roll_out_all(rest, asked, ctx, tag=tag, stage="gate")
     return {
@@ -138,9 +164,13 @@ def _clear(verdict: Verdict) -> float:
     return 0.5 if verdict.metric == "hard" else 0.2
 
 
-def suspected(edits: Sequence[Edit], broken: Sequence[Item], every: Sequence[Item]) -> list[Edit]:
-    """Those that share most words with the broken items first; then those that take text away."""
+def suspected(edits: Sequence[Edit], broken: Sequence[Item], every: Sequence[Item]) -> list[list[Edit]]:
+    """The units that share most words with the broken items first; then those that take text away."""
     touched = shared_words({item.id: item for item in every})
     ids = [item.id for item in broken]
-    relation = {edit.id: sum(touched([edit])[i] for i in ids) for edit in edits}
-    return sorted(edits, key=lambda edit: (-relation[edit.id], edit.op == "add", edit.id))[:MOST_SUSPECTS]
+
+    def rank(together: Sequence[Edit]) -> tuple[float, bool, str]:
+        shared = touched(together)
+        return -sum(shared[i] for i in ids), all(edit.op == "add" for edit in together), together[0].id
+
+    return sorted(units(edits), key=rank)[:MOST_SUSPECTS]

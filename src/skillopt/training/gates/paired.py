@@ -22,7 +22,7 @@ from skillopt.record.step import ItemEvidence, Rule
 from skillopt.skill import Applied, Skill
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
-from skillopt.training.gates.base import Verdict, fallen_type, mean, remeasured, skipped_verdict
+from skillopt.training.gates.base import Verdict, mean, remeasured, skipped_verdict
 from skillopt.training.gates.paired_test import Ask, Outcome, PairedTest, Side
 from skillopt.training.gates.strict import EarlyStop, early_verdict, run_until_decided, strict_gate
 from skillopt.training.rollout import all_measured, require_few, roll_out_one
@@ -52,7 +52,7 @@ async def paired_gate(
     with ctx.timed("gate"):
         progress, items = await run_until_decided(Screen, candidate, current, rule, ctx, tag)
         if progress.beaten(progress.deciding_prefix()):  # clearly behind: rejected without a repeat
-            return early_verdict(progress, items, ctx, "paired")
+            return early_verdict(progress, ctx, "paired")
         return await _Trial(candidate.skill, skill, items, progress, ctx, tag).decide()
 
 
@@ -108,8 +108,6 @@ class _Trial:
         except StopIteration as end:
             decision: Outcome = end.value
         rows = tuple(self._row(test, i) for i in test.order if i not in test.refused)
-        reason = fallen_type(rows, self.items, evaluation.regression_margin) if decision == "accept" else ""
-        decision = "reject" if reason else decision
         after = mean([row.after for row in rows])
         known_scores = {row.item_id: row.after for row in rows} if decision == "accept" else _measured_again(test)
         return Verdict(
@@ -126,7 +124,6 @@ class _Trial:
             remeasured=remeasured(progress.current, known_scores) if decision != "accept" else None,
             p=test.p if test.repeats else None,
             repeats=test.repeats,
-            reason=reason,
             set_aside={**progress.refused, **self.refused},
             known_scores=known_scores,
             evidence=rows,

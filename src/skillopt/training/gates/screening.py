@@ -1,79 +1,109 @@
-"""Screening: the candidates of one step on a few items, before the gate. After each round the worse half drops out.
+"""Screening: the complete and the minimal remedy on a part of the step's training batch, before the gate.
 
-The winner then goes through the whole gate, whose rule and error rate hold for it: a gate for noisy targets counts only
-samples that are taken after the screening. For a deterministic target the gate finds the winner's rollouts in the
-journal.
+The better one goes on to the gate, whose rule and error rate hold for it. The validation split has no part in this.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from skillopt.record.events import Raced
+from skillopt.record.state import ShortForm
 from skillopt.record.step import ScreeningRun
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
-from skillopt.training.edits.update import Candidate
-from skillopt.training.rollout import roll_out_all
+from skillopt.training.edits.candidates import Candidate
+from skillopt.training.rollout import roll_out_all, scored
 
-SHARE = 0.25
-"""The share of the selection split that one round takes."""
-LEAST = 4
-"""Items that a round has at least."""
+SHARE = 0.5
+"""The share of the batch that the candidates do."""
+LEAST = 8
+"""Tasks that they do at least, if the batch has as many."""
+MOST_SHOWN = 4
+"""Tasks of which the next request shows both outputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screened:
+    """What the step continues with, and how the candidates did."""
+
+    winner: Candidate
+    runs: tuple[ScreeningRun, ...] = ()
+    """The winner first; empty if there was one candidate."""
+    short_form: ShortForm | None = None
+    """The minimal remedy, if it was tried."""
 
 
 async def screen(
-    candidates: Sequence[Candidate], current: Mapping[str, float], ctx: Context
-) -> tuple[Candidate, tuple[ScreeningRun, ...]]:
-    """The winner, and each candidate's score when it dropped out. At an equal score the shorter skill stays."""
+    candidates: Sequence[Candidate], items: Sequence[Item], batch: Sequence[Trajectory], ctx: Context
+) -> Screened:
+    """The better of two candidates on a part of the batch's items; at an equal score the first, which is the complete
+    one. `batch` says which of the items the current skill fails."""
     if len(candidates) == 1:
-        return candidates[0], ()
-    items = screening_order(current, ctx)
-    size = max(LEAST, math.ceil(SHARE * len(items)))
-    totals = dict.fromkeys(range(len(candidates)), 0.0)
-    dropped: list[ScreeningRun] = []
-    seen = 0
-
-    def rank(number: int) -> tuple[float, int, int]:
-        return -totals[number], candidates[number].applied.skill.tokens, number
-
+        return Screened(winner=candidates[0])
+    metric = ctx.config.evaluation.metric
+    current = {t.item_id: t.score.value(metric) for t in batch}
+    order = screening_order(items, current, ctx)
+    some = order[: max(LEAST, math.ceil(SHARE * len(order)))]
+    results: list[dict[str, Trajectory]] = []
     with ctx.timed("race"):
-        while len(totals) > 1 and seen < len(items):
-            batch = items[seen : seen + size]
-            seen += len(batch)
-            for number in totals:
-                totals[number] += await _total(candidates[number], number, batch, ctx)
-            if len(set(totals.values())) == 1 and seen <= 2 * size:
-                continue
-            ranked = sorted(totals, key=rank)
-            for number in ranked[(len(ranked) + 1) // 2 :]:
-                dropped.append(_result(candidates[number], totals.pop(number), seen))
-    winner = min(totals, key=rank)
-    results = (_result(candidates[winner], totals[winner], seen), *dropped)
-    ctx.emit(Raced(candidates=results))
-    return candidates[winner], results
+        for candidate in candidates:
+            tag = f"race-{ctx.step:04d}-{candidate.name}"
+            done = await roll_out_all(candidate.applied.skill, some, ctx, tag=tag, stage="race")
+            results.append({t.item_id: t for t in scored(done)})
+    both = [item.id for item in some if all(item.id in rows for rows in results)]
+    scores = [math.fsum(rows[i].score.value(metric) for i in both) / max(1, len(both)) for rows in results]
+    ranked = sorted(range(len(candidates)), key=lambda number: (-scores[number], number))
+    runs = tuple(_result(candidates[number], len(both), scores[number]) for number in ranked)
+    ctx.emit(Raced(candidates=runs))
+    complete, minimal = results
+    lost = ranked[0] == 1
+    form = ShortForm(
+        step=ctx.step,
+        text=candidates[1].applied.applied[-1].text,
+        tasks=len(both),
+        score=round(scores[1], 6),
+        complete=round(scores[0], 6),
+        outputs=tuple(_outputs(both, complete, minimal, metric)) if lost else (),
+    )
+    return Screened(winner=candidates[ranked[0]], runs=runs, short_form=form)
 
 
-def screening_order(current: Mapping[str, float], ctx: Context) -> list[Item]:
-    """The selection items, so that every round has its share of those that the current skill fails."""
-    items = {item.id: item for item in ctx.env.items("val") if item.id in current}
+def screening_order(items: Sequence[Item], current: Mapping[str, float], ctx: Context) -> list[Item]:
+    """The batch's items, so that every part of them has its share of those that the current skill fails."""
+    by_id = {item.id: item for item in items if item.id in current}
     rng = ctx.rng("race")
-    groups = [sorted(i for i in items if (current[i] < 0.5) == fails) for fails in (True, False)]
+    groups = [sorted(i for i in by_id if (current[i] < 0.5) == fails) for fails in (True, False)]
     positions: list[tuple[float, str]] = []
     for group in groups:
         rng.shuffle(group)
         positions += [((number + 0.5) / len(group), name) for number, name in enumerate(group)]
-    return [items[name] for _, name in sorted(positions)]
+    return [by_id[name] for _, name in sorted(positions)]
 
 
-async def _total(candidate: Candidate, number: int, items: Sequence[Item], ctx: Context) -> float:
-    tag = f"race-{ctx.step:04d}-{number}"
-    results = await roll_out_all(candidate.applied.skill, items, ctx, tag=tag, stage="race")
-    metric = ctx.config.evaluation.metric
-    return math.fsum(result.score.value(metric) for result in results if isinstance(result, Trajectory))
+def _outputs(
+    ids: Sequence[str], complete: Mapping[str, Trajectory], minimal: Mapping[str, Trajectory], metric: str
+) -> list[dict[str, str]]:
+    """The tasks on which the complete remedy fell behind most, with both outputs."""
+    behind = {i: complete[i].score.value(metric) - minimal[i].score.value(metric) for i in ids}
+    worst = sorted((i for i in ids if behind[i] < 0), key=lambda i: (behind[i], i))[:MOST_SHOWN]
+    return [
+        {
+            "task": _short(minimal[i].input),
+            "output_with_the_short_text": _short(minimal[i].output),
+            "output_with_all_edits": _short(complete[i].output),
+            "expected": _short(" | ".join(minimal[i].answers[:1])),
+        }
+        for i in worst
+    ]
 
 
-def _result(candidate: Candidate, total: float, items: int) -> ScreeningRun:
+def _short(text: str, most: int = 600) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}\n[…]\n{text[-most // 2 :]}"
+
+
+def _result(candidate: Candidate, tasks: int, score: float) -> ScreeningRun:
     edits = tuple(edit.id for edit in candidate.applied.applied)
-    return ScreeningRun(name=candidate.name, edits=edits, items=items, score=round(total / max(1, items), 6))
+    return ScreeningRun(name=candidate.name, edits=edits, items=tasks, score=round(score, 6))

@@ -20,8 +20,15 @@ from skillopt.record.step import ItemEvidence, Rule
 from skillopt.skill import Applied, Edit, Skill
 from skillopt.tasks.base import Item, RolloutError, Trajectory
 from skillopt.training.context import Context
-from skillopt.training.gates.base import EPSILON, Verdict, fallen_type, skipped_verdict
+from skillopt.training.gates.base import EPSILON, Verdict, skipped_verdict
 from skillopt.training.rollout import another_round, require_few, roll_out_one
+
+SOLVED = 0.5
+"""An item counts as solved from this score on."""
+HARM = 0.2
+"""How far the score of an item falls before that counts as harm."""
+PROOF = 6
+"""Solved items that a candidate without a gain does before it is rejected: a neutral one is told from a harmful one."""
 
 
 async def strict_gate(
@@ -38,15 +45,21 @@ async def strict_gate(
         return skipped_verdict(current, ctx, gate="strict", rule=rule)
     with ctx.timed("gate"):
         tag = tag or f"gate-{ctx.step:04d}"
-        progress, items = await run_until_decided(EarlyStop, candidate, current, rule, ctx, tag)
-    return early_verdict(progress, items, ctx, "strict")
+        progress, _ = await run_until_decided(EarlyStop, candidate, current, rule, ctx, tag)
+    return early_verdict(progress, ctx, "strict")
 
 
-def settling_order(items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit]) -> list[str]:
+def settling_order(
+    items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit], changed: Mapping[str, int]
+) -> list[str]:
     """First the items that the current skill fails, above all those that the edits do not mention; then the items that
-    it solves, above all those that share words with the edits."""
+    it solves, above all those that share words with the edits. In both groups, items that have
+    `changed` under earlier candidates come first."""
     touched = shared_words(items)(edits)
-    return sorted(items, key=lambda i: (current[i], touched[i] if current[i] < 0.5 else -touched[i], i))
+
+    return sorted(
+        items, key=lambda i: (current[i], -changed.get(i, 0), touched[i] if current[i] < SOLVED else -touched[i], i)
+    )
 
 
 def shared_words(items: Mapping[str, Item]) -> Callable[[Sequence[Edit]], dict[str, float]]:
@@ -109,6 +122,19 @@ class EarlyStop:
     def beaten(self, shown: Sequence[str]) -> bool:
         return self.slack(shown) <= 0
 
+    def decided(self, shown: Sequence[str]) -> bool:
+        """Is the candidate beaten, and is it known whether it does harm?"""
+        return self.beaten(shown) and self.told_apart(shown)
+
+    def told_apart(self, shown: Sequence[str]) -> bool:
+        """Has the candidate broken something, or kept enough of what the current skill solves?"""
+        seen = [i for i in shown if i in self.scores and self.current[i] >= SOLVED]
+        harm = any(self.scores[i] < self.current[i] - HARM for i in shown if i in self.scores)
+        return self.rule == "keep" or harm or self.beaten(()) or len(seen) >= self._proof()
+
+    def _proof(self) -> int:
+        return min(PROOF, sum(self.current[i] >= SOLVED for i in self.counted(self.order)))
+
     def won(self, items: Mapping[str, Item]) -> bool:
         """Is the candidate accepted even if every item that it has not shown yet fails? No task type may be able to
         fall, and some item must have failed: nothing is left to train once all are solved."""
@@ -121,21 +147,24 @@ class EarlyStop:
     def deciding_prefix(self) -> list[str]:
         """The shortest prefix of the order that decides; the whole order if none does."""
         prefixes = (self.order[:end] for end in range(len(self.order)))
-        return next((prefix for prefix in prefixes if self.beaten(prefix)), self.order)
+        return next((prefix for prefix in prefixes if self.decided(prefix)), self.order)
 
     def settled_without(self, missing: Sequence[RolloutError]) -> bool:
         """Is nothing missing, or does a prefix before the first missing item decide?"""
         if not missing:
             return True
         first = min(self.order.index(error.item_id) for error in missing)
-        return any(self.beaten(self.order[:end]) for end in range(first + 1))
+        return any(self.decided(self.order[:end]) for end in range(first + 1))
 
     def useful(self, running: Collection[str], workers: int) -> bool:
         """Is another call worth its price now? Yes if the calls in flight will not decide, at the losses seen so far;
         and if leaving a worker idle would mean one more round of calls in the end."""
         slack = self.slack(self.order)
-        if slack <= 0 or len(running) >= workers:  # a call that has to wait for a worker saves no time
+        if len(running) >= workers:  # a call that has to wait for a worker saves no time
             return False
+        if slack <= 0:
+            under_way = sum(i in self.scores or i in running for i in self.order if self.current[i] >= SOLVED)
+            return not self.told_apart(self.order) and under_way < self._proof()
         solved = sum(self.current[i] >= 0.5 for i in running)
         if solved * self._likely_loss(solved=True) + (len(running) - solved) * self._likely_loss(solved=False) < slack:
             return True
@@ -158,7 +187,7 @@ async def run_until_decided(
     call that was launched is awaited and kept."""
     split = ctx.env.items("val")
     items = {item.id: item for item in split if item.id in current}
-    progress = kind(settling_order(items, current, candidate.applied), current, rule)
+    progress = kind(settling_order(items, current, candidate.applied, ctx.changed), current, rule)
     metric = ctx.config.evaluation.metric
     waiting = deque(enumerate(progress.order))
     workers = ctx.config.role("target").workers
@@ -203,9 +232,9 @@ async def run_until_decided(
     return progress, items
 
 
-def early_verdict(progress: EarlyStop, items: Mapping[str, Item], ctx: Context, gate: str) -> Verdict:
+def early_verdict(progress: EarlyStop, ctx: Context, gate: str) -> Verdict:
     """What the shortest deciding prefix of the order says, one sample an item."""
-    prefix, results, evaluation = progress.deciding_prefix(), progress.results, ctx.config.evaluation
+    prefix, results = progress.deciding_prefix(), progress.results
     counted = progress.counted(prefix)
     kept = [item_id for item_id in prefix if item_id in counted]
     best_case = progress.best_case(prefix) / len(counted)
@@ -214,21 +243,18 @@ def early_verdict(progress: EarlyStop, items: Mapping[str, Item], ctx: Context, 
         for i in kept
     )
     beaten = progress.beaten(prefix)
-    reason = "" if beaten else fallen_type(evidence, items, evaluation.regression_margin)
-    accepted = not beaten and not reason
     return Verdict(
-        decision="accept" if accepted else "reject",
+        decision="reject" if beaten else "accept",
         gate=gate,
         rule=progress.rule,
-        metric=evaluation.metric,
+        metric=ctx.config.evaluation.metric,
         before=math.fsum(progress.current[i] for i in counted) / len(counted),
         after=best_case if len(prefix) == len(progress.order) else None,
         at_most=best_case,
         items=len(counted),
         measured=len(kept),
-        reason=reason,
         set_aside=progress.refused_in(prefix),
-        known_scores={row.item_id: row.after for row in evidence} if accepted else {},
+        known_scores={row.item_id: row.after for row in evidence} if not beaten else {},
         evidence=evidence,
         trajectories=tuple(results[i] for i in kept),
         telemetry={"rollouts": len(results), "saved": len(progress.order) - len(results)},

@@ -9,20 +9,21 @@ from skillopt.models.handoff.box import BadReply, Box, Letter
 from skillopt.skill import FILE
 from skillopt.training.requests.blocks import LEFT_OUT, blocks_in
 
-_STAGES = ("reflect", "deep_reflect")
-"""Whose letters show the skill and ask for edits of it."""
+_EDITS = {"reflect": "edits", "deep_reflect": "edits", "slow_update": "lines"}
+"""Stages whose letters show the skill and ask for edits of it, with the field that has them."""
 
 
 def hand_in(box: Box, number: int, data: bytes) -> Letter:
     """As `Box.hand_in`. A reply with an anchor that is not in the skill is refused too: the run would ask again."""
     letter = box.letter(number)
-    checked = letter.open and letter.stage in _STAGES
-    if checked and (problems := list(_missing_anchors(letter, json.loads(letter.checked(data))["edits"]))):
-        raise BadReply(letter.name, problems)
+    if letter.open and (field := _EDITS.get(letter.stage)):
+        edits = json.loads(letter.checked(data))[field]
+        if problems := list(_missing_anchors(letter, field, edits)):
+            raise BadReply(letter.name, problems)
     return box.hand_in(number, data)
 
 
-def _missing_anchors(letter: Letter, edits: Sequence[Mapping[str, str]]) -> Iterator[str]:
+def _missing_anchors(letter: Letter, field: str, edits: Sequence[Mapping[str, str]]) -> Iterator[str]:
     """Anchors that are not in the file that they name, as far as the letter shows all of it."""
     text = "\n\n".join(str(message["content"]) for message in letter.messages if message.get("role") == "user")
     files = {name: inner for name, inner in blocks_in(text, "file") if LEFT_OUT not in inner}
@@ -32,4 +33,4 @@ def _missing_anchors(letter: Letter, edits: Sequence[Mapping[str, str]]) -> Iter
         shown = skill if file == FILE else files.get(json.dumps(file), anchor)
         if edit["op"] != "add" and anchor not in shown:
             where = "the skill" if file == FILE else f"'{file}'"
-            yield f"edits[{number}].anchor: copy it verbatim; {json.dumps(anchor[:80])} is not in {where}"
+            yield f"{field}[{number}].anchor: copy it verbatim; {json.dumps(anchor[:80])} is not in {where}"

@@ -6,17 +6,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from skillopt.models.base import Message
+from skillopt.skill import Skill
 from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.base import Trajectory
+from skillopt.tasks.failure_kinds import output_tokens, was_cut_off
+from skillopt.tasks.scoring import expected_feedback
+from skillopt.training.requests.shared import NOTHING_SHARED, SharedText
 
+EMPTY = Skill("")
 LEAST = 60
 """Tokens that every trajectory gets, however many there are."""
+NEAR = 0.8
+"""From this share of the limit on, an output's length is shown."""
 MOST_ANSWERS = 3
 """Expected answers that are shown of one task."""
 
 
+MARKER = 12
+"""Tokens of that note, below which nothing is cut."""
 LEFT_OUT = "tokens left out …]"
 """The end of the note that `trim_middle` writes in place of the text that it cuts out."""
 
@@ -40,32 +50,48 @@ def data_line(row: object) -> str:
     return json.dumps(row, ensure_ascii=False).replace("<", "\\u003c")
 
 
-def trajectory_lines(trajectories: Sequence[Trajectory], budget: int) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """How trajectories are shown in one request."""
+
+    skill: Skill = EMPTY
+    shared: SharedText = NOTHING_SHARED
+    reply_tokens: int = 0
+    """The length at which the target's reply is cut off; 0 if unknown."""
+
+
+PLAIN = Shown()
+
+
+def trajectory_lines(trajectories: Sequence[Trajectory], budget: int, shown: Shown = PLAIN) -> str:
     """All trajectories within a budget of tokens: short ones are whole, the longest give up most."""
-    texts = [_texts(trajectory) for trajectory in trajectories]
+    texts = [_texts(trajectory, shown.shared) for trajectory in trajectories]
     sizes = [sum(count_tokens(text) for text in parts.values()) for parts in texts]
     shares = fair_shares(sizes, max(budget, LEAST * len(texts)))
     return "\n".join(
-        _line(trajectory, parts, share) for trajectory, parts, share in zip(trajectories, texts, shares, strict=True)
+        _line(trajectory, parts, share, shown)
+        for trajectory, parts, share in zip(trajectories, texts, shares, strict=True)
     )
 
 
-def shown_tokens(trajectory: Trajectory) -> int:
+def shown_tokens(trajectory: Trajectory, shared: SharedText = NOTHING_SHARED) -> int:
     """Tokens of a request that a trajectory takes if nothing is left out."""
-    return LEAST + sum(count_tokens(text) for text in _texts(trajectory).values())
+    return LEAST + sum(count_tokens(text) for text in _texts(trajectory, shared).values())
 
 
-def _texts(trajectory: Trajectory) -> dict[str, str]:
+def _texts(trajectory: Trajectory, shared: SharedText) -> dict[str, str]:
     turns = [message for message in trajectory.messages if message.get("role") != "system"]
-    texts = {"task": trajectory.input}
+    texts = {"task": shared.rest(trajectory.input)}
     if len(turns) > 2:
         texts["transcript"] = "\n".join(f"{m.get('role')}: {_message_text(m)}" for m in turns[1:])
     if trajectory.changes:
         texts["files"] = "\n".join(f"{each.kind} {each.path}\n{each.shown}".strip() for each in trajectory.changes)
     texts["output"] = trajectory.output
-    if trajectory.answers:
+    solved = trajectory.score.hard >= 1
+    if trajectory.answers and not (solved and trajectory.output.strip() in trajectory.answers):
         texts["expected"] = " | ".join(trajectory.answers[:MOST_ANSWERS])
-    return texts | {"feedback": trajectory.score.feedback}
+    repeats = trajectory.score.feedback == expected_feedback(trajectory.answers)
+    return texts | {"feedback": "" if repeats else trajectory.score.feedback}
 
 
 def _message_text(message: Message) -> str:
@@ -77,15 +103,26 @@ def _message_text(message: Message) -> str:
     return " ".join([str(content), *(f"[calls {each['name']}({each['arguments']})]" for each in functions)]).strip()
 
 
-def _line(trajectory: Trajectory, texts: dict[str, str], share: int) -> str:
+def _line(trajectory: Trajectory, texts: dict[str, str], share: int, how: Shown) -> str:
     shares = fair_shares([count_tokens(text) for text in texts.values()], share)
     shown = {name: trim_middle(text, most) for (name, text), most in zip(texts.items(), shares, strict=True)}
     feedback = shown.pop("feedback")
-    score = round(trajectory.score.soft, 3) if trajectory.score.hard < 1 else 1
     kind = {"type": trajectory.type} if trajectory.type else {}
-    used = {"opened": list(trajectory.opened), "ran": list(trajectory.ran)}
-    used = {name: files for name, files in used.items() if files}
-    return data_line({"id": trajectory.id, **kind, **shown, **used, "score": score, "feedback": feedback})
+    row: dict[str, object] = {"id": trajectory.id, **kind, **shown}
+    row |= {"opened": list(trajectory.opened)} if trajectory.opened else {}
+    row |= {"ran": list(trajectory.ran)} if trajectory.ran else {}
+    row |= {"output_tokens": tokens} if (tokens := _length(trajectory, how.reply_tokens)) else {}
+    row |= {"in_skill": "yes"} if how.shared.is_example(trajectory.input, how.skill) else {}
+    row |= {"score": round(trajectory.score.soft, 3)} if trajectory.score.hard < 1 and trajectory.score.soft else {}
+    return data_line(row | ({"feedback": feedback} if feedback else {}))
+
+
+def _length(trajectory: Trajectory, limit: int) -> str:
+    """An output's length, if it was cut off or nearly was; some endpoints do not keep to the limit."""
+    tokens, cut = output_tokens(trajectory), was_cut_off(trajectory)
+    if not cut and not NEAR * limit <= tokens <= limit:
+        return ""
+    return f"{tokens}{f' of {limit}' * bool(limit)}{', cut off' * cut}"
 
 
 def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
@@ -99,12 +136,14 @@ def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
 
 
 def trim_middle(text: str, most: int) -> str:
-    """Cut the middle out of a text of more than `most` tokens, and say how much is gone."""
+    """Cut the middle out of a text of more than `most` tokens, and say how much is gone. A text that is hardly longer
+    stays whole, because the note would take as much."""
     size = count_tokens(text)
-    if size <= most:
+    if size <= most + MARKER:
         return text
     kept = max(2, int(len(text) * most / size))
     while kept > 2 and count_tokens(text[: kept // 2]) + count_tokens(text[-(kept // 2) :]) > most:
         kept = kept * 9 // 10
     half = kept // 2
-    return f"{text[:half]}\n[… {size - most} {LEFT_OUT}\n{text[-half:]}"
+    gone = count_tokens(text[half:-half])
+    return f"{text[:half]}\n[… {gone} {LEFT_OUT}\n{text[-half:]}"

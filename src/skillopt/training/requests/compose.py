@@ -5,16 +5,20 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from statistics import mean
 
 from skillopt.models.base import Message
-from skillopt.record.state import Tried
+from skillopt.record.state import ShortForm, Tried
 from skillopt.skill import FILE, Edit, Skill
 from skillopt.skill.document import OPEN_MARKER
 from skillopt.skill.trained import total_tokens
 from skillopt.tasks.agents import task_text
 from skillopt.tasks.base import Trajectory
+from skillopt.tasks.failure_kinds import KINDS, choices_of, count_kinds
+from skillopt.tasks.scoring import expected_feedback
 from skillopt.training.requests.blocks import (
     MOST_ANSWERS,
+    Shown,
     block,
     data_line,
     fair_shares,
@@ -23,7 +27,10 @@ from skillopt.training.requests.blocks import (
     trim_middle,
 )
 from skillopt.training.requests.context import LONGEST_OTHER, MOST_OTHERS, OptimizerContext, Pair, TaskInfo
+from skillopt.training.requests.contrast import contrast_block, ready_block, ready_examples
 from skillopt.training.requests.files import file_blocks
+from skillopt.training.requests.findings import findings_block
+from skillopt.training.requests.shared import NOTHING_SHARED, SharedText, shared_text
 from skillopt.training.requests.tools import tool_blocks
 
 MOST_PASSES = 6
@@ -32,8 +39,28 @@ MOST_STEPS = 8
 """Earlier steps that are shown with their results."""
 LONGEST_SEEN = 150
 """Tokens of a task or an output under a rejected step."""
+URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
+"""How a task can compare under two epochs' skills."""
+LONGEST_TASK = 60
+"""Tokens of a compared task in the request for notes."""
 LONGEST_TRIED = 150
 """Tokens of an edit of an earlier step that are shown; an edit that is in the skill is shown shorter."""
+LONGEST_REJECTED = 700
+MOST_WHOLE = 2
+"""Steps whose undone edits are shown as a whole, up to so many tokens each."""
+UNDONE = "undone with the step"
+FEW_ANSWERS = 4
+"""With so few possible answers, guessing solves many tasks."""
+_METRICS = {
+    "hard": " (hard: the share that is solved)",
+    "soft": " (soft: the mean partial credit)",
+    "mixed": " (mixed: the mean of hard and soft score)",
+}
+_GUIDANCE_GATES = {
+    "": "",
+    "keep": "Before your lines enter the guidance, they are tested: they must not lower the validation score.",
+    "strict": "Before your lines enter the guidance, they are tested: they must raise the validation score.",
+}
 
 
 def reflect_request(
@@ -47,20 +74,30 @@ def reflect_request(
     """Failures with a few passes, and everything else that is known. `cause` is the cause that a deep reflection is
     about."""
     failures, passes = shown_trajectories(trajectories)
-    for_failures, for_passes = fair_shares([_size(failures), min(_size(passes), budget // 3)], budget)
+    shared = shared_text([*(t.input for t in trajectories), *map(task_text, knowledge.others)])
+    how = Shown(skill=skill, shared=shared, reply_tokens=knowledge.task_info.reply_tokens)
+    sizes = [sum(shown_tokens(t, shared) for t in some) for some in (failures, passes)]
+    rest = [t for t in trajectories if t.score.hard >= 1 and t not in passes]
+    ready = ready_examples(rest, how)
+    for_failures, for_passes = fair_shares([sizes[0], min(sizes[1], budget // 3)], budget)
     return _request(
         prompt,
         *_task_info(knowledge.task_info),
         *tool_blocks(trajectories),
         block("limits", _limits(skill, knowledge)),
         *_skill(skill, knowledge, trajectories),
-        block("scores", _scores(trajectories, knowledge)),
-        block("history", "\n".join(_tried_line(tried) for tried in knowledge.tried[-MOST_STEPS:])),
+        block("scores", _scores(trajectories, knowledge, how)),
+        block("history", "\n".join(_history(knowledge.tried[-MOST_STEPS:], shared))),
+        block("short_form", _short_form(knowledge.short_form)),
         block("notes", knowledge.notes),
+        "" if cause else findings_block(knowledge.findings),
         f"Cause to look into: {data_line(cause)}" if cause else "",
-        block("failures", trajectory_lines(failures, for_failures)),
-        block("passes", trajectory_lines(passes, for_passes)),
-        block("other_tasks", _other_lines(knowledge, trajectories, [*failures, *passes])),
+        _shared_block(shared),
+        block("failures", trajectory_lines(failures, for_failures, how)),
+        block("passes", trajectory_lines(passes, for_passes, how)),
+        contrast_block(trajectories, knowledge.earlier, [*failures, *passes], how),
+        ready_block(ready, how),
+        block("other_tasks", _other_lines(knowledge, trajectories, [*failures, *passes, *ready], how)),
     )
 
 
@@ -83,31 +120,57 @@ def slow_update_request(
     prompt: str, knowledge: OptimizerContext, before: Skill, after: Skill, pairs: Sequence[Pair]
 ) -> list[Message]:
     """Both skills' difference, and both outputs for every item that improved or regressed."""
-    urgency = ("regressed", "persistent_fail", "improved", "stable_success")
-    ordered = sorted(pairs, key=lambda pair: (urgency.index(pair.change), pair.after.item_id))
-    counts = Counter(pair.change for pair in pairs)
+    shared = shared_text([pair.after.input for pair in pairs])
     return _request(
         prompt,
         *_task_info(knowledge.task_info),
         *tool_blocks(pair.after for pair in pairs),
-        *_skill(after, knowledge),
+        *_skill(after, knowledge, protect=False),
         block("guidance", after.guidance),
+        block("scores", _slow_scores(knowledge, pairs)),
         block("difference", _difference(before, after)),
-        block("counts", ", ".join(f"{name} {counts[name]}" for name in urgency)),
-        block("comparison", "\n".join(_pair_line(pair) for pair in ordered if pair.change != "stable_success")),
+        block("counts", _counts(pairs)),
+        _shared_block(shared),
+        block("comparison", "\n".join(_pair_line(pair, shared) for pair in _changed(pairs))),
     )
 
 
-def meta_skill_request(prompt: str, knowledge: OptimizerContext, skill: Skill, epoch: Sequence[Tried]) -> list[Message]:
-    """The epoch's edits with their results, and the notes so far."""
-    steps = "\n".join(_tried_line(tried) for tried in epoch)
+def meta_skill_request(
+    prompt: str,
+    knowledge: OptimizerContext,
+    before: Skill,
+    skill: Skill,
+    epoch: Sequence[Tried],
+    pairs: Sequence[Pair] = (),
+) -> list[Message]:
+    """What the epoch has changed in the skill and in the results of the compared tasks, its edits with their results,
+    and the notes so far."""
+    steps = "\n".join(_history(epoch))
     return _request(
         prompt,
         *_task_info(knowledge.task_info),
         *_skill(skill, knowledge),
         block("notes", knowledge.notes),
+        block("difference", _difference(before, skill) or "The epoch has not changed the skill."),
+        block("counts", _counts(pairs)),
+        block("comparison", "\n".join(map(_task_line, _changed(pairs)))),
         block("epoch", steps),
     )
+
+
+def _counts(pairs: Sequence[Pair]) -> str:
+    counts = Counter(pair.change for pair in pairs)
+    return ", ".join(f"{name} {counts[name]}" for name in URGENCY) if pairs else ""
+
+
+def _changed(pairs: Sequence[Pair]) -> list[Pair]:
+    """Without tasks that both skills solve, those first that need most attention."""
+    ordered = sorted(pairs, key=lambda pair: (URGENCY.index(pair.change), pair.after.item_id))
+    return [pair for pair in ordered if pair.change != "stable_success"]
+
+
+def _task_line(pair: Pair) -> str:
+    return data_line({"change": pair.change, "task": trim_middle(pair.after.input, LONGEST_TASK)})
 
 
 def shown_trajectories(trajectories: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Trajectory]]:
@@ -141,14 +204,16 @@ def _task_info(info: TaskInfo) -> Iterable[str]:
     yield block("comments", f"What people said of an earlier run on these tasks:\n{comments}" if comments else "")
 
 
-def _skill(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory] = ()) -> Iterable[str]:
+def _skill(
+    skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory] = (), *, protect: bool = True
+) -> Iterable[str]:
     """The current skill: whether it is empty, what is protected, and the files of a package."""
-    if not skill.text.strip():
+    if not skill.shown.text.strip():
         which = "SKILL.md" if skill.is_package else "The skill"
         of_it = " of it" if skill.is_package else ""
         yield f"{which} is empty: the agent gets no instructions yet. Every edit{of_it} must be an `add`."
     yield block("skill", skill.text)
-    if skill.protected:
+    if skill.protected and protect:
         yield f"The text from `{OPEN_MARKER}` to its closing marker is protected: no edit may touch it."
     yield from file_blocks(skill, knowledge.edit_limits.sizes.train, trajectories)
 
@@ -161,8 +226,8 @@ def _limits(skill: Skill, knowledge: OptimizerContext) -> str:
         "expected answer), if the agent does better with them. Write other examples than those."
     )
     return (
-        f"This step takes at most {most} edits; they are applied together. The text of an edit may have at "
-        f"most {sizes.max_edit_tokens} tokens. The skill has {skill.tokens} tokens and may grow by {left}."
+        f"This step takes at most {most} edits (a group counts as one); they are applied together. The text of an edit "
+        f"may have at most {sizes.max_edit_tokens} tokens. The skill has {skill.tokens} tokens and may grow by {left}."
         f"{_package_limits(skill, knowledge)}{examples if knowledge.edit_limits.examples else ''}"
     )
 
@@ -177,30 +242,94 @@ def _package_limits(skill: Skill, knowledge: OptimizerContext) -> str:
     )
 
 
-def _scores(trajectories: Sequence[Trajectory], knowledge: OptimizerContext) -> str:
-    lines = [f"This batch: {_solved(trajectories)}."]
+def _scores(trajectories: Sequence[Trajectory], knowledge: OptimizerContext, how: Shown) -> str:
+    size = (
+        f"The training set has {knowledge.task_info.training_tasks} tasks."
+        if knowledge.task_info.training_tasks
+        else ""
+    )
+    step = f"Step {knowledge.step} of {knowledge.steps}." if knowledge.step else ""
+    lines = [" ".join(filter(None, (step, size)))] if step or size else []
+    known = sum(t.score.hard >= 1 and how.shared.is_example(t.input, how.skill) for t in trajectories)
+    examples = f", {known} of these stand in the skill as examples" if known else ""
+    soft = mean(t.score.soft for t in trajectories) if any(0 < t.score.soft < 1 for t in trajectories) else None
+    partial = "" if soft is None else f" (hard), mean score {soft:.2f} (soft)"
+    lines.append(f"This batch: {_solved(trajectories)}{partial}{examples}.{_kinds(trajectories)}{_luck(trajectories)}")
     types = sorted({t.type for t in trajectories if t.type})
     if len(types) > 1:
-        by_type = (f"{data_line(name)} {_solved([t for t in trajectories if t.type == name])}" for name in types)
-        lines.append(f"By type: {'; '.join(by_type)}.")
+        by_type = (f"{data_line(name)} {_share([t for t in trajectories if t.type == name])}" for name in types)
+        lines.append(f"Solved by type: {'; '.join(by_type)}.")
+    return "\n".join([*lines, *_validation(knowledge)])
+
+
+def _validation(knowledge: OptimizerContext) -> Iterable[str]:
     if knowledge.validation_tasks:
         which = f"{knowledge.validation_tasks} validation tasks, which you never see"
         score = "not measured" if knowledge.validation is None else f"{knowledge.validation:.2f}"
-        lines.append(f"The current skill's score on the {which}: {score}.")
-    return "\n".join(lines)
+        metric = "" if knowledge.validation is None else _METRICS.get(knowledge.task_info.metric, "")
+        yield f"The current skill's score on the {which}: {score}{metric}."
+
+
+def _slow_scores(knowledge: OptimizerContext, pairs: Sequence[Pair]) -> str:
+    """What guidance is measured by, and where the compared tasks come from."""
+    total = knowledge.task_info.training_tasks
+    which = f"a random draw from the {total}" if total > len(pairs) else "all"
+    drawn = [f"The {len(pairs)} compared tasks are {which} training tasks."] if total else []
+    return "\n".join([*_validation(knowledge), *drawn, *filter(None, [_GUIDANCE_GATES[knowledge.guidance_gate]])])
+
+
+def _luck(trajectories: Sequence[Trajectory]) -> str:
+    few = len(choices_of(trajectories))
+    return f" Only {few} different answers are expected here: a pass may be luck." if 0 < few <= FEW_ANSWERS else ""
+
+
+def _shared_block(shared: SharedText) -> str:
+    """What all tasks have, each part once."""
+    return block("shared", "\n".join(data_line({f"shared {n}": part}) for n, part in enumerate(shared.parts, 1)))
+
+
+def _kinds(trajectories: Sequence[Trajectory]) -> str:
+    """How the failures failed, if not all simply have a wrong answer."""
+    counts = count_kinds(trajectories)
+    if not counts.keys() - {"wrong_answer"}:
+        return ""
+    return f" Failures: {', '.join(f'{count} {KINDS[kind]}' for kind, count in counts.items())}."
 
 
 def _solved(trajectories: Sequence[Trajectory]) -> str:
-    return f"{sum(t.score.hard >= 1 for t in trajectories)} of {len(trajectories)} solved"
+    return f"{_share(trajectories)} solved"
 
 
-def _tried_line(tried: Tried) -> str:
+def _short_form(form: ShortForm | None) -> str:
+    """What the minimal remedy scored alone: every addition has to beat it."""
+    if form is None:
+        return ""
+    on = f"Step {form.step} tried two remedies on {form.tasks} training tasks"
+    scores = f"this short text alone scored {form.score:.2f}, all edits of the step together {form.complete:.2f}"
+    chosen = "the short text" if form.won else "all edits together"
+    head = f"{on}: {scores}. The gate was asked about {chosen}. What you add must beat the short text."
+    return "\n".join([head, data_line({"text": trim_middle(form.text, LONGEST_TRIED)}), *map(data_line, form.outputs)])
+
+
+def _share(trajectories: Sequence[Trajectory]) -> str:
+    return f"{sum(t.score.hard >= 1 for t in trajectories)} of {len(trajectories)}"
+
+
+def _history(steps: Sequence[Tried], shared: SharedText = NOTHING_SHARED) -> list[str]:
+    """A line for each step. The newest rejected steps are shown with their whole edits, which may come back."""
+    whole = [tried.step for tried in steps if tried.verdict != "accept"][-MOST_WHOLE:]
+    return [_tried_line(tried, shared, LONGEST_REJECTED if tried.step in whole else LONGEST_TRIED) for tried in steps]
+
+
+def _tried_line(tried: Tried, shared: SharedText, longest: int) -> str:
     rows = []
     for edit in tried.edits:
-        in_skill = tried.verdict == "accept" and edit.fate == "applied"
-        where = {"file": edit.file} if edit.file else {}
-        shown = {"op": edit.op, **where, "section": edit.section, "anchor": trim_middle(edit.anchor, 40)}
-        rows.append({**shown, "text": trim_middle(edit.text, 40 if in_skill else LONGEST_TRIED), "fate": edit.fate})
+        applied = edit.fate == "applied"
+        in_skill = tried.verdict == "accept" and applied
+        fields = {"op": edit.op, "file": edit.file, "section": edit.section, "anchor": trim_middle(edit.anchor, 40)}
+        fields["text"] = trim_middle(edit.text, 40 if in_skill else longest if applied else LONGEST_TRIED)
+        shown = {name: text for name, text in fields.items() if text}
+        rows.append({**shown, "fate": UNDONE if applied and not in_skill else edit.fate})
     row: dict[str, str | int] = {"step": tried.step, "verdict": tried.verdict}
     if tried.before is None:
         row["validation"] = "not measured"
@@ -216,26 +345,36 @@ def _tried_line(tried: Tried) -> str:
         counts = f"{tried.gained} solved that failed before, {tried.lost} failed that were solved before"
         row["of_the_validation_tasks"] = f"{tried.measured} tried, until enough was known: {counts}"
     types = {"task_types_helped": list(tried.helped), "task_types_broken": list(tried.broke)}
-    seen = [{name: trim_middle(text, LONGEST_SEEN) for name, text in output.items()} for output in tried.outputs]
+    seen = [{name: trim_middle(shared.rest(text), LONGEST_SEEN) for name, text in row.items()} for row in tried.outputs]
     lists: dict[str, Sequence[object]] = {**types, "causes": tried.causes, "training_tasks_with_it": seen}
     return data_line({**row, **{name: values for name, values in lists.items() if values}, "edits": rows})
 
 
-def _other_lines(knowledge: OptimizerContext, trajectories: Sequence[Trajectory], shown: Sequence[Trajectory]) -> str:
+def _other_lines(
+    knowledge: OptimizerContext, trajectories: Sequence[Trajectory], shown: Sequence[Trajectory], how: Shown
+) -> str:
     """Tasks outside the batch, then passes of the batch that are not shown whole; a line each."""
     seen = {trajectory.id for trajectory in shown}
     rest = [t for t in trajectories if t.id not in seen]
-    lines = [_other_line(item.type, task_text(item), item.answers) for item in knowledge.others]
-    lines += [_other_line(t.type, t.input, t.answers, output=t.output) for t in rest[:MOST_OTHERS]]
+    lines = [
+        _other_line(item.type, task_text(item), item.answers, how, tried=knowledge.never_solved.get(item.id, 0))
+        for item in knowledge.others
+    ]
+    lines += [_other_line(t.type, t.input, t.answers, how, output=t.output) for t in rest[:MOST_OTHERS]]
     if len(rest) > MOST_OTHERS:
         lines.append(f"({len(rest) - MOST_OTHERS} more solved tasks of this batch are not shown.)")
     return "\n".join(lines)
 
 
-def _other_line(kind: str, task: str, answers: Sequence[str], *, output: str | None = None) -> str:
+def _other_line(
+    kind: str, task: str, answers: Sequence[str], how: Shown, *, output: str | None = None, tried: int = 0
+) -> str:
     """`output` is that of a solved task; it is shown if there is no expected answer."""
     shown = {"expected": " | ".join(answers[:MOST_ANSWERS])} if answers else {"output": output or ""}
-    row = {"type": kind, "task": task, **shown, "solved": "" if output is None else "yes"}
+    solved = f"never, tried {tried} times" if tried > 1 else "never, tried once" if tried else ""
+    example = "yes" if how.shared.is_example(task, how.skill) else ""
+    row = {"type": kind, "task": how.shared.rest(task), **shown, "in_skill": example}
+    row["solved"] = solved if output is None else "yes"
     return data_line({name: trim_middle(text, LONGEST_OTHER) for name, text in row.items() if text})
 
 
@@ -245,15 +384,16 @@ def _edit_line(edit: Edit, support: int) -> str:
     return data_line({"id": edit.id, **shown, "support": support, "trajectory_ids": list(edit.trajectory_ids)})
 
 
-def _pair_line(pair: Pair) -> str:
+def _pair_line(pair: Pair, shared: SharedText) -> str:
     after = pair.after
-    shown = {"change": pair.change, "task": trim_middle(after.input, 250)}
+    shown = {"change": pair.change, "task": trim_middle(shared.rest(after.input), 250)}
     if pair.change != "persistent_fail":
         shown["output_before"] = trim_middle(pair.before.output, 200)
     shown["output_now"] = trim_middle(after.output, 200)
     if after.answers:
         shown["expected"] = " | ".join(after.answers[:3])
-    return data_line({**shown, "feedback": trim_middle(after.score.feedback, 150)})
+    feedback = "" if after.score.feedback == expected_feedback(after.answers) else after.score.feedback
+    return data_line({**shown, **({"feedback": trim_middle(feedback, 150)} if feedback else {})})
 
 
 def _difference(before: Skill, after: Skill) -> str:
@@ -265,7 +405,3 @@ def _difference(before: Skill, after: Skill) -> str:
         names = (f"skill of the previous epoch{which}", f"current skill{which}")
         lines += difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="", n=1)
     return trim_middle("\n".join(lines), 3000)
-
-
-def _size(trajectories: Sequence[Trajectory]) -> int:
-    return sum(shown_tokens(trajectory) for trajectory in trajectories)

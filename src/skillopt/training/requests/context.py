@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from skillopt.record.state import Rejected, Tried
+from skillopt.record.findings import TaskFinding
+from skillopt.record.state import Rejected, ShortForm, Tried
 from skillopt.skill import SizeLimits
 from skillopt.tasks.base import Item, Trajectory
 
@@ -28,6 +30,10 @@ class TaskInfo:
     """What the tasks are: `env.task`, else the env's own description."""
     scoring: str = ""
     """How an output becomes a score, in a sentence."""
+    metric: str = ""
+    """Which score validation counts: hard, soft or mixed."""
+    training_tasks: int = 0
+    """How many tasks the training split has; 0 if unknown."""
     target: str = ""
     """The model that does the tasks."""
     reply_tokens: int = 0
@@ -50,13 +56,27 @@ class EditLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """What an earlier step made of a training task."""
+
+    step: int
+    output: str
+    solved: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class OptimizerContext:
     """What a request may use besides the skill and the trajectories."""
 
     task_info: TaskInfo = TaskInfo()
     edit_limits: EditLimits = EditLimits()
+    step: int = 0
+    steps: int = 0
+    """The current step, and how many the run has; 0 at an epoch's end and if unknown."""
     validation: float | None = None
     """The current skill's score on the selection split; None if it was not measured."""
+    initial: float | None = None
+    """The initial skill's validation score; None while it is being measured."""
     validation_tasks: int = 0
     """How many tasks that score is the mean of; 0 while the initial skill is still being measured."""
     tried: Sequence[Tried] = ()
@@ -65,8 +85,19 @@ class OptimizerContext:
     """Edits that gates rejected, each by itself; for analysts that must not repeat them."""
     notes: str = ""
     """The meta skill."""
+    first_step: bool = False
+    short_form: ShortForm | None = None
+    """The newest minimal remedy that was tried, and how it did."""
     others: Sequence[Item] = ()
     """Training tasks of other batches, for their expected answers: facts that cost no rollout."""
+    earlier: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
+    """What earlier steps made of this batch's tasks, by task, the newest of each outcome."""
+    findings: Sequence[TaskFinding] = ()
+    """What the optimizer found out so far."""
+    never_solved: Mapping[str, int] = field(default_factory=dict)
+    """Training tasks that no earlier step solved, by id, with the number of steps that tried them."""
+    guidance_gate: Literal["", "keep", "strict"] = ""
+    """What the gate asks of guidance; empty if that is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

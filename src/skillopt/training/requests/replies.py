@@ -18,21 +18,52 @@ from skillopt.record.edits import Dropped, Patch, Pattern
 from skillopt.skill import Edit, SizeLimits, Skill
 from skillopt.skill.edit import SkillBuilder, unsafe, whole_section
 from skillopt.skill.tokens import count_tokens
+from skillopt.training.edits import groups
+from skillopt.training.edits.losses import loss_problem, unnamed_losses
+from skillopt.training.requests.findings import findings_schema, read_findings
 
-_TEXT: dict[str, JsonValue] = {"type": "string"}
-_OP: dict[str, JsonValue] = {"type": "string", "enum": ["add", "modify", "delete"]}
+TEXT: dict[str, JsonValue] = {"type": "string"}
+_DROPPED = (
+    "Every line, number, quoted string or example of the anchor that the text of a `modify` leaves out, each with the "
+    "reason; empty if nothing is left out."
+)
+_MINIMAL = (
+    "At most one edit: only what is missing, in one or two sentences, without lookups and examples. It is tried alone, "
+    "against all of `edits` together."
+)
+_GROUP = (
+    f"A short name that up to {groups.MOST} edits share if none of them is of use without the others; else empty. They "
+    "are taken, blamed and counted as one edit."
+)
+OP: dict[str, JsonValue] = {"type": "string", "enum": ["add", "modify", "delete"]}
 
 
-def reflect_schema(stage: str, ids: Sequence[str], most: int, files: Mapping[str, JsonValue] | None = None) -> Schema:
+def reflect_schema(
+    stage: str,
+    ids: Sequence[str],
+    most: int,
+    files: Mapping[str, JsonValue] | None = None,
+    *,
+    minimal: bool = False,
+    findings: bool = False,
+) -> Schema:
     """Ids and ops are enums: a small model then cannot cite what does not exist. `files` says which files an edit of a
-    package may name; edits of one document name none."""
+    package may name; edits of one document name none. A `minimal` remedy and `findings` may be asked for; a reply may
+    leave them out."""
     cited = _some_of(ids)
-    pattern = object_schema({"name": _TEXT, "cause": _TEXT, "trajectory_ids": cited})
-    edit = _edit({"pattern": _TEXT, "rationale": _TEXT, "trajectory_ids": cited}, files)
-    return Schema(
-        name=stage,
-        body=object_schema({"job": _TEXT, "patterns": _array(pattern), "edits": {**_array(edit), "maxItems": most}}),
-    )
+    pattern = object_schema({"name": TEXT, "cause": TEXT, "trajectory_ids": cited})
+    edit = _edit({"pattern": TEXT, "rationale": TEXT, "trajectory_ids": cited}, files, grouped=True)
+    short: dict[str, JsonValue] = {"description": _MINIMAL, **_array(edit), "maxItems": 1}
+    edits: dict[str, JsonValue] = {**_array(edit), "maxItems": 2 * most}  # a group counts as one
+    body = object_schema({"job": TEXT, "patterns": _array(pattern), "edits": edits})
+    body["properties"] = {
+        "job": TEXT,
+        "patterns": _array(pattern),
+        **({"minimal": short} if minimal else {}),
+        "edits": edits,
+        **({"findings": findings_schema(cited)} if findings else {}),
+    }
+    return Schema(name=stage, body=body)
 
 
 def merge_schema(ids: Sequence[str], most: int, files: Sequence[str] = ()) -> Schema:
@@ -40,8 +71,8 @@ def merge_schema(ids: Sequence[str], most: int, files: Sequence[str] = ()) -> Sc
     package's edits."""
     one: dict[str, JsonValue] = {"type": "string", "enum": list(ids)}
     file: dict[str, JsonValue] = {"type": "string", "enum": list(files)}
-    edit = _edit({"ids": _some_of(ids), "pattern": _TEXT, "rationale": _TEXT}, file if files else None)
-    conflict = object_schema({"reason": _TEXT, "a": one, "b": one})
+    edit = _edit({"ids": _some_of(ids), "pattern": TEXT, "rationale": TEXT}, file if files else None)
+    conflict = object_schema({"reason": TEXT, "a": one, "b": one})
     return Schema(
         name="merge", body=object_schema({"edits": {**_array(edit), "maxItems": most}, "conflicts": _array(conflict)})
     )
@@ -49,12 +80,18 @@ def merge_schema(ids: Sequence[str], most: int, files: Sequence[str] = ()) -> Sc
 
 def text_schema(stage: str, field: str) -> Schema:
     """One text, after the reasons for it."""
-    return Schema(name=stage, body=object_schema({"reason": _TEXT, field: _TEXT}))
+    return Schema(name=stage, body=object_schema({"reason": TEXT, field: TEXT}))
 
 
-def _edit(reasons: dict[str, JsonValue], file: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
+def _edit(
+    reasons: dict[str, JsonValue], file: Mapping[str, JsonValue] | None, *, grouped: bool = False
+) -> dict[str, JsonValue]:
+    """`dropped` and `group` may be left out, by people who answer a letter and by recorded replies."""
     named: dict[str, JsonValue] = {"file": dict(file)} if file else {}
-    return object_schema({**reasons, "op": _OP, **named, "section": _TEXT, "anchor": _TEXT, "text": _TEXT})
+    dropped: dict[str, JsonValue] = {"description": _DROPPED, **_array(object_schema({"text": TEXT, "reason": TEXT}))}
+    required = {**reasons, "op": OP, **named, "section": TEXT, "anchor": TEXT, "text": TEXT}
+    group: dict[str, JsonValue] = {"group": {"description": _GROUP, **TEXT}} if grouped else {}
+    return {**object_schema(required), "properties": {**reasons, **group, **required, "dropped": dropped}}
 
 
 def _some_of(ids: Sequence[str]) -> dict[str, JsonValue]:
@@ -93,37 +130,68 @@ def reflection(skill: Skill, limits: SizeLimits, patch: Patch, most: int) -> Cal
             raise ValueError("it is not an object with patterns and edits")
         patterns = value.get("patterns")
         edits, dropped = read_edits(value["edits"], ids, patch.source, most)
-        whole = tuple(whole_section(edit, skill) for edit in edits)
+        kept, losing = _without_losses([whole_section(edit, skill) for edit in edits], skill)
+        dropped += losing
         causes = read_patterns(patterns if isinstance(patterns, list) else [], ids)
-        result = patch.model_copy(update={"patterns": causes, "edits": whole, "dropped": dropped})
-        if problems := [*(each.reason for each in dropped), *_unfit(skill, whole, limits)]:
-            raise FlawedReplyError(f"of its edits, {len(problems)} cannot be applied: {'; '.join(problems)}", result)
+        update = {
+            "patterns": causes,
+            "edits": kept,
+            "dropped": dropped,
+            "minimal": _minimal(value.get("minimal"), skill, limits, patch),
+            "findings": read_findings(value.get("findings"), ids),
+        }
+        result = patch.model_copy(update=update)
+        if problems := [*(each.reason for each in dropped), *_unfit(skill, kept, limits)]:
+            raise FlawedReplyError(f"of its edits, {len(problems)} cannot be used: {'; '.join(problems)}", result)
         return result
 
     return read
 
 
+def _minimal(raw: Any, skill: Skill, limits: SizeLimits, patch: Patch) -> Edit | None:
+    """The minimal remedy of a reply, if there is one that can be used."""
+    rows = raw if isinstance(raw, list) else [raw] if isinstance(raw, dict) else []
+    edits, _ = read_edits(rows[:1], patch.trajectory_ids, patch.source, 1)
+    kept, _ = _without_losses([whole_section(edit, skill) for edit in edits], skill)
+    return next((edit for edit in kept if not SkillBuilder(skill, limits).add(edit)), None)
+
+
+def _without_losses(edits: Sequence[Edit], skill: Skill) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:
+    """The edits that keep or name every line of their anchors, and the others with what they would lose."""
+    kept: list[Edit] = []
+    losing: list[Dropped] = []
+    for edit in edits:
+        lines = unnamed_losses(edit) if edit.anchor in (skill.read(edit.file) or "") else []
+        if lines:
+            reason = f"{_named(edit)}: {loss_problem(lines)}"
+            losing.append(Dropped(kind="lines_lost", reason=reason, edit=edit.model_dump(mode="json")))
+        else:
+            kept.append(edit)
+    return tuple(kept), tuple(losing)
+
+
+def _named(edit: Edit) -> str:
+    """An edit as its writer knows it."""
+    return f"`{edit.op}` at '{' '.join((edit.section or edit.anchor).split())[:60]}'"
+
+
 def _unfit(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Iterator[str]:
-    """Why edits cannot be applied, each named as its writer knows it."""
+    """Why edits cannot be applied."""
     builder = SkillBuilder(skill, limits)
     for edit in edits:
         skip = builder.add(edit)
         if skip and skip.kind not in SUPERFLUOUS:
-            where = " ".join((edit.section or edit.anchor).split())[:60]
-            yield f"`{edit.op}` at '{where}': {skip.reason}"
+            yield f"{_named(edit)}: {skip.reason}"
 
 
 def read_edits(
     raw: Sequence[Any], ids: Sequence[str], source: str, most: int
 ) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:
-    """At most `most` edits, each with the trajectories of `ids` that it cites."""
+    """At most `most` edits, each with the trajectories of `ids` that it cites; a group counts as one."""
     edits: list[Edit] = []
     dropped: list[Dropped] = []
     for row in raw:
         shown = dict(row) if isinstance(row, dict) else {"value": str(row)[:200]}
-        if len(edits) == most:
-            dropped.append(Dropped(kind="too_many", reason=f"more than {most} edits in one reply", edit={}))
-            continue
         try:
             edit = Edit.model_validate(row)
         except ValidationError as error:
@@ -133,6 +201,11 @@ def read_edits(
         cited = tuple(sorted(set(edit.trajectory_ids) & set(ids)))
         if not cited:
             dropped.append(Dropped(kind="no_trajectory", reason="cites no trajectory that was shown", edit=shown))
+            continue
+        members = sum(bool(edit.group) and other.group == edit.group for other in edits)
+        if members >= groups.MOST or (not members and len({e.group or n for n, e in enumerate(edits)}) == most):
+            reason = f"more than {most} edits in one reply, or {groups.MOST} in a group"
+            dropped.append(Dropped(kind="too_many", reason=reason, edit={}))
             continue
         anchor = "" if edit.op == "add" else edit.anchor
         edits.append(edit.model_copy(update={"trajectory_ids": cited, "source": source, "id": "", "anchor": anchor}))

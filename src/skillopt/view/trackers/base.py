@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 from skillopt.config import TrackersConfig
-from skillopt.record.base import ROLES
 from skillopt.record.run import Settings
 from skillopt.record.step import StepRecord
 from skillopt.record.summary import Summary
@@ -20,7 +19,7 @@ class About:
     """What a tracker receives at the start of a run."""
 
     name: str
-    """Benchmark and run, such as `sim/seed42-65fe080e`."""
+    """Benchmark and run, such as `sim/2026-11-17_22-40-05_seed42-65fe080e`."""
     folder: Path
     """The tracker's own folder in the run."""
     config: Settings
@@ -69,7 +68,7 @@ def step_scalars(record: StepRecord) -> dict[str, float]:
         **{f"edits/{stage}": edits[stage] for stage in ("proposed", "selected", "applied", "accepted")},
         **{f"seconds/{stage}": seconds for stage, seconds in record.telemetry.seconds.items()},
     }
-    for role in ROLES:
+    for role in record.telemetry.paid_so_far.roles:
         paid = record.telemetry.paid_so_far.of(role)
         scalars |= {f"paid/{role}_calls": paid.calls, f"paid/{role}_tokens": paid.tokens.total}
         scalars[f"paid/{role}_usd"] = paid.usd

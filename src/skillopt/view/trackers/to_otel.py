@@ -1,4 +1,7 @@
-"""OpenTelemetry: a span for the run and one for each step, over OTLP/HTTP or into a file of the run's folder."""
+"""OpenTelemetry: a span for the run and one for each step, over OTLP/HTTP or into a file of the run's folder.
+
+Kind, input, output and metadata have the names of OpenInference, so that Phoenix and other tools for traces show them.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from skillopt.skill.folder import open_regular
 from skillopt.version import __version__
 from skillopt.view.trackers.base import About
 
+_KIND = "openinference.span.kind"
 _LONGEST = 16_000
 """Characters of a skill in a span; collectors refuse much longer ones."""
 
@@ -32,7 +36,10 @@ class OpenTelemetry:
         tracer = self._provider.get_tracer("skillopt", __version__)
         self._tracer = tracer
         config = {f"config.{key}": _attribute(value) for key, value in about.config.items()}
-        self._root = tracer.start_span("train", attributes={"run": about.name, **config})
+        names = {"run": about.name, _KIND: "CHAIN", "session.id": about.name}
+        self._root = tracer.start_span(
+            "train", attributes={**names, "metadata": json.dumps(dict(about.config), default=str), **config}
+        )
         self._context = trace.set_span_in_context(self._root)
 
     def _exporter(self, about: About) -> SpanExporter:
@@ -47,11 +54,12 @@ class OpenTelemetry:
     def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
         start, end = int(began * 1e9), int(ended * 1e9)
         span = self._tracer.start_span("step", context=self._context, start_time=start, attributes={"step": step})
-        span.set_attributes(dict(scalars))
+        span.set_attributes({_KIND: "CHAIN", "metadata": json.dumps(dict(scalars)), **scalars})
         span.end(end_time=end)
 
     def skill(self, version: int, step: int, text: str) -> None:
         self._root.add_event("skill", {"version": version, "step": step, "text": text[:_LONGEST]})
+        self._root.set_attribute("input.value" if step == 0 else "output.value", text[:_LONGEST])
 
     def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
         self._root.set_attributes({"status": status, **figures})

@@ -51,6 +51,7 @@ export function follow(run, offset, handlers, signal) {
       handlers.event(JSON.parse(message.data));
     });
     source.addEventListener("pulse", (message) => handlers.pulse(JSON.parse(message.data)));
+    source.addEventListener("figures", (message) => handlers.figures(JSON.parse(message.data)));
     source.addEventListener("state", (message) => handlers.state(JSON.parse(message.data)));
     source.addEventListener("open", () => handlers.connected?.(true));
     source.addEventListener("error", () => {

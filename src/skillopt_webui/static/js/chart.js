@@ -4,7 +4,7 @@ import { fixed } from "./format.js";
 
 const LEFT = 44,
   RIGHT = 50,
-  TOP = 12,
+  TOP = 18,
   BOTTOM = 24;
 let serial = 0;
 
@@ -14,6 +14,7 @@ export function lineChart({
   height = 230,
   format = String,
   xname = "step",
+  yname = "",
   xformat = String,
   floor = 0,
   ceil = null,
@@ -68,7 +69,7 @@ export function lineChart({
       svg(
         "clipPath",
         { id },
-        svg("rect", { x: LEFT - 4, y: 0, width: width - LEFT - RIGHT + 8, height: height - BOTTOM + 4 }),
+        svg("rect", { x: LEFT - 6, y: 0, width: width - LEFT - RIGHT + 12, height: height - BOTTOM + 4 }),
       ),
     ]);
     if (data.area?.points.length) {
@@ -97,6 +98,11 @@ export function lineChart({
     const [a, b] = domain();
     for (const x of ticks(a, b, Math.max(2, Math.floor(width / 90))).filter((t) => xname !== "step" || Number.isInteger(t)))
       add(art, [svg("text", { x: place(x), y: height - 6, "text-anchor": "middle" }, xformat(x))]);
+    add(art, [
+      svg("text", { class: "axis", x: width - RIGHT, y: height - 6, "text-anchor": "end", dx: RIGHT - 4 }, xname),
+      yname && svg("text", { class: "axis", x: 4, y: 9 }, yname),
+      data.area?.points.length && svg("text", { class: "axis", x: width - 4, y: 9, "text-anchor": "end" }, data.area.name),
+    ]);
     const inner = svg("g", { "clip-path": `url(#${id})` });
     for (const x of data.lines || [])
       add(inner, [
@@ -130,6 +136,8 @@ export function lineChart({
     const small = data.marks.length > 150;
     for (const { x, score: y, kind, said } of data.marks) {
       if (x < a || x > b) continue;
+      const line = data.series[0]?.points.findLast((p) => p[0] <= x); // a candidate's score belongs to the line at its step
+      if (line && line[1] !== y) add(inner, [svg("line", { class: "stem", x1: place(x), x2: place(x), y1: up(line[1]), y2: up(y) })]);
       add(inner, [mark(kind, place(x), up(y), small ? 2 : 4, { x, y, said })]);
     }
     add(art, [inner]);
@@ -274,7 +282,9 @@ function ticks(low, high, count) {
 }
 
 // A small curve for a table's line.
-export function spark(values) {
+// Points of [step, score] on a scale of 0 to 1, as far as the run has come of its planned steps.
+export function spark(points, planned = 0) {
+  const values = points.map((p) => p[1]);
   const art = svg("svg", {
     class: "spark",
     viewBox: "0 0 118 30",
@@ -282,16 +292,12 @@ export function spark(values) {
     "aria-label": values.length ? `score from ${fixed(values[0])} to ${fixed(values.at(-1))}` : "no scores yet",
   });
   if (!values.length) return art;
-  const low = Math.min(0, ...values),
-    high = Math.max(1e-9, ...values, low + 0.001);
-  const points = values.map((v, i) => [
-    2 + (values.length > 1 ? (i / (values.length - 1)) * 112 : 56),
-    27 - ((v - low) / (high - low)) * 24,
-  ]);
-  const d = points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
-  const last = points.at(-1);
+  const reach = Math.max(1, planned, points.at(-1)[0]);
+  const placed = points.map(([x, v]) => [2 + (x / reach) * 112, 27 - Math.min(1, Math.max(0, v)) * 24]);
+  const d = placed.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+  const last = placed.at(-1);
   return add(art, [
-    svg("path", { class: "fill", d: `${d}L${last[0]} 29L${points[0][0]} 29Z` }),
+    svg("path", { class: "fill", d: `${d}L${last[0]} 29L${placed[0][0]} 29Z` }),
     svg("path", { d }),
     svg("circle", { cx: last[0], cy: last[1], r: 2.4 }),
   ]);

@@ -7,7 +7,7 @@ export function commentBox(run, about) {
   const box = h("section", { class: "comment stack tight", "aria-label": "Comment" });
   const text = h("textarea", { rows: 2, "aria-label": "Your comment", placeholder: "Your comment" });
   let rating = "";
-  const mark = (value, sign, name) =>
+  const mark = (value, name) =>
     h(
       "button",
       {
@@ -18,7 +18,7 @@ export function commentBox(run, about) {
           save();
         },
       },
-      `${sign} ${name}`,
+      name,
     );
   const draw = () =>
     put(
@@ -26,8 +26,8 @@ export function commentBox(run, about) {
       h(
         "div",
         { class: "row" },
-        mark("good", "👍", "good"),
-        mark("bad", "👎", "bad"),
+        mark("good", "good"),
+        mark("bad", "bad"),
         h("button", { "data-key": "save-comment", onclick: save }, "Save comment"),
         about.kind === "item" && about.split !== "train" && h("span", { class: "dim small" }, "Stays here: only comments on training items can be given to a training."),
       ),

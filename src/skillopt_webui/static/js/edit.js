@@ -33,7 +33,7 @@ export function editCard(edit, { state, reason, support, leak, merged, open } = 
       ? h(
           "div",
           { class: "cites" },
-          h("span", { class: "dim small" }, `${support ?? cited.length} trajectories:`),
+          h("span", { class: "dim small" }, `${support ?? cited.length} ${(support ?? cited.length) === 1 ? "trajectory" : "trajectories"}:`),
           chips(cited, open),
         )
       : null,

@@ -41,6 +41,7 @@ export function fieldRow(field, onchange) {
   );
   return {
     node,
+    doc: field.doc,
     show(value, error, isSet) {
       if (!(dirty && document.activeElement === input)) write(field, input, value);
       put(wrong, error);

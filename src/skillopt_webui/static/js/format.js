@@ -20,12 +20,19 @@ export function money(v) {
   return v >= 0.01 || v === 0 ? `$${fixed(v)}` : `$${fixed(v, 4)}`;
 }
 
+export const chance = (p) => (p === null || p === undefined ? "–" : p < 0.001 ? "p < 0.001" : `p = ${fixed(p, 3)}`);
+// A run as people call it: the name that somebody gave, else its benchmark and folder.
+export const titled = (r) => r.labels?.name || `${r.benchmark} ${r.name}`;
+
+// The colour of a run's status: only a failure is red.
+export const tone = ({ word, status }) => (word === "failed" ? "bad" : status);
+
 // What a run had paid by the end of a step; the cost is null if a price is unknown.
 export function paidBy({ telemetry: { paid_so_far: roles } }) {
-  const costs = [roles.target.usd, roles.optimizer.usd];
+  const every = Object.values(roles);
   return {
-    usd: costs.includes(null) ? null : costs[0] + costs[1],
-    calls: roles.target.calls + roles.optimizer.calls,
+    usd: every.some((role) => role.usd === null) ? null : every.reduce((sum, role) => sum + role.usd, 0),
+    calls: every.reduce((sum, role) => sum + role.calls, 0),
     rollouts: roles.target.rollouts,
   };
 }
@@ -46,9 +53,12 @@ export function clock(time) {
   return new Date(time * 1000).toLocaleTimeString("en-GB");
 }
 
-export function range(pair, format = whole) {
-  if (!pair) return "unknown";
-  return pair[0] === pair[1] ? format(pair[0]) : `${format(pair[0])} – ${format(pair[1])}`;
+// A likely value with its range; runs of earlier versions have a range alone.
+export function estimate(figure, format = whole) {
+  if (!figure || figure.low === null) return "unknown";
+  if (figure.low === figure.high) return format(figure.low);
+  const range = `${format(figure.low)} – ${format(figure.high)}`;
+  return figure.likely == null ? range : `${format(figure.likely)} (${range})`;
 }
 
 export const verdictMark = {
@@ -67,9 +77,11 @@ export function gateLine(e) {
   const sign = e.after > e.before ? ">" : e.after === e.before ? "=" : "<";
   const paired = e.paired_gain == null ? "" : `paired gain ${signed(e.paired_gain)} in `;
   const again = e.remeasured == null ? "" : ` The current skill, measured again: ${score(e.remeasured)}.`;
-  const fresh = e.repeats ? ` Fresh samples: ${paired}${e.repeats} rounds where they differ, p = ${e.p === null ? "–" : fixed(e.p, 3)}.${again}` : "";
+  const fresh = e.repeats ? ` Fresh samples: ${paired}${e.repeats} rounds where they differ, ${chance(e.p)}.${again}` : "";
   return `Validation ${score(e.after)} ${sign} ${score(e.before)} on ${e.measured} of ${e.items} items.${fresh}${e.reason ? ` ${e.reason}` : ""}`;
 }
+
+const SKILLS = { initial: "initial skill", best: "best skill", no_skill: "empty skill", remeasured: "best skill, again," };
 
 // An event in words; null for those that are not shown.
 export function eventLine(e) {
@@ -78,13 +90,17 @@ export function eventLine(e) {
     case "run_started":
       return e.finished
         ? "Already finished"
+        : e.phase
+          ? `Extended after step ${e.done}, to ${e.steps} steps in ${e.epochs} epochs`
         : e.resumed
           ? `Resumed after step ${e.done} of ${e.steps}`
           : `Began: ${e.steps} steps in ${e.epochs} epochs`;
+    case "ended_early":
+      return `Ended early, after step ${e.done} of ${e.steps}: ${e.reason}`;
     case "evaluation_started":
-      return `Measuring the ${e.name.replace("_", " ")} skill on ${e.items} ${e.split} items`;
+      return `Measuring the ${SKILLS[e.name] || "skill"} on ${e.items} ${e.split} items`;
     case "evaluation_finished":
-      return `The ${e.name.replace("_", " ")} skill: ${e.split} ${score(e.score)}`;
+      return `The ${SKILLS[e.name] || "skill"}: ${e.split} ${score(e.score)}`;
     case "rollout_started":
       return `${at}rollout of ${e.items} items`;
     case "reflect_started":
@@ -105,6 +121,26 @@ export function eventLine(e) {
       return `${e.unmeasured ?? e.lost} of ${e.items} items could not be measured (${e.error}); trying again`;
     case "advice":
       return e.checks.length ? e.checks.map((c) => `${c.name}: ${c.says}`).join("; ") : null;
+    case "letters_opened":
+      return `${e.numbers.length === 1 ? "1 new letter" : `${e.numbers.length} new letters`}; ${e.waiting} wait for a reply`;
+    case "step_finished":
+      return `${at}finished`;
+    case "epoch_finished":
+      return `Epoch ${e.epoch}: finished`;
+    case "set_aside":
+      return `Set aside: ${Object.keys(e.items).join(", ")}`;
+    case "unmeasured":
+      return `${e.unmeasured} of ${e.items} items could not be measured (${e.error})`;
+    case "credit_tried":
+      return `${at}a part of the candidate (${e.edits} edits) at the gate: ${verdictMark[e.decision]}`;
+    case "edits_carried":
+      return `${at}${e.edits} edits broke nothing and are carried (${e.pending} pending)`;
+    case "raced":
+      return `${at}on ${e.candidates[0].items} training tasks: ${e.candidates.map((c) => `${c.name} ${c.score.toFixed(2)}`).join(", ")}`;
+    case "replies_reused":
+      return `${whole(e.replies)} replies of an earlier run are reused`;
+    case "tracker_failed":
+      return `Tracker ${e.name}: ${e.error}`;
     case "stopping":
       return `Stopping; ${e.in_flight} calls in flight are kept`;
     case "run_stopped":

@@ -18,7 +18,8 @@ const words = (n) => n.toLocaleString("en");
 // state: what is chosen, as in the address; onstate is called with it when it changes; runs: columns are runs.
 export function itemsTable(table, { title, open, find, state = {}, onstate, signal, keys = false, runs = false }) {
   const { columns, rows } = table;
-  const several = columns.length > 1;
+  const several = columns.length > 1,
+    exact = runs || columns.length <= 2;
   const splits = [...new Set(rows.map((r) => r.split))].sort((a, b) => b.localeCompare(a));
   const chosen = {
     split: splits.includes(state.split) ? state.split : splits[0],
@@ -36,7 +37,8 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
   const count = h("span", { class: "dim small", "aria-live": "polite" });
   const body = h("div", {});
   const heads = h("div", { class: "line heads", role: "row" });
-  const list = virtualList({ height: () => (window.innerWidth <= 900 ? 168 : 66), make: line, signal });
+  const scroll = h("div", { class: "tablebox" });
+  const list = virtualList({ height: () => (window.innerWidth <= 900 ? 168 : 66), make: line, scroller: scroll, signal });
   const view = h(
     "div",
     { class: `items ${several ? "" : "single"} ${columns.length > 2 ? "wide" : ""}`, role: "table", "aria-label": title },
@@ -44,6 +46,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
     list.node,
   );
   list.node.setAttribute("role", "rowgroup");
+  scroll.append(view);
 
   function place(name, preset) {
     const found = columns.indexOf(name);
@@ -53,16 +56,18 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
   // The newest score at or before a column, and the oldest at or after one: not every version meets every item.
   const upTo = (row, i) => row.scores.findLastIndex((v, n) => n <= i && v !== null);
   const from = (row, i) => row.scores.findIndex((v, n) => n >= i && v !== null);
+  // Runs and the two sides of a measurement are what they are: an item that one of them never had has no score there.
   function ends(row) {
+    if (exact) return { a: chosen.a, b: chosen.b, before: row.scores[chosen.a] ?? null, after: row.scores[chosen.b] ?? null };
     const b = upTo(row, chosen.b),
       a = from(row, chosen.a);
-    return { a, b, before: row.scores[a] ?? null, after: row.scores[b] ?? null };
+    return { a, b, before: a < b ? (row.scores[a] ?? null) : null, after: row.scores[b] ?? null };
   }
   const MODE = {
     all: () => true,
     failing: (row) => {
       const { after } = ends(row);
-      return after !== null && after < 1;
+      return after !== null && after < 0.5;
     },
     regressed: (row) => {
       const { before, after } = ends(row);
@@ -92,9 +97,10 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
     const pool = mine();
     shown = pool.filter(MODE[chosen.mode] || MODE.all);
     const whole = rows.filter((r) => r.split === chosen.split).length;
-    count.textContent = `${words(shown.length)} of ${words(whole)} items${several ? ", least solved first" : ""}`;
+    const shared = rows.filter((r) => r.split === chosen.split && r.scores.every((v) => v !== null)).length;
+    count.textContent = `${words(shown.length)} of ${words(whole)} items${several ? ", least solved first" : ""}${runs ? `; ${words(shared)} of ${words(whole)} items are shared` : ""}`;
     drawModes(pool);
-    put(body, shown.length ? view : empty("No item fits", h("p", {}, "Choose another mode, or search for something else.")));
+    put(body, shown.length ? scroll : empty("No item fits", h("p", {}, "Choose another mode, or search for something else.")));
     drawHeads();
     list.set(shown);
     onstate?.({
@@ -235,8 +241,8 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
       h(
         "span",
         { class: "c-output clamp mono", role: "cell" },
-        row.outputs && row.outputs[0] !== row.outputs.at(-1)
-          ? row.outputs.map((text, i) => h("span", { class: "side" }, h("b", {}, `${columns[i]} `), text))
+        row.outputs && new Set(row.outputs).size > 1
+          ? row.outputs.map((text, i) => h("span", { class: "side", title: columns[i] }, h("b", {}, `${letter(i)} `), text || "–"))
           : row.output,
       ),
       h("span", { class: "c-expected clamp mono", role: "cell" }, row.expected || "–"),
@@ -297,16 +303,18 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
     { class: "panel itemtable" },
     h("div", { class: "row between pad" }, h("div", { class: "row" }, h("h2", {}, title), count), search),
     h("div", { class: "row pad tools" }, modes, filters),
+    rows.some((r) => r.outputs) && h("p", { class: "legend pad" }, columns.map((name, i) => h("span", {}, h("b", {}, `${letter(i)} `), name))),
     body,
   );
 }
 
+export const letter = (i) => "ABCDEF"[i];
 const said = (v) => (v === null || v === undefined ? "not measured" : fixed(v));
 const heat = (v) => (v === null ? "none" : `heat${Math.round(v * 4)}`);
 const mark = (v, name) =>
   v === null
     ? tag("–", "grey")
-    : h("span", { title: name }, tag(`${v >= 1 ? "✓" : "✗"} ${fixed(v)}`, v >= 1 ? "good" : "bad"));
+    : h("span", { title: name }, tag(`${v >= 1 ? "✓ " : v <= 0 ? "✗ " : ""}${fixed(v)}`, v >= 1 ? "good" : v <= 0 ? "bad" : v >= 0.5 ? "part" : "warn"));
 
 // Keep what is chosen in the address, so that it can be sent to somebody.
 export function inAddress(prefix = "") {
@@ -321,7 +329,7 @@ export function inAddress(prefix = "") {
       if (value) query.set(prefix + name, value);
       else query.delete(prefix + name);
     const text = query.toString();
-    history.replaceState(null, "", text ? `${path}?${text}` : path);
+    history.replaceState(history.state, "", text ? `${path}?${text}` : path);
   };
   return { kept, write };
 }

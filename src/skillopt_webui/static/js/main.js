@@ -7,9 +7,11 @@ import { configureView } from "./views/configure.js";
 import { compareView } from "./views/compare.js";
 import { evaluateView } from "./views/evaluate.js";
 import { measuredView } from "./views/measured.js";
+import { trialsView } from "./views/trials.js";
+import { harvestView } from "./views/harvest.js";
 import { loginView } from "./views/login.js";
 
-const VIEWS = { runs: runsView, run: runView, new: configureView, compare: compareView, evaluate: evaluateView, measured: measuredView };
+const VIEWS = { runs: runsView, run: runView, new: configureView, compare: compareView, evaluate: evaluateView, measured: measuredView, trials: trialsView, harvest: harvestView };
 const NAV = [
   ["runs", "Runs", "M4 6h16M4 12h16M4 18h16"],
   ["new", "New run", "M12 5v14M5 12h14"],
@@ -23,7 +25,7 @@ function frame(current) {
   const links = NAV.map(([name, text, icon]) =>
     h(
       "a",
-      { href: `#/${name}`, "aria-current": name === current || (name === "runs" && current === "run") || (name === "evaluate" && current === "measured") ? "page" : null },
+      { href: `#/${name}`, "aria-current": name === current || (name === "runs" && (current === "run" || current === "trials")) || (name === "evaluate" && current === "measured") ? "page" : null },
       svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: icon })),
       text,
     ),
@@ -67,7 +69,7 @@ function turnTheme() {
   window.dispatchEvent(new Event("skillopt-theme"));
 }
 
-// #/run/0/sim/seed42-1a2b3c4d/steps?n=3 → view "run", parts, query
+// #/run/0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d/steps?n=3 → view "run", parts, query
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...parts] = (path || "runs").split("/").map(decodeURIComponent);
@@ -88,14 +90,35 @@ async function show() {
   document.title = "SkillOpt";
   const root = h("div", {});
   put(main, root);
-  window.scrollTo(0, 0);
+  const back = history.state?.y;
+  if (back === undefined) window.scrollTo(0, 0);
   try {
     const stay = await view(root, { parts, query, signal: abort.signal });
     if (leave === mine) leave.stay = stay || null;
+    if (back !== undefined && leave === mine) restore(history.state);
   } catch (error) {
     if (error.name !== "AbortError" && leave === mine && error.status !== 401)
       put(root, errorBox(error), h("p", { class: "wait" }, h("a", { href: "#/runs" }, "All runs")));
   }
+}
+
+// Where the page and its first table were scrolled to; Back returns there.
+history.scrollRestoration = "manual";
+const inner = () => main.querySelector(".tablebox");
+let noted = 0;
+document.addEventListener(
+  "scroll",
+  () => {
+    clearTimeout(noted);
+    noted = setTimeout(() => history.replaceState({ y: window.scrollY, inner: inner()?.scrollTop || 0 }, ""), 120);
+  },
+  { capture: true, passive: true },
+);
+function restore({ y, inner: top }, tries = 20) {
+  window.scrollTo(0, y);
+  if (inner()) inner().scrollTop = top;
+  const there = Math.abs(window.scrollY - y) < 2 && (!top || Math.abs((inner()?.scrollTop ?? 0) - top) < 2);
+  if (!there && tries) setTimeout(() => restore({ y, inner: top }, tries - 1), 60);
 }
 
 const KEYS = [
@@ -106,7 +129,7 @@ const KEYS = [
   ["/", "search"],
   ["j k ↑ ↓", "next, previous line of a table"],
   ["[ ]", "previous, next step or version"],
-  ["1 – 9", "tabs of a run"],
+  ["1 – 6", "tabs of a run"],
   ["← →", "values of a chart, trajectories, versions of an item"],
   ["Enter", "open"],
   ["t", "light or dark"],
@@ -161,6 +184,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 window.addEventListener("hashchange", () => {
+  clearTimeout(noted); // it belonged to the address before
   for (const open of document.querySelectorAll("dialog[open]")) open.close(LEFT); // it belonged to the view before
   show();
 });

@@ -9,7 +9,7 @@ export async function loadChoices(signal) {
     get("/api/skills", signal),
     get("/api/configs", signal),
   ]);
-  return { runs: rows.filter((r) => r.best_val != null), files, configs };
+  return { rows, runs: rows.filter((r) => r.best_val != null), files, configs };
 }
 
 // A run or a file by its name: typing searches all of them.
@@ -22,11 +22,12 @@ export function searchBox(label, names, onpick, { id, value = "" } = {}) {
     type: "search",
     "aria-label": label,
     autocomplete: "off",
-    placeholder: `Search ${known.size.toLocaleString("en")}`,
+    placeholder: `${label}: search ${known.size.toLocaleString("en")}`,
     value,
+    oninput: () => onpick(known.get(input.value) ?? closest(known, input.value), input),
     onchange: () => {
-      const found = known.get(input.value) ?? closest(known, input.value);
-      if (found !== undefined) onpick(found, input);
+      const choice = known.get(input.value) ?? closest(known, input.value);
+      if (choice !== undefined) input.value = [...known].find(([, key]) => key === choice)[0];
     },
     onfocus: () => input.select(),
   });
@@ -39,7 +40,7 @@ function closest(known, typed) {
   return typed.trim() && fits.length === 1 ? known.get(fits[0]) : undefined;
 }
 
-export const runName = (r) => `${r.benchmark} / ${r.labels.name ? `${r.labels.name} · ` : ""}${r.name} (${score(r.best_val)})`;
+export const runName = (r) => `${r.labels.name ? `${r.labels.name} · ` : ""}${r.benchmark} / ${r.name} (${score(r.best_val)})`;
 
 export function skillPicker(label, choices, { run = "", version = "best", file = "" } = {}, onchange) {
   const id = `pick-${label.replaceAll(" ", "-")}`;
@@ -53,8 +54,9 @@ export function skillPicker(label, choices, { run = "", version = "best", file =
     label,
     names,
     (next, input) => {
-      place = next;
-      input.value = names.get(next);
+      if (next === place) return;
+      place = next ?? "";
+      input.setAttribute("aria-invalid", String(!place));
       fill("best");
     },
     { id, value: names.get(place) || "" },
@@ -90,6 +92,7 @@ export function skillPicker(label, choices, { run = "", version = "best", file =
       return place.startsWith("run:") ? place.slice(4) : "";
     },
     get value() {
+      if (!place) return null; // what was typed fits nothing, or several
       return place.startsWith("run:")
         ? { run: place.slice(4), version: which.value || "best" }
         : { file: place.slice(5) };

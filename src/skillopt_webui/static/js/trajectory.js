@@ -14,10 +14,12 @@ export async function openTrajectory(run, query, around = []) {
   const inside = h("div", { class: "stack" }, h("p", { class: "wait" }, "Loading…"));
   const box = dialog("drawer", query.id ? `Trajectory ${query.id}` : `Item ${query.item}`, inside, {
     // Another view has its own address, which may be this one again by the time that a left dialog is told.
-    onclose: () => box.returnValue !== LEFT && location.hash === here && named(null),
+    onclose: () => box.returnValue !== LEFT && location.hash === here && (pushed ? history.back() : named(null)),
   });
   const title = box.querySelector("h2");
   let here = "";
+  const pushed = !new URLSearchParams(location.hash.split("?")[1] || "").has("t"); // Back closes it first
+  if (pushed) history.pushState(null, "", location.hash);
   let place = around.findIndex((other) => other === query.id || other === query.item);
   const show = async (wanted) => {
     named(wanted);
@@ -61,7 +63,7 @@ function named(query) {
   if (query) rest.set("t", new URLSearchParams(query).toString());
   else rest.delete("t");
   const text = rest.toString();
-  history.replaceState(null, "", text ? `${place}?${text}` : place);
+  history.replaceState(history.state, "", text ? `${place}?${text}` : place);
 }
 
 // The trajectory that an address names, if any.
@@ -131,27 +133,32 @@ function content(run, t) {
         t.error,
       ),
     ];
-  if (t.score.feedback) head.push(h("div", { class: "note" }, h("b", {}, "Feedback: "), longText(t.score.feedback)));
-  if (t.answers?.length)
-    head.push(
-      h(
-        "div",
-        {},
-        h("b", {}, "Right would be: "),
-        t.answers.map((a, i) => [i ? " or " : "", a.length > 500 ? longText(a) : h("code", {}, a)]),
-      ),
-    );
   const messages = (t.messages || []).map((m) => message(run, m, t));
+  const section = (name, text) => h("section", { class: "say" }, h("header", {}, h("span", {}, name), copyButton(text)), longText(text));
   return [
     ...head,
-    callsTable(t.telemetry?.calls),
+    t.input && section("Task", t.input),
+    section("Scored output", t.output),
+    t.answers?.length && section("Expected", t.answers.join("\nor\n")),
+    t.score.feedback && h("div", { class: "note" }, h("b", {}, "Feedback: "), longText(t.score.feedback)),
     typeof run === "string" && commentBox(run, { kind: "item", about: t.item_id, split: splitOf(t) }),
-    ...messages,
     ...(t.changes || []).map((c) =>
-      h("section", { class: "say" }, h("header", {}, h("span", {}, `${c.kind} ${c.path}`)), longText(c.shown || "")),
+      h("section", { class: "say" }, h("header", {}, h("span", {}, `${c.kind} ${c.path}`), copyButton(c.shown || "")), h("div", { class: "text" }, (c.shown || "").split("\n").map(diffLine))),
     ),
-    h("section", { class: "say" }, h("header", {}, h("span", {}, "Scored output")), longText(t.output)),
-  ];
+    h("details", { open: true }, h("summary", {}, `Conversation: ${messages.length} messages`), h("div", { class: "stack" }, messages)),
+    callsTable(t.telemetry?.calls),
+  ].filter(Boolean);
+}
+
+const diffLine = (line) => h("span", { class: `diffline ${{ "+": "add", "-": "del" }[line[0]] || ""}` }, line || " ");
+export const copyButton = (text) =>
+  h("button", { class: "plain small", onclick: (event) => navigator.clipboard?.writeText(text).then(() => (event.target.textContent = "Copied")) }, "Copy");
+
+// A call of a tool: its name, and its arguments at a click.
+function toolCall(call) {
+  const f = call.function || call,
+    text = typeof f.arguments === "string" ? f.arguments : JSON.stringify(f.arguments ?? call, null, 2);
+  return h("details", { class: "tool" }, h("summary", {}, `calls ${f.name || "a tool"}`), copyButton(text), longText(text));
 }
 
 // Batches and slow updates are of the training split, gates of the validation split.
@@ -206,7 +213,7 @@ function message(run, m, t) {
       h("span", { class: "num" }, `${size.toLocaleString("en")} characters`),
     ),
     parts.map(shown),
-    m.tool_calls && longText(JSON.stringify(m.tool_calls, null, 2), { class: "dim" }),
+    m.tool_calls?.map(toolCall),
   );
 }
 

@@ -10,7 +10,8 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
     tall = height();
 
   function draw() {
-    const view = scroller ? scroller.getBoundingClientRect() : { top: 0, bottom: window.innerHeight };
+    const box_ = scroller?.getBoundingClientRect() || { top: 0, bottom: window.innerHeight };
+    const view = { top: Math.max(0, box_.top), bottom: Math.min(window.innerHeight, box_.bottom) };
     const top = box.getBoundingClientRect().top;
     const first = Math.max(0, Math.floor((view.top - top) / tall) - 6);
     const last = Math.min(rows.length, Math.ceil((view.bottom - top) / tall) + 6);
@@ -53,7 +54,13 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
       });
     }
   };
-  (scroller || window).addEventListener("scroll", later, { passive: true, signal });
+  scroller?.addEventListener("scroll", later, { passive: true, signal });
+  window.addEventListener("scroll", later, { passive: true, signal });
+  if (scroller) {
+    const seen = new ResizeObserver(later); // it may be filled before it is on the page
+    seen.observe(scroller);
+    signal?.addEventListener("abort", () => seen.disconnect());
+  }
   window.addEventListener(
     "resize",
     () => {

@@ -1,12 +1,12 @@
 // Two or more runs side by side; two skills line by line, and measured on the same items.
 import { h, put, scroller, errorBox, empty, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
-import { ranged, score, gain, money, span, whole, paidBy } from "../format.js";
+import { ranged, score, gain, signed, chance, titled, money, span, whole, paidBy } from "../format.js";
 import { lineChart } from "../chart.js";
 import { sideBySide } from "../diffview.js";
 import { loadChoices, skillPicker, searchBox, runName } from "../picker.js";
 import { waitForLaunch } from "../launched.js";
-import { itemsTable, inAddress } from "../items.js";
+import { itemsTable, inAddress, letter } from "../items.js";
 import { openTrajectory } from "../trajectory.js";
 import { measuredItems, resultFigures } from "./measured.js";
 
@@ -31,23 +31,18 @@ export async function compareView(root, { query, signal }) {
     );
     return;
   }
-  const chosen = (
-    query.get("runs") ||
-    choices.runs
-      .slice(0, 2)
-      .map((r) => r.id)
-      .join(",")
-  )
+  const chosen = (query.get("runs") || "")
     .split(",")
     .filter((id) => choices.runs.some((r) => r.id === id))
     .slice(0, 6);
   let against = "step";
+  const nameOf = (id) => titled(choices.runs.find((r) => r.id === id));
   const top = h("div", { class: "stack" }),
     skills = h("div", { class: "stack" });
   put(root, h("div", { class: "head" }, h("h1", {}, "Compare")), h("div", { class: "stack" }, top, skills));
 
   async function drawRuns() {
-    history.replaceState(null, "", `#/compare?runs=${chosen.map(encodeURIComponent).join(",")}`);
+    history.replaceState(history.state, "", `#/compare${chosen.length ? `?runs=${chosen.map(encodeURIComponent).join(",")}` : ""}`);
     const found = await Promise.all(chosen.map((id) => get(of(id), signal)));
     const adder = searchBox(
       "Add a run",
@@ -59,16 +54,24 @@ export async function compareView(root, { query, signal }) {
       { id: "add-run" },
     );
     const chart = h("div", {}),
-      itemBox = h("div", {});
+      itemBox = h("div", {}),
+      verdict = h("div", {});
+    if (!chosen.length) {
+      const says = h("p", {}, "Choose two to six runs, or select them in the list of runs. Two skills can be compared below.");
+      put(top, h("section", { class: "panel pad stack tight" }, h("h2", {}, "Runs"), says, h("div", { class: "row" }, adder)));
+      return;
+    }
+    drawVerdict(verdict);
     put(
       top,
+      verdict,
       h(
         "section",
         { class: "panel" },
         h("div", { class: "row between pad" }, h("h2", {}, "Runs"), chosen.length < 6 && adder),
         scroller(
           "Table",
-          runTable(chosen, found, (id) => {
+          runTable(chosen, found, nameOf, (id) => {
             chosen.splice(chosen.indexOf(id), 1);
             drawRuns();
           }),
@@ -80,6 +83,17 @@ export async function compareView(root, { query, signal }) {
     );
     drawChart(chart, found);
     drawItems(itemBox, found).catch((error) => error.name !== "AbortError" && put(itemBox, errorBox(error)));
+  }
+
+  // Two runs: first of all, is one of them better?
+  async function drawVerdict(box) {
+    if (chosen.length !== 2) return;
+    try {
+      const r = await post("/api/paired", { a: chosen[0], b: chosen[1] }, signal);
+      put(box, h("section", { class: "panel pad stack tight paired" }, h("p", { class: "verdict" }, r.verdict), h("p", { class: "dim" }, `Paired test over the ${r.items} ${r.split === "test" ? "held-out" : "validation"} items of both: B − A ${signed(r.difference)}, ${chance(r.p)}.`)));
+    } catch (error) {
+      if (error.name !== "AbortError") put(box, h("p", { class: "note" }, error.message));
+    }
   }
 
   // The same scores against steps, rollouts that were paid for, or dollars.
@@ -112,7 +126,7 @@ export async function compareView(root, { query, signal }) {
       unknown ? h("p", { class: "dim small" }, `${unknown} of the runs have no known price.`) : null,
     );
     chart.update({
-      series: points.map((own, i) => ({ name: chosen[i].split("/")[2], color: COLORS[i], step: true, points: own })),
+      series: points.map((own, i) => ({ name: `${letter(i)} ${nameOf(chosen[i])}`, color: COLORS[i], step: true, points: own })),
     });
   }
 
@@ -121,7 +135,7 @@ export async function compareView(root, { query, signal }) {
     put(box, h("p", { class: "wait" }, "Reading items…"));
     const tables = await Promise.all(chosen.map((id) => get(of(id, "/items"), signal)));
     const versions = found.map((f) => f.summary?.best.version);
-    const table = joined(tables, versions, chosen);
+    const table = joined(tables, versions, chosen.map(nameOf));
     const { kept, write } = inAddress("i-");
     put(
       box,
@@ -132,7 +146,7 @@ export async function compareView(root, { query, signal }) {
             onstate: write,
             signal,
             runs: true,
-            open: (row, column) => openTrajectory(chosen[column], { item: row.item, version: versions[column] }),
+            open: (row, column) => row.scores[column] !== null && openTrajectory(chosen[column], { item: row.item, version: versions[column] }),
           })
         : null,
     );
@@ -224,6 +238,8 @@ export async function compareView(root, { query, signal }) {
   async function diff() {
     const mine = ++asked;
     await null;
+    go.disabled = !a.value || !b.value;
+    if (go.disabled) return;
     try {
       const found = await post("/api/diff", { a: a.value, b: b.value }, signal);
       if (mine === asked) put(out, sideBySide(found.blocks));
@@ -243,23 +259,23 @@ function pointsBy(found, against) {
 }
 
 // Items that the runs have measured under their best versions, a column for each run.
-function joined(tables, versions, ids) {
+function joined(tables, versions, names) {
   const rows = new Map();
   tables.forEach((table, n) => {
     const column = table.columns.indexOf(`v${versions[n]}`);
     for (const row of table.rows) {
-      const kept = rows.get(row.item) || { ...row, scores: ids.map(() => null), outputs: ids.map(() => "") };
+      const kept = rows.get(row.item) || { ...row, scores: names.map(() => null), outputs: names.map(() => "") };
       kept.scores[n] = row.scores[column] ?? null;
       kept.outputs[n] = row.output;
       rows.set(row.item, kept);
     }
   });
   const measured = [...rows.values()].filter((row) => row.scores.some((v) => v !== null));
-  return { columns: ids.map((id) => id.split("/")[2]), rows: measured };
+  return { columns: names, rows: measured };
 }
 
-function runTable(ids, found, remove) {
-  const usd = (s) => (Object.values(s.cost_usd).includes(null) ? null : s.cost_usd.target + s.cost_usd.optimizer);
+function runTable(ids, found, nameOf, remove) {
+  const usd = (s) => (Object.values(s.cost_usd).includes(null) ? null : s.cost_usd.target + s.cost_usd.optimizer + (s.cost_usd.judge ?? 0));
   const rows = [
     [
       "validation",
@@ -274,14 +290,14 @@ function runTable(ids, found, remove) {
       "test",
       (s) =>
         s.best.test == null
-          ? "sealed"
+          ? "not read yet"
           : [score(s.initial.test), " → ", h("b", {}, ranged(s.best.test, s.best.test_interval))],
     ],
     ["skill tokens", (s) => whole(s.best.tokens)],
     ["steps accepted", (s) => `${s.steps.accepted} of ${s.steps.run}`],
     ["edits accepted", (s) => `${s.edits.accepted} of ${s.edits.proposed}`],
     ["rollouts to best", (s) => whole(s.rollouts_to_best)],
-    ["calls", (s) => whole(s.calls.target + s.calls.optimizer)],
+    ["calls", (s) => whole(s.calls.target + s.calls.optimizer + (s.calls.judge ?? 0))],
     ["cost", (s) => money(usd(s))],
     ["time", (s) => span(s.seconds)],
     ["persistent failures", (s) => whole(s.persistent_failures.length)],
@@ -303,8 +319,8 @@ function runTable(ids, found, remove) {
             h(
               "span",
               { class: "row" },
-              h("span", { class: "tag", style: { color: COLORS[i] } }, h("span", { class: "dot" })),
-              h("a", { href: `#/run/${path(id)}/overview` }, id.split("/").slice(1).join(" / ")),
+              h("span", { class: "tag", style: { color: COLORS[i] } }, h("span", { class: "dot" }), letter(i)),
+              h("a", { href: `#/run/${path(id)}/overview` }, nameOf(id)),
               ids.length > 1 &&
                 h("button", { class: "icon", "aria-label": `Remove ${id}`, onclick: () => remove(id) }, "✕"),
             ),

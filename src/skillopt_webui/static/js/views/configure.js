@@ -1,5 +1,5 @@
 // Configure and launch: the form of the config's schema and its YAML in step, questions before the start, the start.
-import { h, put, errorBox, say } from "../dom.js";
+import { h, put, errorBox, say, dialog } from "../dom.js";
 import { get, post } from "../api.js";
 import { fieldRow } from "../field.js";
 import { waitForLaunch } from "../launched.js";
@@ -7,11 +7,12 @@ import { FINDINGS } from "./findings.js";
 
 const FIRST = ["env", "models", "train", "optimizer", "gradient", "evaluation", "budget", "hardware", "notes"];
 const SIMULATED = "configs/sim/default.yaml";
-const OPEN = new Set(["env", "models", "train"]);
+const MAIN = ["train.init_skill", "models.target_model", "models.optimizer_model", "budget.max_usd"];
 
 export async function configureView(root, { query, signal }) {
   document.title = "New run · SkillOpt";
   const { files, sections, templates } = await get("/api/configs", signal);
+  const waiting = (await get("/api/harvests", signal)).rows.reduce((sum, row) => sum + row.waiting, 0);
   let state = null,
     pending = null,
     typed = false,
@@ -22,7 +23,7 @@ export async function configureView(root, { query, signal }) {
 
   const source = h(
     "select",
-    { id: "source", onchange: () => load(source.value) },
+    { id: "source", onchange: () => replace(source.value) },
     files.length
       ? h(
           "optgroup",
@@ -52,11 +53,26 @@ export async function configureView(root, { query, signal }) {
   const launch = h("button", { class: "main", id: "launch", onclick: start }, "Launch");
   const asks = [
     ["preview", "Preview data"],
-    ["plan", "Plan"],
     ["doctor", "Doctor"],
     ["connection", "Test connection"],
   ].map(([name, text]) => h("button", { "data-ask": name, onclick: (event) => ask(name, event.currentTarget) }, text));
-  const form = h("div", { class: "stack" });
+  const form = h("div", { class: "stack" }),
+    plan = h("div", { class: "stack findings", "aria-label": "Plan" });
+  let everything = false,
+    from_ = "";
+  const find = h("input", { type: "search", id: "find", "aria-label": "Search settings", oninput: () => filter() });
+  const all = h(
+    "button",
+    {
+      class: "plain",
+      onclick: () => {
+        everything = !everything;
+        find.value = "";
+        filter();
+      },
+    },
+    "Show all settings",
+  );
 
   put(
     root,
@@ -64,7 +80,7 @@ export async function configureView(root, { query, signal }) {
       "div",
       { class: "head" },
       h("h1", {}, "New run"),
-      h("div", { class: "row" }, h("label", { for: "source" }, "Start from"), source),
+      waiting > 0 && h("a", { href: "#/harvest" }, `${waiting} harvested ${waiting === 1 ? "rule waits" : "rules wait"} for review`),
     ),
     h(
       "div",
@@ -90,6 +106,7 @@ export async function configureView(root, { query, signal }) {
             "Plan, doctor and preview cost nothing; a connection test asks each model one short question.",
           ),
         ),
+        plan,
         findings,
         h(
           "section",
@@ -123,17 +140,80 @@ export async function configureView(root, { query, signal }) {
     });
     const node = h(
       "details",
-      { class: "panel sect", open: OPEN.has(name), "data-section": name },
+      { class: "panel sect", open: true, "data-section": name },
       h("summary", {}, h("span", { class: "grow" }, name), counter),
       h("div", { class: "fields" }, fields),
     );
     rows.set(`#${name}`, { node, counter, keys: section.fields.map((f) => f.key) });
     form.append(node);
   }
+  const start_ = h("div", { class: "field" }, h("div", { class: "name" }, h("label", { for: "source" }, "tasks and settings from")), source, h("div", { class: "doc-line" }, "A config file or a template; everything below can be changed."));
+  form.prepend(
+    h("section", { class: "panel essentials" }, h("div", { class: "fields" }, start_, MAIN.map((key) => rows.get(key).node))),
+    h("div", { class: "row" }, h("span", { class: "grow" }, find), all),
+  );
+  find.placeholder = `Search ${[...rows.keys()].filter((key) => !key.startsWith("#")).length - MAIN.length} more settings`;
+
+  // What is not among the first fields appears when it is searched for, has an error, or all are asked for.
+  function filter() {
+    const words = find.value.trim().toLowerCase();
+    all.textContent = everything ? "Hide settings" : "Show all settings";
+    for (const [name, section] of rows) {
+      if (!name.startsWith("#")) continue;
+      let any = false;
+      for (const key of section.keys.filter((k) => !MAIN.includes(k))) {
+        const fits = (words && words.split(/\s+/).every((word) => `${key} ${rows.get(key).doc}`.toLowerCase().includes(word))) || (!words && everything) || Boolean(state?.errors[key]);
+        rows.get(key).node.hidden = !fits;
+        any ||= fits;
+      }
+      section.node.hidden = !any;
+    }
+  }
+
+  function replace(value) {
+    if (!edited) return load(value);
+    source.value = from_;
+    return dialog("box", "Discard your changes?", h("p", {}, "Another start replaces what you have changed in this form."), {
+      foot: (close) => [
+        h("button", { onclick: close }, "Keep editing"),
+        h("button", { class: "danger", onclick: () => (close(), (source.value = value), load(value)) }, "Discard them"),
+      ],
+    });
+  }
+
+  // The plan follows the form; only the newest question's answer is shown.
+  let asking = 0,
+    later = 0,
+    planned = "";
+  function askPlan() {
+    clearTimeout(later);
+    if (!state?.valid || state.yaml === planned) return;
+    later = setTimeout(async () => {
+      const mine = ++asking;
+      planned = state.yaml;
+      if (!plan.childNodes.length) put(plan, h("section", { class: "panel pad dim" }, "Planning…"));
+      try {
+        const answer = await post("/api/configs/plan", { yaml: planned }, signal);
+        if (mine === asking) put(plan, FINDINGS.plan(answer));
+      } catch (error) {
+        if (error.name !== "AbortError" && mine === asking) put(plan, errorBox(error));
+      }
+    }, 900);
+  }
+
+  // Everything that was typed has been checked when this returns, so that what is launched is what is shown.
+  async function settled() {
+    while (busy || pending || typed) {
+      clearTimeout(timer);
+      if (busy) await new Promise((done) => setTimeout(done, 30));
+      else await check();
+    }
+  }
 
   async function load(value) {
     forget();
     edited = false;
+    from_ = value;
     const [kind, ...rest] = value.split(":");
     show(await post("/api/configs/load", value ? { [kind]: rest.join(":") } : {}, signal), true);
     put(findings);
@@ -182,9 +262,10 @@ export async function configureView(root, { query, signal }) {
         const wrong = section.keys.filter((k) => next.errors[k]).length,
           set = section.keys.filter((k) => given.has(k)).length;
         put(section.counter, wrong ? h("span", { class: "bad" }, `${wrong} to fix`) : set ? `${set} set` : "defaults");
-        if (wrong) section.node.open = true;
       }
     }
+    filter();
+    askPlan();
     launch.disabled = !next.valid;
     for (const button of asks) button.disabled = !next.valid;
     put(launchWrong, next.valid ? null : complaints(next));
@@ -231,6 +312,11 @@ export async function configureView(root, { query, signal }) {
     launch.disabled = true;
     launch.textContent = "Starting…";
     put(launchWrong);
+    await settled();
+    if (!state?.valid) {
+      launch.textContent = "Launch";
+      return;
+    }
     try {
       const status = await waitForLaunch(
         await post(
@@ -299,10 +385,12 @@ export async function configureView(root, { query, signal }) {
     if (query.has("feedback")) {
       const { path } = await get(`/api/runs/${query.get("run")}/comments`, signal);
       change({ "gradient.feedback": path.replace(/\/comments\.jsonl$/, "") });
-      rows.get("#gradient").node.open = true;
+      find.value = "gradient.feedback";
+      filter();
     }
     return;
   }
+  from_ = from;
   yaml.value = draft.yaml;
   edited = true;
   show(await post("/api/configs/check", { yaml: draft.yaml, set: null }, signal), true);

@@ -1,7 +1,7 @@
 // What a run took: calls, tokens and money by role and stage, next to the plan; time by stage; how many edits reached each stage.
 import { h, put, scroller } from "../dom.js";
 import { get, of } from "../api.js";
-import { money, whole, span, range } from "../format.js";
+import { money, whole, span, estimate } from "../format.js";
 
 export async function costsTab(root, run, { signal }) {
   const box = h("div", { class: "stack" });
@@ -45,7 +45,7 @@ export async function costsTab(root, run, { signal }) {
                   h("td", {}, r.stage.replaceAll("_", " ")),
                   [r.calls, r.prompt, r.completion, r.cached].map((v) => h("td", { class: "n" }, whole(v))),
                   h("td", { class: "n" }, money(r.usd)),
-                  plan && h("td", { class: "n dim" }, p ? range([p.low, p.high]) : "–"),
+                  plan && h("td", { class: "n dim" }, p ? estimate(p) : "–"),
                 );
               }),
             ),
@@ -119,8 +119,8 @@ function planTable(plan) {
     ["tokens", whole],
     ["usd", money],
   ])
-    for (const role of ["target", "optimizer"])
-      rows.push([name === "usd" ? "cost" : name, role, plan[name][role], format]);
+    for (const role of Object.keys(plan.calls))
+      rows.push([name === "usd" ? "cost" : name, role, plan[name][role] ?? {}, format]);
   rows.push(["time", null, plan.seconds, span]);
   return h(
     "section",
@@ -152,7 +152,7 @@ function planTable(plan) {
               {},
               h("td", {}, name),
               h("td", { class: "dim" }, role || ""),
-              h("td", { class: "n dim" }, row.low === null ? "unknown" : range([row.low, row.high], format)),
+              h("td", { class: "n dim" }, estimate(row, format)),
               h("td", { class: "n" }, format(row.real)),
             ),
           ),

@@ -4,7 +4,7 @@ import { get, post, path } from "../api.js";
 import { ago } from "../format.js";
 import { loadChoices, skillPicker } from "../picker.js";
 import { lastWords } from "../launched.js";
-import { resultFigures } from "./measured.js";
+import { resultFigures, titleOf } from "./measured.js";
 
 export async function evaluateView(root, { query, signal }) {
   document.title = "Evaluate · SkillOpt";
@@ -23,12 +23,6 @@ export async function evaluateView(root, { query, signal }) {
     );
     return;
   }
-  const picker = skillPicker(
-    "Skill",
-    choices,
-    { run: query.get("run") || "", version: query.get("v") || "best" },
-    tasks,
-  );
   const split = h(
     "select",
     { id: "split" },
@@ -51,20 +45,28 @@ export async function evaluateView(root, { query, signal }) {
         } catch (error) {
           put(wrong, errorBox(error));
         }
-        go.disabled = false;
+        tasks();
       },
     },
     "Measure",
   );
 
+  let picker = null;
+  picker = skillPicker(
+    "Skill",
+    choices,
+    { run: query.get("run") || "", version: query.get("v") || "best" },
+    tasks,
+  );
   function tasks() {
     const kept = config.value;
     put(
       config,
-      picker.run && h("option", { value: "" }, "those of its run"),
+      picker?.run && h("option", { value: "" }, "those of its run"),
       choices.configs.map((c) => h("option", { value: c }, c)),
     );
     if ([...config.options].some((o) => o.value === kept)) config.value = kept;
+    go.disabled = !picker?.value || !config.options.length;
   }
   const tasksOf = () => (config.value ? { config: config.value } : { run: picker.run });
   tasks();
@@ -120,7 +122,7 @@ export async function evaluateView(root, { query, signal }) {
   const more = (what, ask) => h("button", { "data-key": `more-${what}`, onclick: ask }, `Show more ${what}`);
   const head = (title, shown, all) =>
     h("h2", {}, title, " ", h("span", { class: "dim small" }, `${shown} of ${all}`));
-  const about = (r) => JSON.stringify([r.id, r.kind, r.result.skill, r.result.split]).toLowerCase();
+  const about = (r) => JSON.stringify([titleOf(r.kind, r.id, r.result), r.id]).toLowerCase();
   function draw() {
     const fits = rows.filter((r) => about(r).includes(state.search)),
       open = launches.filter((l) => l.title.toLowerCase().includes(state.search));
@@ -152,7 +154,6 @@ export async function evaluateView(root, { query, signal }) {
 }
 
 const PAGE = 20;
-const KIND = { evaluations: "evaluation", comparisons: "comparison", checks: "check" };
 
 // A result, and the way to its items.
 function row({ id, kind, changed, result }) {
@@ -162,7 +163,7 @@ function row({ id, kind, changed, result }) {
     h(
       "div",
       { class: "row between" },
-      h("h3", {}, `${KIND[kind]} of ${id.split("/")[2]} on ${result.split}`),
+      h("h3", {}, titleOf(kind, id, result)),
       h(
         "span",
         { class: "row" },

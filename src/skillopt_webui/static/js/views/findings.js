@@ -1,6 +1,12 @@
 // What the questions before a start answered: the data, the plan, the checklist.
 import { h, tag, errorBox } from "../dom.js";
-import { whole, money, span, range } from "../format.js";
+import { whole, money, span, estimate } from "../format.js";
+
+// A likely value, its range below it: the column of the plan is narrow.
+function likely(figure, format = whole) {
+  const [value, range] = estimate(figure, format).split(" (");
+  return [value, range && h("div", { class: "small dim" }, range.replace(")", ""))];
+}
 
 export const FINDINGS = {
   preview: (p) =>
@@ -65,7 +71,7 @@ export const FINDINGS = {
       h(
         "p",
         {},
-        `${p.steps} steps in ${p.epochs} epochs over ${p.items.train} training, ${p.items.val} validation and ${p.items.test} test items.`,
+        `${p.steps} steps in ${p.epochs} epochs over ${p.items.train} training, ${p.items.val} validation and ${p.items.test} test items; schedule ${p.schedule}.`,
       ),
       h(
         "table",
@@ -73,22 +79,21 @@ export const FINDINGS = {
         h(
           "thead",
           {},
-          h("tr", {}, h("th", {}, ""), h("th", { class: "n" }, "target"), h("th", { class: "n" }, "optimizer")),
+          h("tr", {}, h("th", {}, ""), ...Object.keys(p.calls).map((role) => h("th", { class: "n" }, role))),
         ),
         h(
           "tbody",
           {},
           [
-            ["calls", (r) => range(p.calls[r])],
-            ["tokens", (r) => range(p.tokens[r])],
-            ["cost", (r) => range(p.usd[r], money)],
+            ["calls", (r) => likely(p.calls[r])],
+            ["tokens", (r) => likely(p.tokens[r])],
+            ["cost", (r) => likely(p.usd[r], money)],
           ].map(([name, f]) =>
             h(
               "tr",
               {},
               h("td", {}, name),
-              h("td", { class: "n" }, f("target")),
-              h("td", { class: "n" }, f("optimizer")),
+              ...Object.keys(p.calls).map((role) => h("td", { class: "n" }, f(role))),
             ),
           ),
         ),
@@ -96,11 +101,11 @@ export const FINDINGS = {
       h(
         "p",
         {},
-        h("b", {}, `Time: ${range(p.seconds, span)}`),
+        h("b", {}, `Time: ${estimate(p.seconds, span)}`),
         h(
           "span",
           { class: "dim small" },
-          `, with target calls of ${range(p.call_seconds.target, span)} and optimizer calls of ${range(p.call_seconds.optimizer, span)}`,
+          `, with target calls of ${span(p.call_seconds.target)} and optimizer calls of ${span(p.call_seconds.optimizer)}`,
         ),
       ),
       h(
@@ -119,7 +124,7 @@ export const FINDINGS = {
                 {},
                 h("td", {}, l.role),
                 h("td", {}, l.stage.replaceAll("_", " ")),
-                h("td", { class: "n" }, range(l.calls)),
+                h("td", { class: "n" }, whole(l.calls)),
               ),
             ),
           ),

@@ -1,87 +1,141 @@
-// Open letters of a run whose optimizer is a handoff: a person reads one and writes the reply, which is checked first.
-import { h, put, tag, empty, errorBox, say, longText } from "../dom.js";
+// Open letters of a run whose optimizer is a handoff: the letter on the left, the reply on the right, which is checked first.
+import { h, put, tag, errorBox, say, longText } from "../dom.js";
 import { get, post, of } from "../api.js";
 
-export async function lettersTab(root, run, { signal }) {
-  const box = h("div", { class: "stack" });
-  put(root, box);
-  let known = "";
-
-  function draw({ letters, answered }) {
-    known = JSON.stringify([letters, answered]);
-    if (!letters.length) {
-      const says = run.data.pid
-        ? "The run works on what was answered; the next letters appear here."
-        : "No letter waits for a reply.";
-      put(box, h("div", { class: "panel" }, empty("No open letters", h("p", {}, `${says} Answered: ${answered}.`))));
-      return;
-    }
-    put(
-      box,
-      h(
-        "p",
-        { class: "dim" },
-        `${letters.length} open, ${answered} answered. Answer from the letter alone, not from the run's other pages.${run.data.pid ? "" : " No process is at work: resume the run when they are answered."}`,
-      ),
-      letters.map((letter) => card(run, letter, draw, signal)),
-    );
+const FIELDS = ["pattern", "rationale", "trajectory_ids", "section", "anchor", "text"];
+const store = (key, value) => {
+  try {
+    if (value) sessionStorage.setItem(key, value);
+    else sessionStorage.removeItem(key);
+  } catch {
+    /* storage may be off */
   }
+};
+const kept = (key) => {
+  try {
+    return sessionStorage.getItem(key) || "";
+  } catch {
+    return "";
+  }
+};
 
-  const load = async () => {
-    const found = await get(of(run.id, "/letters"), signal);
-    if (JSON.stringify([found.letters, found.answered]) !== known) draw(found);
-  };
-  const again = setInterval(() => {
-    if (!box.contains(document.activeElement)) load().catch(() => {});
-  }, 2000);
+export async function letters(root, run, { signal }) {
+  const cards = new Map(),
+    head = h("p", { class: "dim" }),
+    box = h("div", { class: "stack" });
+  put(root, h("section", { class: "stack" }, h("h2", {}, "Letters"), head, box));
+
+  // Cards stay as they are while other letters come and go: what somebody writes is never drawn again.
+  function draw({ letters: open, answered }) {
+    head.textContent = open.length
+      ? `${open.length} open, ${answered} answered. Answer from the letter alone, not from the run's other pages.${run.data.pid ? "" : " No process is at work: resume the run when they are answered."}`
+      : `No open letters. ${run.data.pid ? "The run works on what was answered; the next letters appear here." : ""} Answered: ${answered}.`;
+    for (const [number, node] of cards)
+      if (!open.some((l) => l.number === number)) {
+        node.remove();
+        cards.delete(number);
+      }
+    for (const letter of open)
+      if (!cards.has(letter.number)) {
+        cards.set(letter.number, card(run, letter, draw, signal));
+        box.append(cards.get(letter.number));
+      }
+  }
+  const load = async () => draw(await get(of(run.id, "/letters"), signal));
+  const again = setInterval(() => load().catch(() => {}), 2000);
   signal.addEventListener("abort", () => clearInterval(again));
   await load();
-  return null;
 }
 
 function card(run, letter, draw, signal) {
   const where = `/letters/${letter.number}`,
+    key = `skillopt-reply-${run.id}-${letter.number}`,
     wrong = h("div", {}, letter.problem && longText(letter.problem, { class: "note" })),
-    text = h("div", {}),
-    own = h("textarea", {
-      class: "code",
-      rows: 8,
-      "aria-label": `Reply to letter ${letter.number}`,
-      placeholder: "The reply, in the form that the letter asks for",
-      "data-key": `reply-${letter.number}`,
-    });
-  const read = async (event) => {
+    text = h("div", { class: "letter", tabindex: "0", role: "group", "aria-label": `Text of letter ${letter.number}` }, h("p", { class: "wait" }, "Loading…"));
+  const reply = h("textarea", {
+    class: "code",
+    rows: 12,
+    "aria-label": `Reply to letter ${letter.number}`,
+    placeholder: "The reply, in the form that the letter asks for",
+    value: kept(key),
+    oninput: () => store(key, reply.value),
+  });
+  let whole = "";
+  get(of(run.id, where), signal)
+    .then((answer) => {
+      whole = answer.text;
+      put(text, rendered(whole));
+    })
+    .catch((error) => error.name !== "AbortError" && put(text, errorBox(error)));
+  const submit = async (event) => {
     event.target.disabled = true;
     try {
-      put(text, longText((await get(of(run.id, where), signal)).text, { class: "mono small" }));
+      const open = await post(of(run.id, where), { reply: reply.value });
+      store(key, "");
+      say(`Letter ${letter.number} is answered.`);
+      draw(open);
+      run.reload?.();
     } catch (error) {
       event.target.disabled = false;
       put(wrong, errorBox(error));
     }
   };
-  const hand = async (event) => {
-    event.target.disabled = true;
-    try {
-      const found = await post(of(run.id, where), { reply: own.value });
-      say(`Letter ${letter.number} is answered.`);
-      draw(found);
-    } catch (error) {
-      event.target.disabled = false;
-      put(wrong, errorBox(error));
-    }
+  const copy = async () => {
+    await navigator.clipboard?.writeText(whole);
+    say("Copied.");
   };
   return h(
     "section",
     { class: "panel pad stack tight", "aria-label": `Letter ${letter.number}` },
+    h("div", { class: "row between" }, h("h2", {}, `Letter ${letter.number} `, tag(letter.stage, "info")), h("button", { onclick: copy }, "Copy letter")),
     h(
       "div",
-      { class: "row between" },
-      h("h2", {}, `Letter ${letter.number} `, tag(letter.stage, "info")),
-      h("button", { onclick: read }, "Read"),
+      { class: "sides" },
+      text,
+      h("div", { class: "stack tight" }, /reflect/.test(letter.stage) && editForm(letter, reply), reply, wrong, h("div", { class: "row" }, h("button", { class: "main", onclick: submit }, "Submit reply"))),
     ),
-    text,
-    own,
-    wrong,
-    h("div", { class: "row" }, h("button", { class: "main", onclick: hand }, "Hand in")),
   );
+}
+
+// An edit as a form; it is added to the JSON of the reply.
+function editForm(letter, reply) {
+  const op = h("select", { "aria-label": "op" }, ["add", "modify", "delete"].map((o) => h("option", { value: o }, o)));
+  const inputs = Object.fromEntries(FIELDS.map((name) => [name, h(name === "text" || name === "anchor" ? "textarea" : "input", { "aria-label": `${name} of the edit`, placeholder: name.replace("_", " "), rows: 2 })]));
+  const add = () => {
+    let whole;
+    try {
+      whole = reply.value.trim() ? JSON.parse(reply.value) : {};
+    } catch {
+      say("The reply is not JSON yet; an edit can be added once it is.", true);
+      return;
+    }
+    const edit = { op: op.value };
+    for (const [name, input] of Object.entries(inputs)) edit[name] = name === "trajectory_ids" ? input.value.split(/[\s,]+/).filter(Boolean) : input.value;
+    reply.value = JSON.stringify({ job: "", patterns: [], ...whole, edits: [...(whole.edits || []), edit] }, null, 2);
+    reply.dispatchEvent(new Event("input"));
+    for (const input of Object.values(inputs)) input.value = "";
+  };
+  return h("details", {}, h("summary", {}, "Write an edit in a form"), h("div", { class: "stack tight" }, op, Object.values(inputs), h("div", { class: "row" }, h("button", { onclick: add }, "Add edit to the reply"))));
+}
+
+// Headings, paragraphs and fenced blocks of a letter; all of it is text.
+export function rendered(text) {
+  const parts = [];
+  let fence = "",
+    block = [];
+  const flush = () => {
+    if (block.join("").trim()) parts.push(fence ? longText(block.join("\n"), { class: "mono small note" }) : h("p", {}, block.join("\n").trim()));
+    block = [];
+  };
+  for (const line of text.split("\n")) {
+    const mark = /^(`{3,})\w*$/.exec(line)?.[1],
+      title = !fence && /^(#{1,4}) (.*)$/.exec(line);
+    if (mark && !fence) (flush(), (fence = mark));
+    else if (mark && line === fence) (flush(), (fence = ""));
+    else if (title) (flush(), parts.push(h("h3", {}, title[2])));
+    else if (!fence && !line.trim()) flush();
+    else block.push(line);
+  }
+  flush();
+  return parts;
 }

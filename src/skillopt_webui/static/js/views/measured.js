@@ -1,11 +1,27 @@
-// One measurement outside of a training (an evaluation, a comparison, a check): its result, and its items.
-import { h, put, tag, empty } from "../dom.js";
+// One measurement outside of a training (an evaluation, a comparison, a check): what was measured, its result, its items.
+import { h, put, tag, empty, scroller } from "../dom.js";
 import { get, path } from "../api.js";
-import { fixed, score, ranged, signed, whole, span, money } from "../format.js";
+import { score, ranged, signed, whole, span, money, chance } from "../format.js";
 import { itemsTable, inAddress } from "../items.js";
 import { openTrajectory, openNamed } from "../trajectory.js";
 
 const WORD = { evaluations: "Evaluation", comparisons: "Comparison", checks: "Check" };
+const SPLIT = { val: "validation", train: "training", test: "test" };
+
+// A skill as people know it: its file, or the run and version that it is from.
+const named = (skill) => {
+  const parts = (skill.where || skill.path || skill.name || "").split("/"),
+    file = parts.at(-1);
+  if (!file) return "the empty skill";
+  if (file === "best_skill.md") return `${parts.at(-2)} best`;
+  const version = /^skill_v(\d+)\.md$/.exec(file) || /^v?(\d+)\.md$/.exec(file);
+  return version ? `${parts.at(-3)} v${Number(version[1])}` : file;
+};
+
+export function titleOf(kind, id, r) {
+  const what = r.base ? `${named(r.skill)} against ${named(r.base)}` : r.a ? `${named(r.b)} against ${named(r.a)}` : named(r.skill);
+  return `${WORD[kind]}: ${what} on ${id.split("/")[2]}, ${SPLIT[r.split] || r.split} split`;
+}
 
 export async function measuredView(root, { parts, query, signal }) {
   document.title = "Measured · SkillOpt";
@@ -14,7 +30,7 @@ export async function measuredView(root, { parts, query, signal }) {
   put(
     root,
     h("div", { class: "crumb" }, h("a", { href: "#/evaluate" }, "Evaluate"), " / ", parts[2]),
-    h("div", { class: "head" }, h("h1", {}, WORD[found.kind], " ", h("span", { class: "mono" }, parts[3]))),
+    h("div", { class: "head" }, h("h1", {}, titleOf(found.kind, id, found.result))),
     h("div", { class: "stack" }, h("section", { class: "panel pad" }, resultFigures(found.result)), measuredItems(id, found.table, { query, signal })),
   );
   openNamed({ api: `/api/measured/${path(id)}` }, query);
@@ -35,66 +51,41 @@ export function measuredItems(id, table, { query = new URLSearchParams(), signal
   });
 }
 
-const figuresOf = (pairs) =>
-  h(
-    "dl",
-    { class: "figures" },
-    pairs.filter(Boolean).map(([k, v]) => h("div", { class: "figure" }, h("dt", {}, k), h("dd", {}, v))),
-  );
+const facts = (pairs) =>
+  h("dl", { class: "facts" }, pairs.filter(Boolean).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v))));
 
-// What a result says, whatever it is of.
+// What a result says, whatever it is of: the sentence first, then the figures that it rests on.
 export function resultFigures(r) {
-  if (r.base) return checkFigures(r);
-  return r.a ? comparisonFigures(r) : evalFigures(r);
-}
-
-function evalFigures(r) {
-  const figures = figuresOf([
-    [`${r.split} score (${r.metric})`, ranged(r.score, r.interval)],
-    ["hard", score(r.hard)],
-    ["soft", score(r.soft)],
-    ["items", whole(r.items)],
-    ["skill", `${whole(r.skill.tokens)} tokens`],
-    r.majority && ["always the same answer", score(r.majority.score)],
-    r.test_reads && ["test read", `${r.test_reads} times`],
-    r.seconds !== undefined && ["time", span(r.seconds)],
-    r.paid?.usd !== undefined && ["cost", money(r.paid.usd)],
-  ]);
-  return h("div", { class: "stack tight" }, r.verdict && h("p", { class: "verdict" }, r.verdict), figures);
-}
-
-function comparisonFigures(r) {
-  const [low, high] = r.difference_interval || [r.difference, r.difference];
+  const spent = r.telemetry?.paid || r.spent || r.paid;
   return h(
     "div",
     { class: "stack tight" },
-    r.verdict && h("p", { class: "verdict" }, r.verdict),
-    figuresOf([
-      [r.a.name ? `left: ${r.a.name}` : "left", ranged(r.a.score, r.a.interval)],
-      [r.b.name ? `right: ${r.b.name}` : "right", ranged(r.b.score, r.b.interval)],
-      ["right minus left", `${signed(r.difference)} [${signed(low)} to ${signed(high)}]`],
-      ["paired test, p", fixed(r.p, 4)],
-      ["items", whole(r.items)],
+    h("p", { class: "verdict" }, r.base && [tag(r.verdict, { better: "good", "no worse": "good", worse: "bad" }[r.verdict] || "warn"), " "], r.says || r.verdict),
+    facts([
+      ...sides(r),
+      r.difference !== undefined && ["difference [95 %]", `${signed(r.difference)}${r.difference_interval ? ` [${signed(r.difference_interval[0])} to ${signed(r.difference_interval[1])}]` : ""}`],
+      r.p !== undefined && ["paired test", chance(r.p)],
+      ["items", whole(r.measured ?? r.items)],
+      r.repeats > 1 && ["samples of each", whole(r.repeats)],
+      r.majority && ["always the same answer", score(r.majority.score)],
+      r.test_reads && ["test split read", r.test_reads === 1 ? "once" : `${r.test_reads} times`],
+      r.seconds !== undefined && ["time", span(r.seconds)],
+      spent?.usd !== undefined && ["cost", money(spent.usd)],
     ]),
-    h(
-      "p",
-      {},
-      r.p < 0.05
-        ? tag(r.difference > 0 ? "the right one is better" : "the left one is better", "good")
-        : tag("no clear difference", "grey"),
-      r.same_skill ? " Both are the same skill: what differs is the target's noise." : "",
-    ),
+    r.same_skill || r.same_text ? h("p", { class: "dim" }, "Both are the same skill: what differs is the target's noise.") : null,
+    byType(r.by_type),
   );
 }
 
-function checkFigures(r) {
-  const kind = { better: "good", "no worse": "good", worse: "bad" }[r.verdict] || "warn";
-  const side = (name) => [name, ranged(r.scores[name]?.score, r.scores[name]?.interval)];
-  const difference = typeof r.difference === "number" ? r.difference : r.difference?.mean;
-  return h(
-    "div",
-    { class: "stack tight" },
-    h("p", { class: "verdict" }, tag(r.verdict, kind), ` on the ${r.split} split`),
-    figuresOf([side("base"), side("skill"), difference !== undefined && ["difference", signed(difference)]]),
-  );
+function sides(r) {
+  if (r.base) return [[`base: ${named(r.base)}`, ranged(r.scores.base.score, r.scores.base.interval)], [`skill: ${named(r.skill)}`, ranged(r.scores.skill.score, r.scores.skill.interval)]];
+  if (r.a) return [[`left: ${named(r.a)}`, ranged(r.a.score, r.a.interval)], [`right: ${named(r.b)}`, ranged(r.b.score, r.b.interval)]];
+  return [[`${r.split} score (${r.metric})`, ranged(r.score, r.interval)], ["skill", `${named(r.skill)}, ${whole(r.skill.tokens)} tokens`], r.metric !== "hard" && ["hard", score(r.hard)], r.metric !== "soft" && ["soft", score(r.soft)]];
+}
+
+function byType(types) {
+  const rows = Object.entries(types || {});
+  if (rows.length < 2) return null;
+  const cells = rows.map(([name, t]) => h("tr", {}, h("td", {}, name || "no type"), h("td", { class: "n" }, score(t.score)), h("td", { class: "n" }, whole(t.items))));
+  return scroller("By type", h("table", { class: "narrow" }, h("thead", {}, h("tr", {}, ["type", "score", "items"].map((t, i) => h("th", { class: i ? "n" : "" }, t)))), h("tbody", {}, cells)));
 }

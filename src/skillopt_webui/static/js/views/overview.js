@@ -1,17 +1,23 @@
 // The first look at a run: the verdict with its figures, one chart, what the best skill does that the first did not.
-import { h, put, tag, longText, empty } from "../dom.js";
+import { h, put, tag, longText, empty, scroller } from "../dom.js";
 import { get, of, path } from "../api.js";
-import { fixed, score, ranged, whole, money, span, clock, eventLine, gateLine, paidBy } from "../format.js";
+import { fixed, score, signed, ranged, whole, money, span, clock, eventLine, gateLine, paidBy } from "../format.js";
 import { lineChart } from "../chart.js";
+import { nowLine } from "./live.js";
+import { figures } from "./run.js";
 
 export async function overviewTab(root, run, { signal }) {
   const pick = (x) => {
     if (x >= 1) location.hash = `#/run/${path(run.id)}/steps?n=${Math.floor(x)}`;
   };
-  const val = lineChart({ title: "Validation score and skill length by step", format: score, ceil: 1, onpick: pick });
+  const val = lineChart({ title: "Validation score and skill length by step", format: score, ceil: 1, yname: "score", onpick: pick });
   const rate = lineChart({ title: "Learning rate by step", format: (v) => fixed(v, 1), height: 170, onpick: pick });
   const verdict = h("div", {}),
     gains = h("div", {}),
+    why = h("div", {}),
+    now = h("div", {}),
+    table = h("div", {}),
+    small = h("dl", { class: "nums panel pad only-small", tabindex: "0", "aria-label": "Figures" }),
     epochs = h("div", { class: "stack tight" });
   const log = h("ol", { class: "log", tabindex: "0", "aria-label": "Latest events" });
   const logHead = h("div", { class: "row between pad" });
@@ -20,10 +26,16 @@ export async function overviewTab(root, run, { signal }) {
     h(
       "div",
       { class: "stack" },
+      why,
+      small,
       verdict,
       h(
+        "div",
+        { class: "curve" },
+        h(
         "section",
         { class: "panel pad" },
+        now,
         h(
           "div",
           { class: "head" },
@@ -41,6 +53,8 @@ export async function overviewTab(root, run, { signal }) {
           ),
         ),
         val.node,
+        ),
+        table,
       ),
       gains,
       h(
@@ -63,8 +77,13 @@ export async function overviewTab(root, run, { signal }) {
   );
 
   function draw(what) {
+    put(now, nowLine(run));
+    put(small, figures(run));
+    if (what === "now") return;
     drawLog();
     if (what === "event") return;
+    put(why, whyNot(run));
+    put(table, measuredPanel(run));
     const { curves, steps } = run.data;
     const reach = run.data.pid ? run.data.started?.steps : 0;
     put(verdict, verdictPanel(run));
@@ -134,77 +153,84 @@ const key = (color, text, kind = "") => {
   return h("span", {}, h("b", { style: { color } }, `${mark} `), rest.join(" "));
 };
 
-// The sentence, every skill that was measured with its interval, and while it runs what it will still take.
-function verdictPanel(run) {
-  const { summary: s, verdict } = run.data;
-  const estimate = remaining(run.data);
-  if (s?.initial.val == null)
+// Why a run ended before its last step or waits, and what to do about it: first, and in red if something failed.
+function whyNot({ id, data: { status, word, reason, remedy, letters } }) {
+  if (letters)
     return h(
-      "section",
-      { class: "panel pad" },
-      h("p", { class: "verdict" }, run.data.pid ? "The initial skill is being measured." : "Nothing was measured."),
+      "p",
+      { class: "note warn-note", role: "alert" },
+      h("b", {}, `${letters === 1 ? "1 letter waits" : `${letters} letters wait`} for a reply. `),
+      h("a", { href: `#/run/${path(id)}/letters` }, "Read and answer"),
     );
-  const rows = [
-    ...Object.entries(s.baselines || {}).map(([name, side]) => [
-      name.replaceAll("_", " ") + (side.answer === undefined ? "" : ` (always “${side.answer}”)`),
-      side,
-    ]),
-    [`initial skill (${s.initial.kind})`, s.initial],
-    ["best skill", s.best],
-    s.best.val_remeasured != null && [
-      "best skill, measured again",
-      { val: s.best.val_remeasured, val_interval: s.best.val_remeasured_interval },
-    ],
-  ].filter(Boolean);
+  if (!reason) return null;
+  if (status === "finished") return h("p", { class: "note" }, `Ended early: ${reason}.`);
+  if (reason === "interrupted") return h("p", { class: "note" }, "Paused by Pause or Ctrl-C. Resume continues it.");
+  return h(
+    "div",
+    { class: "error", role: "alert" },
+    h("p", {}, h("b", {}, `${word[0].toUpperCase()}${word.slice(1)}: `), reason.slice(0, 4000)),
+    remedy && h("p", {}, remedy),
+  );
+}
+
+// While it runs, the figures are those of the header: the sentence says how far it is and what the rest will take.
+function verdictPanel(run) {
+  const { summary: s, verdict, pid } = run.data,
+    estimate = remaining(run.data);
+  if (s?.initial.val == null)
+    return h("section", { class: "panel pad" }, h("p", { class: "verdict" }, pid ? beforeFirst(run.events) : "Nothing was measured."));
+  const luck = s.best.val_remeasured != null && s.best.version > 0;
   return h(
     "section",
     { class: "panel pad stack tight" },
-    h("p", { class: "verdict" }, verdict),
+    h("p", { class: "verdict" }, pid ? soFar(s) : verdict),
+    luck &&
+      h("p", {}, `Selection bias: the gate saw ${score(s.best.val)} in validation, fresh samples give ${score(s.best.val_remeasured)} (${signed(-s.best.winners_curse)}).`),
     estimate &&
       h(
         "p",
         { class: "dim" },
-        `About ${estimate.usd === null ? "" : `${money(estimate.usd)}, `}${span(estimate.seconds)} and ${whole(estimate.calls)} calls more to the end (${estimate.steps} steps), if they take as much as those before.`,
+        `Estimate for the remaining ${estimate.steps} steps, from those before: ${estimate.usd === null ? "" : `${money(estimate.usd)}, `}${whole(estimate.calls)} calls, ${span(estimate.seconds)}${run.data.human_paced ? ", without the time that replies take" : ""}.`,
       ),
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Measured skills" },
-      h(
-        "table",
-        { class: "measured" },
-        h(
-          "thead",
-          {},
-          h("tr", {}, ["", "validation", "", "test", "", "tokens"].map((t) => h("th", {}, t))),
-        ),
-        h(
-          "tbody",
-          {},
-          rows.map(([name, side]) =>
-            h(
-              "tr",
-              {},
-              h("td", {}, name),
-              ["val", "test"].map((split) => [
-                h("td", { class: "num" }, side[split] == null ? (split === "test" ? "sealed" : "–") : ranged(side[split], side[`${split}_interval`])),
-                h("td", { class: "to-scale" }, bar(side[split], side[`${split}_interval`])),
-              ]),
-              h("td", { class: "num" }, side.tokens === undefined ? "" : whole(side.tokens)),
-            ),
-          ),
-        ),
-      ),
-    ),
+  );
+}
+
+// The summary is written after the first step; what was measured before is in the events.
+function beforeFirst(events) {
+  const done = events.findLast((e) => e.kind === "evaluation_finished" && e.name === "initial" && e.split === "val");
+  return done ? `The initial skill has ${score(done.score)} in validation; the first step is under way.` : "The initial skill is being measured.";
+}
+
+const soFar = (s) =>
+  s.best.test != null
+    ? `Test ${score(s.initial.test)} → ${score(s.best.test)}.`
+    : `So far validation ${score(s.initial.val)} → ${score(s.best.val)}; the test split is not read yet.`;
+
+// Every skill that was measured, with its interval.
+function measuredPanel({ data: { measured, summary } }) {
+  if (summary?.initial.val == null) return null;
+  const cell = (row, split) => [
+    h("td", { class: "num" }, row[split] == null ? (split === "test" && summary.best.test == null ? "not read yet" : "–") : ranged(row[split], row[`${split}_interval`])),
+    h("td", { class: "to-scale" }, bar(row[split], row[`${split}_interval`])),
+  ];
+  const rows = measured.map((row) => h("tr", {}, h("td", {}, h("b", {}, row.name), row.detail && h("div", { class: "small dim" }, row.detail), row.tokens != null && h("div", { class: "small dim" }, `${whole(row.tokens)} tokens`)), cell(row, "val"), cell(row, "test")));
+  return h(
+    "section",
+    { class: "panel" },
+    h("h2", { class: "pad" }, "Measured skills"),
+    scroller("Measured skills", h("table", { class: "measured" }, h("thead", {}, h("tr", {}, ["", "validation", "", "test", ""].map((t) => h("th", {}, t)))), h("tbody", {}, rows))),
   );
 }
 
 // What the remaining steps will take if they take as much as those before; null unless the run is at work.
-function remaining({ pid, steps: done, started }) {
+const READER = new Set(["reflect", "aggregate", "slow_update", "meta_skill"]);
+function remaining({ pid, steps: done, started, human_paced: paced }) {
   const steps = (started?.steps ?? 0) - done.length;
   if (!pid || !done.length || steps <= 0) return null;
   const share = steps / done.length,
     { usd, calls } = paidBy(done.at(-1)),
-    seconds = done.flatMap((record) => Object.values(record.telemetry.seconds)).reduce((a, b) => a + b, 0);
+    counted = ([stage]) => !paced || !READER.has(stage), // waiting for a person says nothing about the rest
+    seconds = done.flatMap((record) => Object.entries(record.telemetry.seconds).filter(counted)).reduce((sum, [, each]) => sum + each, 0);
   return { steps, usd: usd === null ? null : usd * share, seconds: seconds * share, calls: calls * share };
 }
 

@@ -3,14 +3,18 @@ import { h, put, tag, empty, errorBox, say } from "../dom.js";
 import { get, post, of } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
 import { editCard } from "../edit.js";
+import { letters } from "./letters.js";
 
 export async function reviewTab(root, run, { signal }) {
-  const box = h("div", { class: "stack" });
-  put(root, box);
+  const box = h("div", { class: "stack" }),
+    mail = h("div", {});
+  put(root, h("div", { class: "stack" }, mail, box));
+  if (run.data.human_paced) await letters(mail, run, { signal });
   let known = "";
 
   function draw(conflicts) {
     known = JSON.stringify(conflicts.map((c) => [c.id, c.status]));
+    if (!conflicts.length && run.data.human_paced) return;
     if (!conflicts.length) {
       put(
         box,
@@ -35,7 +39,7 @@ export async function reviewTab(root, run, { signal }) {
       h(
         "p",
         { class: "dim" },
-        `${conflicts.length} ${conflicts.length === 1 ? "conflict" : "conflicts"}, ${open} open. A choice goes into the next step and through its gate like any other edit.${run.data.summary?.status === "finished" ? " This run is finished, so no step of it will use a choice." : ""}`,
+        `${conflicts.length} ${conflicts.length === 1 ? "conflict" : "conflicts"}, ${open} open. A choice goes into the next step and through its gate like any other edit.${run.data.summary?.status === "finished" ? " This run is finished; its next step uses a choice if you extend the run." : ""}`,
       ),
       conflicts.map((c) => card(run, c, draw)),
     );

@@ -1,16 +1,14 @@
 // One run, live: figures, the strip of stages, and the tabs below. What happens arrives as events; nothing is reloaded.
 import { h, put, tag, errorBox, dialog, say, calm } from "../dom.js";
 import { get, post, follow, of, path } from "../api.js";
-import { score, gain, money, span, whole } from "../format.js";
-import { strip, liveBar } from "./strip.js";
+import { score, money, span, whole, titled, tone } from "../format.js";
+import { stage, numbers } from "./live.js";
 import { overviewTab } from "./overview.js";
 import { stepsTab } from "./steps.js";
 import { skillTab } from "./skill.js";
 import { itemsTab } from "./items.js";
 import { reviewTab } from "./review.js";
-import { lettersTab } from "./letters.js";
-import { costsTab } from "./costs.js";
-import { configTab, logTab } from "./aside.js";
+import { detailsTab } from "./details.js";
 import { waitForLaunch } from "../launched.js";
 import { openNamed } from "../trajectory.js";
 
@@ -20,13 +18,10 @@ const TABS = [
   ["skill", "Skill", skillTab],
   ["items", "Items", itemsTab],
   ["review", "Review", reviewTab],
-  ["costs", "Costs", costsTab],
-  ["config", "Config", configTab],
-  ["log", "Log", logTab],
-  ["letters", "Letters", lettersTab],
+  ["details", "Details", detailsTab],
 ];
-// Only a run whose optimizer is a handoff has letters.
-const tabsOf = (run) => TABS.filter(([name]) => name !== "letters" || run.data.letters !== null);
+// Addresses of parts of a tab.
+const PARTS = { letters: "review", costs: "details", config: "details", log: "details" };
 const RELOAD = new Set([
   "run_started",
   "step_finished",
@@ -42,47 +37,40 @@ export async function runView(root, { parts, query, signal }) {
   const run = { id, data: await get(of(id), signal), pulse: null, events: [], connected: true, listeners: new Set() };
   run.pulse = run.data.live;
   run.events = run.data.log;
-  document.title = `${parts[1]} · SkillOpt`;
-  const now = h("div", { class: "stack tight" }),
-    head = h("div", { class: "runhead" }),
+  run.figures = run.data.figures;
+  const head = h("header", { class: "runhead" }),
+    nums = h("dl", { class: "nums", tabindex: "0", "aria-label": "Figures" }),
+    meter = h("i", {}),
     tabs = h("nav", { class: "tabs", "aria-label": "Run" }),
     body = h("div", {});
-  put(root, head, tabs, h("div", { style: { height: "16px" } }), body);
+  put(root, head, tabs, body);
   let tab = null;
 
   function drawHead() {
     const { data } = run,
-      s = data.summary;
-    const state = data.status;
+      title = titled({ labels: data.labels, benchmark: parts[1], name: parts[2] });
+    document.title = `${title} · SkillOpt`;
     put(
       head,
       h(
         "div",
-        { class: "row between" },
-        h(
-          "div",
-          { class: "grow" },
-          h("div", { class: "crumb" }, h("a", { href: "#/runs" }, "Runs"), " / ", parts[1]),
-          h(
-            "div",
-            { class: "row" },
-            h("h1", { class: "mono" }, parts[2]),
-            tag(state),
-            !run.connected && tag("server away, trying again", "warn"),
-          ),
-        ),
-        h("div", { class: "row actions" }, actions(run, state)),
+        { class: "title" },
+        h("h1", { title: `${parts[1]} / ${parts[2]}` }, title),
+        data.letters ? h("a", { href: `#/run/${path(id)}/letters` }, tag(`${data.letters} ${data.letters === 1 ? "letter waits" : "letters wait"}`, "warn")) : tag(data.word, tone(data)),
+        !run.connected && tag("server away, trying again", "warn"),
       ),
-      whyNot(data),
-      figures(data),
-      now,
+      nums,
+      h("div", { class: "row actions" }, actions(run, data.status)),
+      h("span", { class: "meter" }, meter),
     );
     drawNow();
   }
 
   // What changes twice a second has no buttons in it: a click must meet the element that it began on.
   function drawNow() {
-    put(now, ...(run.data.pid ? [strip(run), liveBar(run)] : []));
+    put(nums, figures(run));
+    meter.style.width = `${(stage(run).share ?? 0) * 100}%`;
+    for (const listener of run.listeners) listener("now");
   }
 
   function drawTabs() {
@@ -90,31 +78,29 @@ export async function runView(root, { parts, query, signal }) {
       const now = tabs.querySelector("[aria-current]");
       if (now) tabs.scrollLeft = now.offsetLeft - tabs.clientWidth / 2 + now.clientWidth / 2;
     });
+    const open = (run.data.conflicts || 0) + (run.data.letters || 0);
     put(
       tabs,
-      tabsOf(run).map(([name, text]) =>
+      TABS.map(([name, text]) =>
         h(
           "a",
-          {
-            href: `#/run/${path(id)}/${name}`,
-            "aria-current": name === tab?.name ? "page" : null,
-            "data-key": `tab-${name}`,
-          },
+          { href: `#/run/${path(id)}/${name}`, "aria-current": name === tab?.name ? "page" : null, "data-key": `tab-${name}` },
           text,
-          name === "review" && run.data.conflicts ? tag(run.data.conflicts, "warn") : null,
-          name === "letters" && run.data.letters ? tag(run.data.letters, "warn") : null,
+          name === "review" && open ? tag(open, "warn") : null,
         ),
       ),
     );
   }
 
-  function open(name, options) {
+  function open(part, options) {
+    const name = PARTS[part] || part;
+    if (part !== name) options.set("part", part);
     if (tab?.name === name) {
       tab.change?.(options);
       return;
     }
     tab?.abort.abort();
-    const [key, , view] = tabsOf(run).find(([own]) => own === name) || TABS[0];
+    const [key, , view] = TABS.find(([own]) => own === name) || TABS[0];
     const abort = new AbortController();
     tab = { name: key, abort, change: null };
     const mine = tab,
@@ -145,6 +131,7 @@ export async function runView(root, { parts, query, signal }) {
       asked = null;
       try {
         run.data = await get(of(id), signal);
+        run.figures = run.data.figures;
         calm(() => {
           drawHead();
           drawTabs();
@@ -176,6 +163,9 @@ export async function runView(root, { parts, query, signal }) {
         run.pulse = pulse;
         drawNow();
       },
+      figures(figures) {
+        run.figures = figures;
+      },
       state({ pid }) {
         if (pid !== run.data.pid) {
           run.data.pid = pid;
@@ -195,8 +185,7 @@ export async function runView(root, { parts, query, signal }) {
       if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey || event.altKey)
         return;
       const number = Number(event.key);
-      const shown = tabsOf(run);
-      if (number >= 1 && number <= shown.length) location.hash = `#/run/${path(id)}/${shown[number - 1][0]}`;
+      if (number >= 1 && number <= TABS.length) location.hash = `#/run/${path(id)}/${TABS[number - 1][0]}`;
     },
     { signal },
   );
@@ -209,67 +198,20 @@ export async function runView(root, { parts, query, signal }) {
   };
 }
 
-// Why a run ended before its last step, and what to do about it: first, and in red unless a person stopped it.
-function whyNot({ status, reason, remedy }) {
-  if (!reason) return null;
-  if (status === "finished") return h("p", { class: "note" }, `Ended early: ${reason}.`);
-  if (reason === "interrupted") return h("p", { class: "note" }, "Stopped by Pause or Ctrl-C. Resume continues it.");
-  return h(
-    "div",
-    { class: "error", role: "alert" },
-    h("p", {}, h("b", {}, status === "stopped" ? "Stopped: " : "Interrupted: "), reason.slice(0, 4000)),
-    remedy && h("p", {}, remedy),
-  );
-}
-
-function figures(data) {
-  const s = data.summary,
-    steps = data.steps.length,
-    planned = data.started?.steps;
-  const usd = s
-    ? Object.values(s.cost_usd).includes(null)
-      ? null
-      : s.cost_usd.target + s.cost_usd.optimizer
-    : undefined;
-  const one = (name, value, extra, lead) =>
-    h(
-      "div",
-      { class: `figure ${lead ? "lead" : ""}` },
-      h("dt", {}, name),
-      h("dd", {}, value, h("small", {}, extra || "")),
-    );
-  return h(
-    "dl",
-    { class: "figures", tabindex: "0", "aria-label": "Figures" },
-    one(
-      "Validation",
-      !s
-        ? "…"
-        : s.best.val == null
-          ? "–"
-          : [
-              score(s.initial.val),
-              " → ",
-              h("span", { class: s.best.val > s.initial.val ? "good" : "" }, score(s.best.val)),
-            ],
-      s && s.best.val != null ? gain(s.best.val, s.initial.val) : "",
-      true,
-    ),
-    one(
-      s?.best.test == null ? "Test (sealed)" : "Test",
-      s?.best.test != null ? [score(s.initial.test), " → ", score(s.best.test)] : "–",
-      s?.best.test == null ? "read at the end" : "",
-    ),
-    one("Steps", `${steps}${planned ? ` / ${planned}` : ""}`, s ? `${s.steps.accepted} accepted` : ""),
-    one("Skill", s ? whole(s.best.tokens) : "–", "tokens"),
-    one(
-      "Calls",
-      s ? whole(s.calls.target + s.calls.optimizer) : "–",
-      s?.gate?.calls_saved ? `${whole(s.gate.calls_saved)} saved` : "",
-    ),
-    one("Cost", usd === undefined ? "–" : money(usd)),
-    one("Time", s ? span(s.seconds) : "–"),
-  );
+// The line of figures: in the header, and on a phone on the overview.
+export function figures(run) {
+  const n = numbers(run),
+    now = stage(run).text;
+  const one = (name, value, title) => h("div", { class: "figure", title }, h("dt", {}, name), h("dd", {}, value));
+  const scores = (pair) => (pair ? [score(pair[0]), " → ", h("span", { class: pair[1] > pair[0] ? "good" : "" }, score(pair[1]))] : "–");
+  return [
+    one("Validation", scores(n.val)),
+    one(n.test ? "Test" : "Test (not read yet)", scores(n.test)),
+    one(now ? `Step · ${now}` : "Steps", `${run.data.pid && run.pulse?.step ? run.pulse.step : n.steps}${n.planned ? ` / ${n.planned}` : ""}`),
+    one("Calls", whole(n.calls), `${whole(n.tokens)} tokens`),
+    one("Cost", money(n.usd)),
+    one("Time", span(n.seconds)),
+  ];
 }
 
 function actions(run, state) {
@@ -301,27 +243,18 @@ function actions(run, state) {
       h("button", { ...key("stop"), class: "danger", onclick: () => confirmStop(id) }, "Stop now"),
     ];
   }
+  const link = (name, href, text, more = {}) => h("a", { ...key(name), class: "button", href, ...more }, text);
   return [
     state !== "finished" &&
       h("button", { ...key("resume"), class: "main", onclick: () => resumeDialog(run) }, "Resume"),
-    run.data.summary &&
-      h("a", { ...key("export"), class: "button", href: of(id, "/export/best"), download: "" }, "Export skill"),
-    run.data.report &&
-      h("a", { ...key("report"), class: "button", href: of(id, "/report"), target: "_blank", rel: "noopener" }, "Report"),
-    run.data.summary &&
-      h("a", { ...key("compare"), class: "button", href: `#/compare?runs=${encodeURIComponent(id)}` }, "Compare"),
-    h("a", { ...key("again"), class: "button", href: `#/new?run=${encodeURIComponent(id)}` }, "Use its config"),
     run.data.comments > 0 &&
-      h(
-        "a",
-        {
-          ...key("feedback"),
-          class: "button",
-          title: "A new run of this config whose optimizer is shown your comments on training items and lines",
-          href: `#/new?run=${encodeURIComponent(id)}&feedback=1`,
-        },
-        `Train with ${run.data.comments} ${run.data.comments === 1 ? "comment" : "comments"}`,
-      ),
+      link("feedback", `#/new?run=${encodeURIComponent(id)}&feedback=1`, `Train with ${run.data.comments} ${run.data.comments === 1 ? "comment" : "comments"}`, {
+        title: "A new run of this config whose optimizer is shown your comments on training items and lines",
+      }),
+    run.data.summary && link("export", of(id, "/export/best"), "Export skill", { download: "" }),
+    run.data.report && link("report", of(id, "/report"), "Report", { target: "_blank", rel: "noopener" }),
+    run.data.summary && link("compare", `#/compare?runs=${encodeURIComponent(id)}`, "Compare"),
+    link("again", `#/new?run=${encodeURIComponent(id)}`, "Duplicate"),
   ];
 }
 

@@ -1,22 +1,25 @@
 // The experiment table: runs with what differs between them; search, sort, filter, groups, ticks, CSV, names and notes.
 import { h, put, tag, empty, calm, dialog, errorBox } from "../dom.js";
 import { get, post, of, path } from "../api.js";
-import { score, ranged, money, span, ago } from "../format.js";
+import { score, ranged, money, span, ago, tone } from "../format.js";
 import { spark } from "../chart.js";
 import { virtualList } from "../virtual.js";
 
 const MOST = 6;
 const FIRST = ["train.", "models.", "optimizer.", "gradient.", "evaluation.", "env."];
-const kept = { search: "", status: "", benchmark: "", sort: "", down: true, group: "", keys: null, ticked: new Set() };
+const kept = { search: "", status: "", benchmark: "", sort: "", down: true, group: "", keys: null, ticked: new Set(), folded: new Set() };
 const short = (key) => key.slice(key.indexOf(".") + 1);
 const said = (value) => (value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value));
 
-export async function runsView(root, { signal }) {
+export async function runsView(root, { query, signal }) {
+  for (const name of ["search", "status", "benchmark", "sort", "group"]) if (query.has(name)) kept[name] = query.get(name);
+  if (query.has("up")) kept.down = false;
   let rows = [],
     folders = [],
     stamp = "",
     keys = [],
     groups = {},
+    trials = [],
     found = [];
   const sparks = new Map(),
     wanted = new Set(),
@@ -39,23 +42,27 @@ export async function runsView(root, { signal }) {
     grouping,
     [
       ["", "No groups"],
-      ["group", "Group seeds"],
+      ["group", "Seeds and sweeps"],
     ].map(([value, text]) => h("option", { value, selected: value === kept.group }, text)),
   );
   const heads = h("div", { class: "line heads", role: "row" });
+  const scroll = h("div", { class: "tablebox" });
   const list = virtualList({
     height: () => (window.innerWidth <= 900 ? 124 : 62),
     make: (row) => (row.head ? groupLine(row) : line(row)),
     onshown: askSparks,
+    scroller: scroll,
     signal,
   });
   list.node.setAttribute("role", "rowgroup");
   const table = h(
     "div",
-    { class: "panel runs", role: "table", "aria-label": "Runs" },
+    { class: "wide", role: "table", "aria-label": "Runs" },
     h("div", { role: "rowgroup" }, heads),
     list.node,
   );
+  scroll.append(table);
+  scroll.classList.add("panel", "runs");
   const body = h("div", {});
   put(
     root,
@@ -77,7 +84,14 @@ export async function runsView(root, { signal }) {
 
   function set(next) {
     Object.assign(kept, next);
+    address();
     refresh();
+  }
+
+  // Filters, order and groups are in the address.
+  function address() {
+    const state = Object.entries({ search: kept.search, status: kept.status, benchmark: kept.benchmark, sort: kept.sort, group: kept.group, up: kept.sort && !kept.down ? "1" : "" }).filter(([, v]) => v);
+    history.replaceState(history.state, "", `#/runs${state.length ? `?${new URLSearchParams(state)}` : ""}`);
   }
 
   // The settings that differ between the runs that are shown; or those that were chosen.
@@ -85,7 +99,7 @@ export async function runsView(root, { signal }) {
     if (kept.keys) return keys.filter((key) => kept.keys.has(key));
     const rank = (key) => FIRST.findIndex((begin) => key.startsWith(begin)) + FIRST.length * (key === "train.seed" ? -1 : 0);
     const differ = keys.filter((key) => new Set(found.map((r) => said(r.config?.[key]))).size > 1);
-    return differ.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b)).slice(0, window.innerWidth > 1500 ? 5 : 3);
+    return differ.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b)).slice(0, window.innerWidth > 1850 ? 5 : window.innerWidth > 1700 ? 4 : window.innerWidth > 1480 ? 2 : 1);
   }
 
   const cells = (row) => [
@@ -94,6 +108,8 @@ export async function runsView(root, { signal }) {
     h("span", { class: "n c-rest", role: "cell" }, row.calls === 0 ? "–" : money(row.usd)),
     h("span", { class: "n c-rest", role: "cell" }, row.seconds ? span(row.seconds) : "–"),
   ];
+
+  const wonBy = (id) => trials.some((t) => t.kind === "sweeps" && t.rows.some((r) => r.winner && r.run === id)) && tag("winner", "good");
 
   function line(row) {
     const tick = h("input", {
@@ -113,12 +129,12 @@ export async function runsView(root, { signal }) {
       h(
         "span",
         { class: "c-name", role: "cell" },
-        h("a", { href: `#/run/${path(row.id)}/overview`, "data-key": `run-${row.id}` }, h("b", {}, row.labels.name || row.benchmark), h("span", { class: "mono small dim" }, row.name)),
+        h("a", { href: `#/run/${path(row.id)}/overview`, "data-key": `run-${row.id}` }, h("b", {}, row.labels.name || row.benchmark, " ", kept.group && wonBy(row.id)), h("span", { class: "mono small dim" }, row.name)),
         h("span", { class: "small tags" }, row.labels.tags.map((t) => tag(t, "info")), row.labels.note && h("span", { class: "dim", title: row.labels.note }, row.labels.note)),
       ),
-      h("span", { class: "c-status", role: "cell", title: row.reason || null }, tag(row.status)),
+      h("span", { class: "c-status", role: "cell", title: row.reason || null }, tag(row.word, tone(row))),
       columns().map((key) => h("span", { class: "c-key mono small", role: "cell", title: key }, said(row.config?.[key]))),
-      h("span", { class: "c-spark", role: "cell" }, spark(sparks.get(row.id) || [])),
+      h("span", { class: "c-spark", role: "cell" }, spark(sparks.get(row.id) || [], row.planned_steps)),
       cells(row),
       h("span", { class: "n c-rest far dim", role: "cell" }, ago(row.changed)),
       h(
@@ -129,15 +145,18 @@ export async function runsView(root, { signal }) {
     );
   }
 
-  function groupLine({ head, title, own }) {
+  function groupLine({ head, key, title, own, about, address }) {
+    const open = !kept.folded.has(key);
+    const fold = () => {
+      if (open) kept.folded.add(key);
+      else kept.folded.delete(key);
+      refresh();
+    };
     return h(
       "div",
-      { class: "line group", role: "row", "data-key": `group-${title}` },
-      h("span", { role: "cell" }),
-      h("span", { class: "c-name", role: "cell" }, h("b", {}, title), h("span", { class: "small dim" }, `mean of ${head.runs} runs, 95 % interval`)),
-      h("span", { role: "cell", class: "c-status" }, tag(`${own.length} shown`, "grey")),
-      columns().map(() => h("span", { role: "cell", class: "c-key" })),
-      h("span", { class: "c-spark", role: "cell" }),
+      { class: "line group", role: "row", "data-key": `group-${key}` },
+      h("span", { role: "cell" }, h("button", { class: "icon", "data-key": `fold-${key}`, "aria-expanded": String(open), "aria-label": `${open ? "Fold" : "Unfold"} ${title}`, onclick: fold }, open ? "▾" : "▸")),
+      h("span", { class: "c-name", role: "cell", "aria-colspan": columns().length + 3 }, address ? h("a", { href: address }, h("b", {}, title)) : h("b", {}, title), h("span", { class: "small dim" }, `${about}; ${own.length} ${open ? "shown" : "folded"}`)),
       cells(head),
       h("span", { role: "cell", class: "far" }),
       h("span", { role: "cell", class: "c-edit" }),
@@ -147,7 +166,7 @@ export async function runsView(root, { signal }) {
   const COLUMNS = () => [
     ["", "", null],
     ["run", "Run", (r) => r.labels.name || r.id],
-    ["status", "Status", (r) => r.status],
+    ["status", "Status", (r) => r.word],
     ...columns().map((key) => [key, short(key), (r) => r.config?.[key] ?? ""]),
     ["", "Curve", null],
     ["best_val", "Validation [95 %]", (r) => r.best_val ?? -1],
@@ -160,7 +179,9 @@ export async function runsView(root, { signal }) {
   const RIGHT = new Set(["best_val", "best_test", "usd", "seconds", "changed"]);
 
   function drawHeads() {
-    table.style.setProperty("--keys", `${"minmax(60px, 110px) ".repeat(columns().length)}`);
+    table.style.setProperty("--keys", "minmax(70px, 110px) ".repeat(columns().length));
+    table.style.setProperty("--span", columns().length + 3);
+    table.style.setProperty("--least", `${1283 + 82 * columns().length}px`);
     put(
       heads,
       COLUMNS().map(([key, text]) =>
@@ -227,10 +248,10 @@ export async function runsView(root, { signal }) {
     put(
       picked,
       n > 0 && [
-        h("span", {}, `${n} ticked`),
+        h("span", {}, `${n} selected`),
         fits
           ? h("a", { class: "button main", href: `#/compare?runs=${[...kept.ticked].map(encodeURIComponent).join(",")}` }, "Compare them")
-          : h("span", { class: "dim" }, `tick two to ${MOST} to compare them`),
+          : h("span", { class: "dim" }, `select two to ${MOST} to compare them`),
         h(
           "button",
           {
@@ -240,7 +261,7 @@ export async function runsView(root, { signal }) {
               refresh();
             },
           },
-          "Untick all",
+          "Clear",
         ),
       ],
     );
@@ -265,26 +286,34 @@ export async function runsView(root, { signal }) {
     });
   }
 
-  // Groups first, each with its runs; then the runs that are in none.
+  // Sweeps and replicates first, then other runs that differ in their seed alone, each with its runs; then the rest.
   function grouped(list) {
     if (!kept.group) return list;
-    const by = new Map();
-    for (const row of list) by.set(row.group, [...(by.get(row.group) || []), row]);
-    const inside = [],
-      alone = [];
-    for (const [name, own] of by) {
-      const head = groups[name];
-      if (!head) alone.push(...own);
-      else inside.push({ head, own, title: `${own[0].benchmark}: seeds ${own.map((r) => r.seed).join(", ")}` }, ...own);
+    const lines = [],
+      taken = new Set();
+    const add = (head) => {
+      lines.push(head, ...(kept.folded.has(head.key) ? [] : head.own));
+      for (const row of head.own) taken.add(row.id);
+    };
+    for (const t of trials) {
+      const own = list.filter((row) => t.rows.some((r) => r.run === row.id)),
+        won = t.rows.find((r) => r.winner);
+      const about = t.mean ? `${t.mean.name}, 95 % interval` : won ? `winner: ${won.name}` : t.says[0];
+      const figures = t.mean || won || {};
+      if (own.length) add({ head: { ...figures, calls: 0, seconds: null }, key: t.id, title: t.title, own, about, address: `#/trials/${path(t.id)}` });
     }
-    return [...inside, ...alone];
+    const by = new Map();
+    for (const row of list) if (!taken.has(row.id)) by.set(row.group, [...(by.get(row.group) || []), row]);
+    for (const [name, own] of by)
+      if (groups[name]) add({ head: groups[name], key: name, title: `${own[0].benchmark}: seeds ${own.map((r) => r.seed).join(", ")}`, own, about: `mean of ${groups[name].runs} runs, 95 % interval` });
+    return [...lines, ...list.filter((row) => !taken.has(row.id))];
   }
 
   function refresh() {
     const words = kept.search.toLowerCase().split(/\s+/).filter(Boolean);
     found = rows.filter(
       (r) =>
-        (!kept.status || r.status === kept.status) &&
+        (!kept.status || r.word === kept.status) &&
         (!kept.benchmark || r.benchmark === kept.benchmark) &&
         words.every((w) => r.text.includes(w)),
     );
@@ -296,14 +325,14 @@ export async function runsView(root, { signal }) {
     drawPicked();
     if (!rows.length) put(body, noRuns(folders));
     else if (!found.length) put(body, h("div", { class: "panel" }, empty("Nothing fits", h("button", { onclick: showAll }, "Show all runs"))));
-    else if (table.parentNode !== body) put(body, table);
+    else if (scroll.parentNode !== body) put(body, scroll);
     list.set(grouped(found));
   }
 
   function showAll() {
     Object.assign(kept, { search: "", status: "", benchmark: "" });
     search.value = status.value = benchmark.value = "";
-    refresh();
+    set({});
   }
 
   function edit(row) {
@@ -347,11 +376,11 @@ export async function runsView(root, { signal }) {
 
   // What is shown, in its order, with every setting that differs.
   function download() {
-    const fields = ["id", "status", "seed", "initial_val", "best_val", "val_interval", "best_test", "test_interval", "tokens", "usd", "calls", "seconds", "steps"];
+    const fields = ["id", "status", "seed", "initial_val", "best_val", "val_low", "val_high", "best_test", "test_low", "test_high", "tokens", "usd", "calls", "seconds", "steps"];
     const labels = ["name", "tags", "note"];
     const lines = [
       [...labels, ...fields, ...keys],
-      ...found.map((r) => [...labels.map((l) => r.labels[l]), ...fields.map((f) => r[f]), ...keys.map((k) => r.config?.[k])]),
+      ...found.map((r) => [...labels.map((l) => r.labels[l]), ...fields.map((f) => cell(r, f)), ...keys.map((k) => r.config?.[k])]),
     ];
     const text = lines.map((cells) => cells.map(csvCell).join(",")).join("\r\n");
     const url = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv" }));
@@ -373,21 +402,23 @@ export async function runsView(root, { signal }) {
       stale.delete(id);
     }
     for (const node of list.node.children)
-      if (answer[node.dataset.key]) put(node.querySelector(".c-spark"), spark(answer[node.dataset.key]));
+      if (answer[node.dataset.key]) put(node.querySelector(".c-spark"), spark(answer[node.dataset.key], rows.find((r) => r.id === node.dataset.key)?.planned_steps));
   }
 
   async function load() {
     const answer = await get(`/api/runs?since=${stamp}`, signal);
-    if (answer.same) return;
+    if (answer.same && !count.querySelector(".tag")) return;
+    if (answer.same) return refresh();
     const before = new Map(rows.map((r) => [r.id, r.changed]));
     ({ rows, folders, stamp, keys, groups } = answer);
+    trials = (await get("/api/trials", signal)).rows;
     for (const r of rows) {
       const settings = Object.entries(r.config || {}).map(([key, value]) => `${key}=${said(value)}`);
-      r.text = `${r.id} ${r.labels.name} ${r.labels.tags.join(" ")} ${r.labels.note} ${r.target} ${r.optimizer} ${r.status} seed${r.seed} ${settings.join(" ")}`.toLowerCase();
+      r.text = `${r.id} ${r.labels.name} ${r.labels.tags.join(" ")} ${r.labels.note} ${r.target} ${r.optimizer} ${r.word} seed${r.seed} ${settings.join(" ")}`.toLowerCase();
       if (before.get(r.id) !== r.changed) stale.add(r.id);
     }
     calm(() => {
-      options(status, "status", [...new Set(rows.map((r) => r.status))].sort());
+      options(status, "status", [...new Set(rows.map((r) => r.word))].sort());
       options(benchmark, "benchmark", [...new Set(rows.map((r) => r.benchmark))].sort());
       refresh();
     });
@@ -411,11 +442,14 @@ export async function runsView(root, { signal }) {
   const timer = setInterval(() => {
     if (!document.hidden)
       load().catch((error) => {
-        if (error.status) put(count, error.message);
+        if (error.name !== "AbortError") put(count, tag("server away, trying again", "warn"));
       });
   }, 2500);
   signal.addEventListener("abort", () => clearInterval(timer));
 }
+
+// An interval takes two cells.
+const cell = (r, name) => (/_(low|high)$/.test(name) ? r[`${name.split("_")[0]}_interval`]?.[name.endsWith("low") ? 0 : 1] : r[name]);
 
 // A cell that a spreadsheet reads as text, whatever it begins with; only numbers are left as they are.
 function csvCell(value) {

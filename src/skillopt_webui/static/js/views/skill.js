@@ -5,7 +5,9 @@ import { openTrajectory } from "../trajectory.js";
 import { editCard } from "../edit.js";
 import { commentBox } from "../comments.js";
 import { sideBySide } from "../diffview.js";
-import { gateLine, whole } from "../format.js";
+import { gateLine, signed, whole, money } from "../format.js";
+import { waitForLaunch } from "../launched.js";
+import { resultFigures } from "./measured.js";
 
 export async function skillTab(root, run, { query, signal }) {
   const versions = () => run.data.versions,
@@ -24,6 +26,8 @@ export async function skillTab(root, run, { query, signal }) {
   let version = query.has("v") ? Number(query.get("v")) : (best ?? versions().at(-1));
   let mode = query.get("mode") || "blame",
     against = Number(query.get("a") ?? 0),
+    line = Number(query.get("line")) || 0,
+    shown = null,
     token = 0;
   const controls = h("div", { class: "row between" }),
     content = h("div", {}, h("p", { class: "wait" }, "Loading…")),
@@ -126,6 +130,7 @@ export async function skillTab(root, run, { query, signal }) {
       }
       const skill = await get(of(run.id, `/skills/${version}`), signal);
       if (mine !== token) return;
+      shown = skill;
       if (!skill.text.trim())
         put(
           content,
@@ -155,8 +160,11 @@ export async function skillTab(root, run, { query, signal }) {
               { class: "dim small" },
               "Choose a line to see the edit that wrote it, its reasons and the gate's evidence.",
             ),
+            fileList(skill),
+            Object.keys(skill.worth).length > 0 && h("p", { class: "dim small" }, "The figure behind a line is what an ablation found it is worth: the validation score with it minus the score without it. Green earns its place, red is harmful, grey is not clear alone."),
           ),
         );
+      if (mode === "blame" && line) content.querySelectorAll(".ln")[line - 1]?.click?.();
     } catch (error) {
       if (error.name !== "AbortError" && mine === token) put(content, errorBox(error));
     }
@@ -164,30 +172,37 @@ export async function skillTab(root, run, { query, signal }) {
 
   function blame(skill) {
     const newest = Math.max(1, ...Object.values(skill.entries).map((e) => e.step));
+    let begins = 0; // each file of a package has its own numbers
     return skill.lines.map(([text, seq], i) => {
+      if (skill.files[i + 1]) {
+        begins = i + 1;
+        return h("div", { class: "ln filename", id: `file-${i + 1}`, tabindex: "-1" }, h("span", {}, text));
+      }
       const entry = skill.entries[seq];
       const color = entry ? hue(entry.step, newest) : null;
       const cells = [
-        h("span", { class: "no" }, i + 1),
+        h("span", { class: "no" }, i + 1 - begins),
         h(
           "span",
           { class: "who", style: color ? { background: color.soft, color: color.ink } : {} },
           entry ? (entry.kind === "guidance" ? `epoch ${entry.epoch}` : `step ${entry.step}`) : "",
         ),
-        h("span", {}, text || " "),
+        h("span", {}, text || " ", skill.worth[i + 1] && worthTag(skill.worth[i + 1])),
       ];
-      if (!entry) return h("div", { class: "ln" }, cells);
+      if (!entry && !text.trim()) return h("div", { class: "ln" }, cells);
       return h(
         "button",
         {
           class: "ln",
           "aria-pressed": "false",
-          style: { "box-shadow": `inset 3px 0 ${color.ink}` },
+          style: color ? { "box-shadow": `inset 3px 0 ${color.ink}` } : {},
           onclick: (event) => {
+            line = i + 1;
+            history.replaceState(history.state, "", `#/run/${path(run.id)}/skill?v=${version}&line=${line}`);
             for (const other of content.querySelectorAll(".ln[aria-pressed]"))
-              other.setAttribute("aria-pressed", String(other.dataset.seq === String(seq)));
+              other.setAttribute("aria-pressed", String(seq > 0 && other.dataset.seq === String(seq)));
             event.currentTarget.setAttribute("aria-pressed", "true");
-            explain(entry, text);
+            explain(entry, text, i + 1);
           },
           data: { seq },
         },
@@ -196,28 +211,66 @@ export async function skillTab(root, run, { query, signal }) {
     });
   }
 
-  function explain(entry, line) {
+  // Change the line and measure the change on the items that fail, against the version as it is.
+  function tryBox(index, text) {
+    const own = h("textarea", { class: "code", rows: 3, "aria-label": "The line as you would write it", value: text }),
+      split = h("select", { "aria-label": "Items" }, h("option", { value: "train" }, "failing training items"), h("option", { value: "val" }, "failing validation items")),
+      cost = h("p", { class: "dim small", "aria-live": "polite" }),
+      out = h("div", {});
+    const go = h("button", { class: "main", disabled: true, onclick: start }, "Measure the change");
+    const wish = () => {
+      const lines = shown.text.split("\n");
+      lines[index] = own.value;
+      return { run: run.id, version, split: split.value, text: lines.join("\n") };
+    };
+    async function ask() {
+      go.disabled = true;
+      try {
+        const t = await post("/api/try", wish(), signal);
+        cost.textContent = !t.items ? "None of them failed when it was last measured." : `${t.items} items, ${t.rollouts} rollouts, ${t.usd === null ? "at a price that is unknown" : `about ${money(t.usd)} (estimate)`}. Items that it solves are not measured.${split.value === "val" ? " Edits made by looking at validation items fit them too well." : ""}`;
+        go.disabled = own.value === text || !t.items;
+      } catch (error) {
+        if (error.name !== "AbortError") cost.textContent = error.message;
+      }
+    }
+    async function start() {
+      go.disabled = true;
+      put(out, h("p", { class: "dim" }, "Measuring…"));
+      try {
+        const { launch } = await post("/api/try", { ...wish(), start: true }, signal);
+        const status = await waitForLaunch(launch, { ended: true, signal });
+        const { result } = await get(`/api/measured/${path(status.written)}`, signal);
+        put(out, resultFigures(result), h("a", { href: `#/measured/${path(status.written)}` }, "Item by item"));
+      } catch (error) {
+        if (error.name !== "AbortError") put(out, errorBox(error));
+      }
+      go.disabled = false;
+    }
+    own.addEventListener("input", () => (go.disabled = own.value === text || !cost.textContent.includes("rollouts")));
+    split.addEventListener("change", ask);
+    ask();
+    return h("div", { class: "stack tight" }, own, h("div", { class: "row" }, go, split), cost, out);
+  }
+
+  function explain(entry, line, line_) {
     if (window.innerWidth <= 1000) queueMicrotask(() => about.scrollIntoView({ block: "start" }));
     put(
       about,
       h(
         "div",
         { class: "panel pad stack tight" },
-        h(
-          "h2",
-          {},
-          entry.kind === "guidance" ? `Slow update, epoch ${entry.epoch}` : `Step ${entry.step}`,
-          " ",
-          tag(`v${entry.version}`, "grey"),
-        ),
-        h("p", { class: "small" }, gateLine(entry.evidence)),
-        editCard(entry.edit, {
-          state: ["in", "accepted"],
-          open: (id) => openTrajectory(run.id, { id }, entry.edit.trajectory_ids),
-        }),
+        entry
+          ? [
+              h("h2", {}, entry.kind === "guidance" ? `Slow update, epoch ${entry.epoch}` : `Step ${entry.step}`, " ", tag(`v${entry.version}`, "grey")),
+              h("p", { class: "small" }, gateLine(entry.evidence)),
+              editCard(entry.edit, { state: ["in", "accepted"], open: (id) => openTrajectory(run.id, { id }, entry.edit.trajectory_ids) }),
+            ]
+          : [h("h2", {}, "Initial skill"), h("p", { class: "dim small" }, "Training has not changed this line.")],
+        h("h3", {}, "Edit and try"),
+        tryBox(line_ - 1, line),
         h("h3", {}, "What you think of this line"),
         commentBox(run.id, { kind: "line", about: line }),
-        entry.kind !== "guidance" &&
+        entry && entry.kind !== "guidance" &&
           h("a", { href: `#/run/${path(run.id)}/steps?n=${entry.step}` }, `Open step ${entry.step}`),
       ),
     );
@@ -248,6 +301,27 @@ export async function skillTab(root, run, { query, signal }) {
       draw();
     }
   };
+}
+
+// The files of a package, each with the number of its lines that training wrote.
+function fileList({ files, lines }) {
+  const starts = Object.entries(files);
+  if (!starts.length) return null;
+  const all = [["0", "SKILL.md"], ...starts];
+  const wrote = (n) => lines.slice(Number(all[n][0]), Number(all[n + 1]?.[0] ?? lines.length + 1) - 1).filter(([, seq]) => seq).length;
+  const show = (at) => document.getElementById(`file-${at}`)?.scrollIntoView({ block: "center" }) ?? window.scrollTo(0, 0);
+  return [
+    h("h3", {}, `${all.length} files`),
+    h("ul", { class: "files" }, all.map(([at, name], n) => h("li", {}, h("button", { class: "plain mono", onclick: () => show(at) }, name), h("span", { class: "dim small" }, ` ${wrote(n)} lines by training`)))),
+  ];
+}
+
+// What an ablation found that a rule is worth.
+const WORTH = { earns: "good", harmful: "bad" };
+const VERDICT = { earns: "earns its place", harmful: "harmful", nothing: "no effect seen", unclear: "not clear", together: "not clear alone, matters with others" };
+function worthTag({ worth, interval, verdict }) {
+  const range = interval ? `, 95 % ${signed(interval[0])} to ${signed(interval[1])}` : "";
+  return h("span", { class: `tag worth ${WORTH[verdict] || "grey"}`, title: `Ablation: ${VERDICT[verdict]}${range}` }, signed(worth));
 }
 
 // Early steps are blue, late ones orange; they differ in lightness as well.

@@ -4,7 +4,8 @@ import { get, of, path } from "../api.js";
 import { score, fixed, verdictMark, gateLine, span } from "../format.js";
 import { itemsTable, inAddress } from "../items.js";
 import { virtualList } from "../virtual.js";
-import { openTrajectory } from "../trajectory.js";
+import { openTrajectory, copyButton } from "../trajectory.js";
+import { rendered } from "./letters.js";
 import { editCard } from "../edit.js";
 
 export async function stepsTab(root, run, { query, signal }) {
@@ -107,6 +108,7 @@ function stepDetail(run, step, number, query, signal) {
   const cite = (ids) => (id) => openTrajectory(run.id, { id }, ids);
   const skips = new Map(skipped.map((s) => [s.edit_id, s]));
   const applied = new Set(record.applied.map((e) => e.id));
+  const pending = new Set((record.pending || []).map((e) => e.id));
   const stages = [
     ["proposed", edits.proposed],
     ["merged", edits.merged],
@@ -117,6 +119,9 @@ function stepDetail(run, step, number, query, signal) {
   ];
   const seconds = Object.entries(record.telemetry?.seconds || {})
     .map(([name, s]) => `${name.replace("_", " ")} ${span(s)}`)
+    .join(" · ");
+  const kinds = Object.entries(record.failure_kinds || {})
+    .map(([name, n]) => `${n} ${name.replaceAll("_", " ")}`)
     .join(" · ");
   return [
     h(
@@ -138,6 +143,7 @@ function stepDetail(run, step, number, query, signal) {
         { class: "funnel" },
         stages.map(([name, n]) => h("div", {}, h("b", {}, n), h("span", {}, name))),
       ),
+      kinds && h("p", { class: "small" }, `Failed tasks of the batch: ${kinds}`),
       seconds && h("p", { class: "dim small" }, seconds),
       edits.unusable_replies?.length
         ? h(
@@ -164,7 +170,9 @@ function stepDetail(run, step, number, query, signal) {
                 : applied.has(r.edit.id)
                   ? record.verdict === "accept"
                     ? ["in", "accepted"]
-                    : ["against", `applied, then ${record.verdict === "reject" ? "rejected" : record.verdict}`]
+                    : pending.has(r.edit.id)
+                      ? ["out", "applied; it broke nothing and is carried to the next step"]
+                      : ["against", `applied, then ${record.verdict === "reject" ? "rejected" : record.verdict}`]
                   : r.selected
                     ? ["out", "selected, not applied"]
                     : ["out", "left out"],
@@ -197,6 +205,7 @@ function stepDetail(run, step, number, query, signal) {
         )
       : null,
     dropped(patches),
+    asked(run, number, signal),
     step.tables.gate.rows.length
       ? itemsTable(step.tables.gate, {
           title: "Gate, item by item",
@@ -213,6 +222,40 @@ function stepDetail(run, step, number, query, signal) {
       open: (row, column, rows) => openTrajectory(run.id, { id: row.id }, rows.map((r) => r.id)),
     }),
   ].filter(Boolean);
+}
+
+// What the optimizer was sent and what it answered; long, and so read when it is opened.
+function asked(run, number, signal) {
+  const inside = h("div", { class: "stack tight" });
+  const open = async (event) => {
+    if (!event.target.open || inside.childNodes.length) return;
+    put(inside, h("p", { class: "wait" }, "Reading…"));
+    try {
+      const { exchanges } = await get(of(run.id, `/steps/${number}/exchanges`), signal);
+      put(inside, exchanges.length ? exchanges.map(exchange) : h("p", { class: "dim" }, "No request was kept for this step: nothing was asked, or a version of SkillOpt that did not keep requests asked it."));
+    } catch (error) {
+      if (error.name !== "AbortError") put(inside, errorBox(error));
+    }
+  };
+  return h("details", { class: "panel pad", ontoggle: open }, h("summary", {}, "Requests to the optimizer, and its replies"), inside);
+}
+
+function exchange({ stage, label, attempt, messages, reply, prompt_tokens, completion_tokens }) {
+  const said = (name, text, open) => h("details", { open }, h("summary", {}, name), copyButton(text), h("div", { class: "letter" }, rendered(text)));
+  const plain = (content) => (typeof content === "string" ? content : JSON.stringify(content, null, 2));
+  let shown = reply;
+  try {
+    shown = JSON.stringify(JSON.parse(reply), null, 2);
+  } catch {
+    /* a reply may be any text */
+  }
+  return h(
+    "section",
+    { class: "exchange stack tight" },
+    h("div", { class: "row" }, tag(stage.replaceAll("_", " "), "info"), h("code", { class: "small" }, label.split("/").slice(2).join("/")), attempt > 1 && tag(`try ${attempt}`, "warn"), h("span", { class: "dim small num" }, `${prompt_tokens.toLocaleString("en")} tokens sent, ${completion_tokens.toLocaleString("en")} received`)),
+    messages.map((m) => said(`sent: ${m.role}`, plain(m.content), false)),
+    said("answered", `\`\`\`json\n${shown}\n\`\`\``, true),
+  );
 }
 
 function dropped(patches) {

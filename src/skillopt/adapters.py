@@ -1,0 +1,128 @@
+"""Parts of other optimizers as parts of SkillOpt: metrics of dspy, adapters of gepa. Neither library is imported until
+one of its own objects is used."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper
+from typing import Any, Protocol, runtime_checkable
+
+from skillopt.chat_protocol import Message
+from skillopt.errors import UserError
+from skillopt.skill import Skill
+from skillopt.tasks.agents import journalled, task_text
+from skillopt.tasks.base import Chat, Env, Episode, Item, Json, score_of
+from skillopt.tasks.memory import Tasks, read_tasks
+from skillopt.tasks.tools import start
+from skillopt.tasks.workspace import WorkedEpisode
+
+__all__ = ["from_dspy", "from_gepa"]
+
+
+def from_dspy(metric: Callable[..., Any], *, answer: str = "answer") -> Callable[[Any, str], Any]:
+    """A metric of dspy as a scorer: `train(tasks=trainset, scorer=from_dspy(metric))`.
+
+    The metric gets an Example with the task's fields, and a Prediction with the output as its field `answer`. It may
+    return a bool, a number from 0 to 1, or, as metrics for dspy.GEPA do, a Prediction with score and feedback.
+    """
+    try:
+        parameters = list(inspect.signature(metric).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    further = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}][2:]
+    nothing = [None for p in further if p.default is p.empty]  # trace, pred_name, pred_trace of a metric for dspy.GEPA
+
+    def score(item: Any, output: str) -> Any:
+        import dspy
+
+        example = dspy.Example(**{**item, answer: item.answer})
+        result = metric(example, dspy.Prediction(**{answer: output}), *nothing)
+        return (float(result.score), str(result.feedback or "")) if hasattr(result, "feedback") else result
+
+    update_wrapper(score, metric, updated=())  # the metric's name and source count as the scorer's
+    if not hasattr(metric, "__name__"):
+        score.__name__ = score.__qualname__ = type(metric).__name__
+    score.__signature__ = inspect.signature(lambda item, output: None)  # type: ignore[attr-defined]
+    return score
+
+
+@runtime_checkable
+class GepaAdapter(Protocol):
+    """What is used of an adapter of gepa (gepa.GEPAAdapter)."""
+
+    def evaluate(self, batch: list[Any], candidate: dict[str, str], capture_traces: bool = False) -> Any: ...
+
+
+def from_gepa(
+    adapter: GepaAdapter, tasks: Tasks, *, component: str = "system_prompt", others: Mapping[str, str] | None = None
+) -> GepaEnv:
+    """An adapter of gepa as an env: `train(env=from_gepa(adapter, trainset))`.
+
+    `tasks` is the adapter's data, a list of dicts that is split here, or the three splits by name. The skill is the
+    text of `component`; `others` are the components that stay as they are. The adapter calls its own models.
+    """
+    return GepaEnv(adapter, tasks, component, dict(others or {}))
+
+
+class GepaEnv(Env):
+    """Each rollout is a batch of one, with the adapter's score and what it tells gepa's reflection as feedback."""
+
+    task = "Each task is an input of the user's own program, whose instructions the skill is."
+
+    def __init__(self, adapter: GepaAdapter, tasks: Tasks, component: str, others: dict[str, str]) -> None:
+        if not isinstance(adapter, GepaAdapter):
+            raise UserError(f"from_gepa: {type(adapter).__name__} has no method evaluate; give an adapter of gepa")
+        self.name = type(adapter).__name__
+        self._adapter, self._component, self._others = adapter, component, others
+        self._splits = read_tasks(_with_data(tasks), answers=False)
+
+    def items(self, split: str) -> Sequence[Item]:
+        return self._splits[split]
+
+    async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
+        async def work() -> WorkedEpisode:
+            return await asyncio.to_thread(self._evaluated, item, skill)
+
+        return await journalled(chat, ["gepa", self.name, item.model_dump(mode="json"), skill.hash], work)
+
+    def _evaluated(self, item: Item, skill: Skill) -> WorkedEpisode:
+        candidate = {self._component: skill.text, **self._others}
+        batch = self._adapter.evaluate([item["data"]], candidate, capture_traces=True)
+        output = _text(batch.outputs[0])
+        score = score_of((min(1.0, max(0.0, float(batch.scores[0]))), self._feedback(candidate, batch)))
+        talk: list[Message] = [*start(skill, task_text(item)), {"role": "assistant", "content": output}]
+        return WorkedEpisode(messages=talk, output=output, score=score)
+
+    def _feedback(self, candidate: dict[str, str], batch: Any) -> str:
+        make = getattr(self._adapter, "make_reflective_dataset", None)
+        records = make(candidate, batch, [self._component]).get(self._component) if make else ()
+        return str(records[0].get("Feedback", "")) if records else ""
+
+
+def _with_data(tasks: Tasks) -> Tasks:
+    if isinstance(tasks, Mapping):
+        return {split: _rows(rows) for split, rows in tasks.items()}
+    return _rows(tasks)
+
+
+def _rows(tasks: object) -> list[Json]:
+    """Each row with itself as its field `data`, which only the adapter reads."""
+    if not isinstance(tasks, Sequence) or not all(isinstance(each, Mapping) for each in tasks):
+        raise UserError("from_gepa: tasks: give the adapter's data as a list of dicts, or three lists by split")
+    rows = []
+    for data in tasks:
+        asked = data.get("question", data.get("input"))
+        hidden = {key: value for key, value in data.items() if key not in {"answer", "answers"}}
+        question = asked if isinstance(asked, str) else json.dumps(hidden, ensure_ascii=False, default=str)
+        rows.append({"question": question, "answers": data.get("answer", []), "data": dict(data)})
+    return rows
+
+
+def _text(output: Any) -> str:
+    """An output as a text: its only value if it is a dict with one."""
+    if isinstance(output, Mapping) and len(output) == 1:
+        output = next(iter(output.values()))
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)

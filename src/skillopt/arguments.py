@@ -1,0 +1,139 @@
+"""What `train`, `Trainer`, `evaluate` and the others take by name: objects, and the keys of the config.
+
+Editors read the types below and in keywords.py; `named_by` tells the same to whoever asks at run time, such as a
+notebook.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+
+from skillopt import keywords
+from skillopt.config import Config
+from skillopt.keywords import ConfigKeys, EnvKeys, ModelsKeys, TrackersKeys
+
+if TYPE_CHECKING:
+    from skillopt.events import Event
+    from skillopt.models.base import ChatModel
+    from skillopt.skill import Skill
+    from skillopt.tasks.agents import Function
+    from skillopt.tasks.base import Env
+    from skillopt.tasks.memory import ScorerFunction, Tasks
+    from skillopt.training.analysts import Propose
+    from skillopt.training.analysts.base import Analyst
+    from skillopt.training.gates import Gate, Veto
+    from skillopt.training.schedule import Shape
+    from skillopt.training.session import Mode
+    from skillopt.view.trackers import Tracker
+
+F = TypeVar("F", bound=Callable[..., Any])
+HEADING = "Keywords:"
+"""Begins the part of a docstring that is made here."""
+
+
+class ModelParts(ModelsKeys, total=False):
+    """Models by role, next to keys of the section `models`."""
+
+    target: ChatModel | str
+    """Does the tasks."""
+    optimizer: ChatModel | str
+    """Reads trajectories and proposes edits."""
+
+
+class InputParts(TypedDict, total=False):
+    """What takes the place of the config's tasks and models."""
+
+    tasks: Tasks | None
+    """A list of dicts with question and answer, a data frame, a file ("tasks.csv", "hf:org/name"), or {"train": […],
+    "val": […], "test": […]}."""
+    scorer: ScorerFunction | str | None
+    """A function of (item, output) to a number from 0 to 1, a bool, (number, feedback) or a Score."""
+    agent: Function | str | None
+    """A function of (item, skill, model) that does a task and returns its answer."""
+    env: Env | EnvKeys | str | None
+    """An Env, its name, or keys of the section `env`."""
+    models: ModelParts | Mapping[str, ChatModel] | None
+    """ChatModels by role (`target`, `optimizer`), or keys of the section `models`."""
+    progress: bool | Literal["json"] | None
+    """Show what the command line shows; "json" prints each event as a line of JSON. Unless set: yes in a notebook and
+    on a terminal, else no."""
+
+
+class TrainingParts(InputParts, total=False):
+    """What takes the place of the config's parts of a training."""
+
+    skill: Skill | str | Path | None
+    """The initial skill: a Skill, its text, or the path of its file or package."""
+    analysts: str | Sequence[str | Analyst | Propose | type[Analyst]]
+    """Names, Analysts, or functions of (skill, trajectories) to edits."""
+    gate: Gate | str | None
+    """An async function that decides in place of the config's gate (`skillopt.Gate`)."""
+    vetoes: str | Sequence[Veto | str]
+    """Functions of (before, after), scores by item, that may reject what the gate accepts."""
+    schedule: Shape | str | None
+    """A function of the run's progress to the learning rate's share, both from 0 to 1."""
+    callbacks: Sequence[Callable[[Event], object]]
+    """Functions of an event; `Trainer.on` takes those for one type of event. One that raises is reported and not called
+    again; the run continues."""
+    trackers: TrackersKeys | str | Sequence[Tracker | str]
+    """Names, or objects with begin, step, skill, finish and close; one that fails never harms the run."""
+    mode: Mode
+    """auto continues an unfinished run; resume only does that; fresh begins another, separate one below its parent."""
+
+
+class MeasureArguments(InputParts, ConfigKeys, total=False):
+    """What `evaluate` and `compare` take."""
+
+
+class TrainArguments(TrainingParts, ConfigKeys, total=False):
+    """What `Trainer`, `train` and `replicate` take."""
+
+    split: Mapping[str, float]
+    """How tasks are divided, such as {"train": 0.5, "val": 0.25, "test": 0.25}."""
+
+
+def named_by(arguments: type[Mapping[str, object]]) -> Callable[[F], F]:
+    """A decorator: the function's signature and docstring have every keyword of a TypedDict. What the function itself
+    does is unchanged."""
+
+    def decorate(function: F) -> F:
+        signature, defaults = inspect.signature(function), _defaults()
+        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        keys = {key: value.__forward_arg__ for key, value in arguments.__annotations__.items()}
+        more = [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(key), annotation=text)
+            for key, text in keys.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
+        lines = [f"    {key}: {_meanings()[key]}" for key in keys]
+        function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", HEADING, *lines])
+        return function
+
+    return decorate
+
+
+@cache
+def _defaults() -> dict[str, object]:
+    """The value of a key that nobody sets; a section has none."""
+    values = (pair for name, section in Config() if name != "notes" for pair in section)
+    return {key: value for key, value in values if key in ConfigKeys.__annotations__}
+
+
+@cache
+def _meanings() -> dict[str, str]:
+    """What is written below each key, here and in keywords.py."""
+    files = [Path(file) for file in (keywords.__file__, __file__)]
+    return dict(itertools.chain(*(_described(ast.parse(file.read_text(encoding="utf-8"))) for file in files)))
+
+
+def _described(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name != "NotesKeys")
+    for line, below in itertools.chain(*(itertools.pairwise(node.body) for node in classes)):
+        if isinstance(line, ast.AnnAssign) and isinstance(below, ast.Expr):
+            yield ast.unparse(line.target), " ".join(ast.literal_eval(below.value).split())

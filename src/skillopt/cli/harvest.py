@@ -1,0 +1,131 @@
+"""Tasks from sessions, traces and evals, and a run's skill put in place: harvest, propose, adopt."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skillopt.cli.app import OptimizerOption, RunArgument, app
+from skillopt.view.text import printable
+
+harvest_app = typer.Typer(rich_markup_mode=None)
+app.add_typer(harvest_app, name="harvest")
+Folder = Annotated[Path, typer.Option("--to", help="The harvest's folder.")]
+
+
+@harvest_app.callback(invoke_without_command=True)
+def harvest(
+    context: typer.Context,
+    source: Annotated[
+        str, typer.Option("--source", help="claude-code, codex, opencode, gemini-cli, copilot-cli, cursor, plain, …")
+    ] = "",
+    path: Annotated[Path | None, typer.Option("--from", help="A file or folder in place of the agent's own.")] = None,
+    to: Folder = Path("harvest"),
+    project: Annotated[Path | None, typer.Option("--project", help="Only sessions in this folder or below it.")] = None,
+    since: Annotated[str, typer.Option("--since", help="30d, 2026-01-31 or last: only files changed after that.")] = "",
+    headless: Annotated[bool, typer.Option("--headless", help="Also runs that nobody watched.")] = False,
+    subagents: Annotated[bool, typer.Option("--subagents", help="Also runs of sub-agents.")] = False,
+    local: Annotated[bool, typer.Option("--local", help="Refuse a model that is not on this machine.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be read.")] = False,
+    optimizer_model: OptimizerOption = "",
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="section.key=value", help="A setting of the model, or a budget."),
+    ] = None,
+) -> None:
+    """Find tasks in sessions with coding agents, in traces and in evals."""
+    if context.invoked_subcommand:
+        return
+    from skillopt_harvest.collect import SourceSelection, selected_files
+    from skillopt_harvest.harvest import HarvestFolder, mining_config, selections
+    from skillopt_harvest.harvest import harvest as collect
+
+    folder = HarvestFolder(to)
+    named = SourceSelection(source=source, path=path, project=project, headless=headless, subagents=subagents)
+    chosen = selections(folder, named, since)
+    if not source and not optimizer_model and folder.tasks.exists():
+        optimizer_model = folder.read_tasks().miner.removeprefix("heuristic")
+    config = mining_config(optimizer_model, overrides or [], local=local)
+    if dry_run:
+        files = [file for selection in chosen for file in selected_files(selection)]
+        for file in files:
+            print(printable(str(file)))
+        size = sum(file.stat().st_size for file in files)
+        print(f"{len(files)} files, {size / 1e6:.1f} MB; nothing was read.")
+        return
+    for selection in chosen:
+        for line in collect(to, selection, config=config).lines():
+            print(printable(line if source else f"{selection.source}: {line}"))
+    weekly = shlex.join(["skillopt", "harvest", "--to", str(to.resolve()), "--since", "last"])
+    print(printable(f"Now: skillopt harvest review {shlex.quote(str(to))}"))
+    print(printable(f"To add new tasks every Monday, put this into `crontab -e`: 0 8 * * 1 {weekly}"))
+
+
+@harvest_app.command("review")
+def review_harvest(
+    folder: Annotated[Path, typer.Argument(help="The harvest's folder.")] = Path("harvest"),
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", metavar="ID", help="Keep a task; `rules` keeps all.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option("--drop", metavar="ID", help="Drop a task.")] = None,
+    edit: Annotated[
+        list[str] | None, typer.Option("--edit", metavar="ID.FIELD=TEXT", help="rule, instruction, or a check's kind.")
+    ] = None,
+    merge: Annotated[list[str] | None, typer.Option("--merge", metavar="ID=INTO", help="Join two tasks.")] = None,
+    skill: Annotated[Path | None, typer.Option("--skill", help="Trained on tasks whose sessions loaded none.")] = None,
+    unreviewed: Annotated[bool, typer.Option("--unreviewed", help="Also use rules that nobody decided on.")] = False,
+) -> None:
+    """Keep, edit, drop and merge tasks; then write the tasks file. Asks on a terminal, lists elsewhere."""
+    from skillopt_harvest.dialog import decisions_of, review_dialog
+    from skillopt_harvest.review import decide, finish, list_tasks, review_lines
+
+    for decision in decisions_of(folder, keep or [], drop or [], edit or [], merge or []):
+        decide(folder, decision)
+    scripted = bool(keep or drop or edit or merge or unreviewed)
+    if not scripted and sys.stdin.isatty() and sys.stdout.isatty():
+        review_dialog(folder, lambda text: print(printable(text)), input)
+    for line in review_lines(list_tasks(folder)):
+        print(printable(line))
+    for file in finish(folder, skill=skill, unreviewed=unreviewed):
+        print(printable(f"{file.path}: {file.tasks} tasks; {'; '.join(file.split)}"))
+        print(
+            printable(
+                f"Now: skillopt train --config {shlex.quote(str(file.config))} --target_model … --optimizer_model …"
+            )
+        )
+
+
+@app.command()
+def propose(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option("--out", help="The proposal's folder.")] = Path("proposal"),
+    to: Annotated[
+        Path | None, typer.Option("--to", help="The installed skill: a package, a file, AGENTS.md or CLAUDE.md.")
+    ] = None,
+) -> None:
+    """Write a run's best skill next to the installed one, with the difference, the evidence and its sessions."""
+    from skillopt.record.directory import RunDirectory
+    from skillopt_harvest.propose import propose as write
+
+    proposal = write(RunDirectory(run), out, to)
+    print(printable(proposal.verdict))
+    print(printable(f"{proposal.target}: {len(proposal.files)} files change, {len(proposal.lines)} learned lines."))
+    print(printable(f"Read {out / 'proposal.md'}, then: skillopt adopt {shlex.quote(str(out))}"))
+
+
+@app.command()
+def adopt(
+    proposal: Annotated[Path, typer.Argument(help="The proposal's folder.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Put the old files back.")] = False,
+) -> None:
+    """Put a proposed skill in place; refused if the installed one has changed since."""
+    from skillopt_harvest import adopt as adoption
+
+    for path in adoption.undo(proposal) if undo else adoption.adopt(proposal):
+        print(printable(f"{'Restored' if undo else 'Written'}: {path}"))
+    if not undo:
+        print(printable(f"Take it back: skillopt adopt {shlex.quote(str(proposal))} --undo"))

@@ -1,0 +1,58 @@
+"""The matrix of `skillopt check`: skills × targets, and what changed since it was recorded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillopt.keys import redact
+from skillopt.view.text import printable
+
+if TYPE_CHECKING:
+    from skillopt.measure.batch import CheckOutcome
+    from skillopt.record.matrix import Matrix
+
+
+def show_matrix(outcomes: Sequence[CheckOutcome], *, as_json: bool) -> None:
+    from skillopt.measure.matrix import matrix_of
+    from skillopt.view.check_lines import matrix_lines
+
+    matrix = matrix_of(outcomes)
+    if as_json:
+        _print_json(matrix)
+    else:
+        print("", *matrix_lines(matrix), sep="\n")
+
+
+def watch_matrix(outcomes: Sequence[CheckOutcome], file: Path, *, as_json: bool) -> int:
+    """Print the cells whose word changed, record the matrix, and give the exit code: 1 if a cell got worse, else that
+    of what kept a skill from being measured."""
+    from skillopt.measure.matrix import changes, matrix_of, merged
+    from skillopt.record.files import write_json
+    from skillopt.record.matrix import Matrix
+    from skillopt.record.run import read_record
+    from skillopt.view.check_lines import change_line
+
+    recorded = read_record(Matrix, file) if file.is_file() else None
+    now = matrix_of(outcomes, recorded)
+    changed = changes(recorded, now)
+    write_json(file, merged(recorded, now))
+    if as_json:
+        _print_json(now.model_copy(update={"cells": tuple(change.after for change in changed)}))
+    else:
+        for change in changed:
+            print(printable(redact(change_line(change))))
+    measured = [outcome.result for outcome in outcomes if outcome.result and not outcome.result.same_text]
+    if recorded and measured and not any(result.telemetry.paid.calls for result in measured):
+        fix = 'for fresh samples, add "env.output_root=outputs/$(date +%F)"'
+        print(f"note: every reply came from the journal, so nothing could change; {fix}", file=sys.stderr)
+    if any(change.worse for change in changed):
+        return 1
+    return next((code for code in (2, 3) if code in {outcome.code for outcome in outcomes}), 0)
+
+
+def _print_json(matrix: Matrix) -> None:
+    print(redact(json.dumps(matrix.model_dump(mode="json"), indent=2)))

@@ -1,0 +1,40 @@
+"""Before a training: probe."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from skillopt.cli.app import ConfigOption, Overrides, TargetOption, app, fetch_weights, load_config, measured, show
+
+
+@app.command(rich_help_panel="Begin")
+def probe(
+    config: ConfigOption,
+    overrides: Overrides = None,
+    target_model: TargetOption = "",
+    items: Annotated[int, typer.Option("--items", min=1, help="Training tasks that are asked.")] = 12,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Samples of each task.")] = 4,
+    as_json: Annotated[bool, typer.Option("--json", help="Print probe.json.")] = False,
+) -> None:
+    """Ask a dozen training tasks, to see whether there is anything to learn for this target."""
+    import asyncio
+
+    from skillopt.measure.probe import plan_probe
+    from skillopt.measure.probe import probe as run_probe
+    from skillopt.tasks import using_env
+    from skillopt.training.initial import initial_of
+    from skillopt.view.probe_lines import plan_line, probe_lines
+
+    loaded = load_config(config, overrides, target_model)
+    skill = initial_of(loaded)
+    with using_env(loaded) as env:
+        print(plan_line(plan_probe(loaded, env, skill, items=items, samples=samples)), file=sys.stderr, flush=True)
+    if as_json:
+        fetch_weights(loaded, optimizer=False)
+        print(asyncio.run(run_probe(loaded, skill, items=items, samples=samples)).model_dump_json(indent=2))
+        return
+    result = measured(loaded, lambda heard: run_probe(loaded, skill, items=items, samples=samples, listeners=[heard]))
+    show(*probe_lines(result), f"Written: {result.path}")

@@ -1,0 +1,61 @@
+"""Descriptions of a library that an agent could mix up, by their words. Asks no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
+
+from skillopt.preflight.lint import Finding, Linted
+from skillopt.record.source import Source
+from skillopt.skill.package import PackageError
+from skillopt.training.edits.similarity import content_words
+
+_SHARED, _FEWEST = 0.5, 3
+"""The share of the shorter description's words that the other has too, and how many words that must be."""
+_COMMON_WORDS = """
+use used using uses when whenever for to of and or in on with from by as at it its is are be any all this these their
+your you user users asks ask asked about need needs want wants how what do does not skill skills helps help task tasks
+question questions request requests like them such other into
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+
+
+def with_overlaps(sources: Mapping[str, Source], linted: Mapping[str, Linted]) -> dict[str, Linted]:
+    """What was found of each skill, and which others its description overlaps with."""
+    words = {name: found for name, source in sources.items() if (found := _words(source))}
+    findings: dict[str, list[Finding]] = {name: [] for name in linted}
+    for a, b in combinations(sorted(words), 2):
+        shared = words[a] & words[b]
+        if len(shared) < _FEWEST or len(shared) < _SHARED * min(len(words[a]), len(words[b])):
+            continue
+        for name, other in ((a, b), (b, a)):
+            if name in findings:
+                findings[name].append(_finding(sources[name], other, shared))
+    return {name: replace(own, findings=(*own.findings, *findings[name])) for name, own in linted.items()}
+
+
+def _words(source: Source) -> set[str]:
+    try:
+        description = source.document.description if source.is_package else ""
+    except PackageError:  # the rule `form` says so
+        return set()
+    return {_stem(word) for word in content_words(description)} - _COMMON
+
+
+def _stem(word: str) -> str:
+    """`codes` and `code` are one word."""
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def _finding(source: Source, other: str, shared: set[str]) -> Finding:
+    lines = source.text.splitlines()
+    line = next((number for number, text in enumerate(lines, 1) if text.startswith("description")), 1)
+    return Finding(
+        rule="overlap",
+        level="warning",
+        file=source.path,
+        line=line,
+        says=f"the description says much the same as that of {other}: {', '.join(sorted(shared)[:8])}",
+        fix="say in each what it is not for; `skillopt route` measures which one an agent loads",
+    )

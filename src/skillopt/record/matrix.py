@@ -1,0 +1,43 @@
+"""Skills on several targets, one word a cell: what `check --json` prints and `check --watch FILE` records."""
+
+from __future__ import annotations
+
+from skillopt.record.base import Document, Interval, Record
+
+RANKS = {"keep": 2, "prune": 2, "retire": 1, "retrain": 0}
+"""The words, and which of them is better. A cell without a verdict has the check's word: cannot tell, error …"""
+
+
+class MatrixCell(Record):
+    """One skill on one target."""
+
+    skill: str
+    target: str
+    word: str
+    """keep, prune, retire, retrain; or why there is none: cannot tell, not measured, stopped, error, unchanged."""
+    why: str
+    """The measured reason in a sentence."""
+    hash: str
+    """Of the skill."""
+    tokens: int
+    score: float | None
+    interval: Interval | None
+    no_skill: float | None
+    """The score without any skill on the same items."""
+    recorded: float | None
+    """The score that was recorded when this text was first measured on this target."""
+
+    @property
+    def rank(self) -> int | None:
+        return RANKS.get(self.word)
+
+
+class Matrix(Document):
+    """matrix.json: skills × targets."""
+
+    skills: tuple[str, ...]
+    targets: tuple[str, ...]
+    cells: tuple[MatrixCell, ...]
+
+    def cell(self, skill: str, target: str) -> MatrixCell | None:
+        return next((cell for cell in self.cells if (cell.skill, cell.target) == (skill, target)), None)

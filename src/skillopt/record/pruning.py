@@ -1,0 +1,60 @@
+"""What `skillopt prune` leaves: pruned/prune.json, next to the shorter skill."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from skillopt.record.base import Document, Interval, Record
+from skillopt.record.results import CheckWord, Spent
+
+PruneOutcome = Literal["pruned", "nothing to prune", "worse", "cannot tell"]
+"""worse and cannot tell: of the last shorter skill; nothing was written."""
+
+
+class PruneTrial(Record):
+    """One shorter skill, checked against the best skill."""
+
+    removed: tuple[str, ...]
+    """Rules, by their names in the ablation."""
+    tokens: int
+    verdict: CheckWord
+    score: float
+    base: float
+    """The best skill's score on the same items."""
+    difference: float
+    difference_interval: Interval | None
+    measured: int
+    repeats: int
+
+
+class Pruning(Document):
+    """pruned/prune.json: a run's best skill without the rules that earn nothing."""
+
+    optional: ClassVar = frozenset({"path"})
+
+    verdict: str
+    """The result in a sentence or two."""
+    outcome: PruneOutcome
+    benchmark: str
+    target: str
+    version: int
+    skill_hash: str
+    """Of the best skill."""
+    pruned_hash: str
+    """Of the shorter skill; empty if there is none."""
+    tokens: int
+    pruned_tokens: int
+    margin: float
+    metric: str
+    removed: tuple[str, ...]
+    put_back: tuple[str, ...]
+    """Rules that the ablation gave no worth, and that stay, because the skill was not shown to be as good without."""
+    trials: tuple[PruneTrial, ...]
+    spent: Spent
+    """With the ablation."""
+    path: str | None = None
+    """Of the shorter skill; not in the file."""
+
+    @property
+    def exit_code(self) -> int:
+        return {"worse": 1, "cannot tell": 4}.get(self.outcome, 0)

@@ -1,0 +1,92 @@
+"""Which skill of a library an agent loads for which request: routing.json, and the table in a report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import ClassVar
+
+from skillopt.record.base import Document, Interval, Record
+from skillopt.record.results import Spent
+from skillopt.record.trajectory import Trajectory
+
+NONE, SEVERAL = "none", "several"
+
+
+class RoutedRow(Record):
+    """The requests for one skill."""
+
+    expected: str
+    """A skill's name, or none."""
+    loaded: dict[str, int]
+    """How many requests, by what was loaded: a skill's name, none or several."""
+
+    @property
+    def requests(self) -> int:
+        return sum(self.loaded.values())
+
+    @property
+    def right(self) -> int:
+        return self.loaded.get(self.expected, 0)
+
+
+class Misrouted(Record):
+    """A request for which something else was loaded."""
+
+    item_id: str
+    request: str
+    expected: str
+    loaded: str
+
+
+class Confusion(Record):
+    """Rows are what requests are for, columns what was loaded."""
+
+    names: tuple[str, ...]
+    """The skills; then none, and several if that happened."""
+    rows: tuple[RoutedRow, ...]
+    wrong: tuple[Misrouted, ...]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row an expected skill: its name, then counts by `names`; 0 is a dot."""
+        return [(row.expected, *(str(row.loaded.get(name, 0) or "·") for name in self.names)) for row in self.rows]
+
+
+class Routing(Document):
+    """routing.json: a library's descriptions on requests."""
+
+    optional: ClassVar = frozenset({"test_reads", "path"})
+
+    verdict: str
+    """The result in a sentence or two."""
+    benchmark: str
+    target: str
+    split: str
+    items: int
+    score: float
+    """The share of requests for which exactly the right skill, or none, was loaded."""
+    interval: Interval | None
+    confusion: Confusion
+    set_aside: dict[str, str]
+    spent: Spent
+    test_reads: int | None = None
+    path: str | None = None
+    """The file; not in it."""
+
+
+def confusion(trajectories: Iterable[Trajectory]) -> Confusion:
+    """Of rollouts with a library (`env.options.skills`), whose outputs are the names that were loaded."""
+    counts: dict[str, Counter[str]] = {}
+    wrong = []
+    for each in trajectories:
+        expected, loaded = each.answers[0], SEVERAL if ", " in each.output else each.output
+        loaded = loaded if not loaded.startswith("(") else NONE
+        counts.setdefault(expected, Counter())[loaded] += 1
+        if loaded != expected:
+            shown = each.output if loaded == SEVERAL else loaded
+            wrong.append(Misrouted(item_id=each.item_id, request=each.input, expected=expected, loaded=shown))
+    names = {*counts, *(name for row in counts.values() for name in row)}
+    last = [name for name in (NONE, SEVERAL) if name in names]
+    order = [*sorted(names - {NONE, SEVERAL}), *last]
+    rows = [RoutedRow(expected=name, loaded=dict(sorted(counts[name].items()))) for name in order if name in counts]
+    return Confusion(names=tuple(order), rows=tuple(rows), wrong=tuple(wrong))

@@ -1,0 +1,33 @@
+"""The sections of a skill that has none of its own: their order, and how empty ones are left out."""
+
+from __future__ import annotations
+
+from skillopt.skill.document import Skill, Span, normal_title
+
+STANDARD = ("General approach", "Common patterns", "Edge cases", "Output format")
+_ORDER = [*map(normal_title, STANDARD), "examples"]
+_LEVEL = 2
+
+
+def rank(title: str) -> int:
+    """The place of a standard section among new ones; other sections come after them."""
+    name = normal_title(title)
+    return _ORDER.index(name) if name in _ORDER[:-1] else len(_ORDER)
+
+
+def next_section(skill: Skill, title: str) -> int | None:
+    """Where the first section begins that a new standard one goes before: a later standard one, or Examples."""
+    later = (section for name in _ORDER[rank(title) + 1 :] for section in skill.find_sections(name))
+    return min((section.span.start for section in later if section.level == _LEVEL), default=None)
+
+
+def empty_sections(skill: Skill) -> list[Span]:
+    """Headings of standard sections that have no text, with the blank lines below. Guidance is not their text."""
+    headings = [s for title in STANDARD for s in skill.find_sections(title) if s.level == _LEVEL]
+    spans = []
+    for section in sorted(headings, key=lambda section: section.span.start):
+        below = skill.below(section)
+        end = next((r.start for r in skill.protected if below.start <= r.start < below.end), below.end)
+        if not skill.text[below.start : end].partition("\n")[2].strip():
+            spans.append(Span(below.start, end))
+    return spans

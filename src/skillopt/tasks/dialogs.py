@@ -1,0 +1,55 @@
+"""Rows in the form of OpenAI's evals (`input`, `ideal`) and of chat fine-tuning (`messages`) as rows of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from skillopt.tasks.nested import at, text_of
+
+
+def as_task(row: Any) -> Any:
+    """A row with question, answers and context if it has one of these forms; any other row as it is.
+
+    The last message of the user is the question. Messages before it are the context. The assistant's message after
+    it, or `ideal`, is the answer.
+    """
+    if not isinstance(row, dict) or "question" in row:
+        return row
+    if "ideal" in row and "input" in row:
+        asked = row["input"] if _is_dialog(row["input"]) else [{"role": "user", "content": row["input"]}]
+        rest = {name: value for name, value in row.items() if name not in {"input", "ideal"}}
+        return {**rest, **asked_by(asked), "answers": row["ideal"]}
+    if _is_dialog(row.get("messages")):
+        rest = {name: value for name, value in row.items() if name != "messages"}
+        return {**rest, **asked_by(row["messages"])}
+    return row
+
+
+def _is_dialog(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(at(each, "role"), str) for each in value)
+
+
+def asked_by(messages: Sequence[Any]) -> dict[str, Any]:
+    """Question, context, images, and the answer if the last message is the assistant's."""
+    *asked, last = messages
+    answered = at(last, "role") == "assistant" and asked
+    asked = asked if answered else list(messages)
+    *before, question = asked
+    fields: dict[str, Any] = {"question": text_of(at(question, "content"))}
+    if answered:
+        fields["answers"] = [text_of(at(last, "content"))]
+    if context := _context(before):
+        fields["context"] = context
+    contents = [at(message, "content") for message in asked]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    if images := [url for part in parts if (url := at(part, "image_url.url") or at(part, "image_url"))]:
+        fields["images"] = images
+    return fields
+
+
+def _context(messages: Sequence[Any]) -> str:
+    """One message as its text; several with their roles, since the question refers to a conversation."""
+    said = [(str(at(each, "role")), text_of(at(each, "content")).strip()) for each in messages]
+    said = [(role, text) for role, text in said if text]
+    return said[0][1] if len(said) == 1 else "\n\n".join(f"{role}: {text}" for role, text in said)

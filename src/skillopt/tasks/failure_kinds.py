@@ -1,0 +1,121 @@
+"""What kind of failure an output is, as far as code can tell: for the optimizer and for reports. Only the scorer says
+what is right."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from skillopt.record.trajectory import FailureKind, Trajectory
+from skillopt.tasks.numbers import quantities
+from skillopt.tasks.scoring import NO_ANSWER, SEVERAL, extract_answer, normalise
+
+FORM: frozenset[FailureKind] = frozenset({"no_answer", "several_answers", "wrong_form", "empty"})
+"""The form of the reply is wrong; its content may be right."""
+KINDS: dict[FailureKind, str] = {
+    "cut_off": "cut off",
+    "empty": "empty",
+    "refused": "refused",
+    "tool_error": "after a tool's error",
+    "no_answer": "without an answer that could be right",
+    "several_answers": "with several answers",
+    "wrong_form": "with the right answer in a wrong form",
+    "wrong_answer": "with a wrong answer",
+}
+"""Each kind in words."""
+MOST_CHOICES = 30
+"""More different answers than that are not a list to choose from."""
+_REFUSAL = re.compile(
+    r"(?:(?:i['’]?m|i am)?\s?(?:so |very )?sorry|unfortunately|as an ai\b[^.,]*)?\W{0,5}(?:but )?"
+    r"i\s?(?:can['’]?t|cannot|can not|won['’]?t|am unable to|['’]?m unable to|am not able to|['’]?m not able to)\s"
+    r"(?:help|assist|comply|provide|answer|fulfil|discuss|do that|engage|share|support)",
+    re.IGNORECASE,
+)
+BEGINNING = 200
+"""Characters of a reply in which a refusal begins."""
+_QUOTES = " \t\n\"'“”‘’*_#>-"
+LONGEST_NUMBER = 40
+"""Characters of the longest expected answer that can be a number."""
+_TOOL_ERROR = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", re.IGNORECASE)
+
+
+def failure_kind(failure: Trajectory, choices: Collection[str] = ()) -> FailureKind:
+    """The kind of a failed rollout. `choices` are the answers that can be expected, if they are few (`choices_of`)."""
+    signs: dict[FailureKind, bool] = {
+        "cut_off": was_cut_off(failure),
+        "tool_error": _ended_in_tool_error(failure),
+        "empty": not failure.output.strip(),
+        "refused": bool(_REFUSAL.match(failure.output.lstrip(_QUOTES)[:BEGINNING])),
+        "several_answers": failure.score.feedback.startswith(SEVERAL),
+        "no_answer": failure.score.feedback.startswith(NO_ANSWER),
+    }
+    return next((kind for kind, shown in signs.items() if shown), None) or _by_answer(failure, choices)
+
+
+def _by_answer(failure: Trajectory, choices: Collection[str]) -> FailureKind:
+    answer = extract_answer(failure.output)
+    right = [gold for gold in failure.answers if _says(answer, gold)]
+    if choices:
+        said = [normalise(choice) for choice in choices if _says(answer, choice)]
+        named = {name for name in said if not any(name != other and name in other for other in said)}
+        if not named:  # an answer that the task lists is one, also if no task of the batch expects it
+            return "wrong_answer" if _says(failure.input, answer) else "no_answer"
+        if len(named) > 1:
+            return "several_answers"
+        return "wrong_form" if named & set(map(normalise, right)) else "wrong_answer"
+    if is_calculated(failure) and not quantities(answer):
+        return "no_answer"
+    return "wrong_form" if any(not _says(failure.input, gold) for gold in right) else "wrong_answer"
+
+
+def _says(text: str, gold: str) -> bool:
+    """Does the answer stand in the text as whole words? A single letter counts only if it is marked or alone."""
+    plain = normalise(gold)
+    if len(plain) == 1:
+        mark = re.escape(re.sub(r"\W", "", gold) or gold)
+        return text.strip() == mark or bool(re.search(rf"[(\[*:]\s*{mark}\s*(?:[)\].*]|$)", text))
+    return bool(plain) and f" {plain} " in f" {normalise(text)} "
+
+
+def is_calculated(task: Trajectory) -> bool:
+    """Is the expected answer a number that the task does not hold?"""
+    gold = task.answers[0] if task.answers else ""
+    short = gold if len(gold) <= LONGEST_NUMBER else ""
+    return bool(re.fullmatch(r"\W*[\d.,]*\d\W*\w{0,3}\W*", short)) and not _says(task.input, gold)
+
+
+def _ended_in_tool_error(failure: Trajectory) -> bool:
+    """Was the last result of a tool an error?"""
+    results = [str(message.get("content") or "") for message in failure.messages if message.get("role") == "tool"]
+    return bool(results and _TOOL_ERROR.match(results[-1]))
+
+
+def was_cut_off(trajectory: Trajectory) -> bool:
+    """Did the target's last reply reach the limit of its tokens?"""
+    calls = trajectory.telemetry.get("calls")
+    return bool(calls and calls[-1].get("cut_off"))
+
+
+def output_tokens(trajectory: Trajectory) -> int:
+    """Tokens of the target's last reply, as the endpoint counted them; 0 if it did not."""
+    calls = trajectory.telemetry.get("calls")
+    return int(calls[-1].get("completion") or 0) if calls else 0
+
+
+def choices_of(trajectories: Sequence[Trajectory]) -> tuple[str, ...]:
+    """The expected answers of a batch if they repeat, so that the agent chooses among them; else empty."""
+    counts = Counter(t.answers[0] for t in trajectories if t.answers)
+    few = 2 <= len(counts) <= MOST_CHOICES and len(counts) * 2 <= counts.total()
+    return tuple(sorted(counts)) if few and not all(map(_is_number, counts)) else ()
+
+
+def _is_number(text: str) -> bool:
+    return len(text) <= LONGEST_NUMBER and bool(re.fullmatch(r"\W*[\d.,]+\W*", text))
+
+
+def count_kinds(trajectories: Sequence[Trajectory]) -> dict[FailureKind, int]:
+    """How many failures of a batch there are of each kind, the most frequent first."""
+    choices = choices_of(trajectories)
+    kinds = Counter(failure_kind(t, choices) for t in trajectories if t.score.hard < 1)
+    return dict(sorted(kinds.items(), key=lambda pair: (-pair[1], pair[0])))

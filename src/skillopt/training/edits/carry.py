@@ -1,0 +1,74 @@
+"""Carry: edits of a rejected candidate that broke nothing stay pending, as in gradient accumulation.
+
+They are applied together with the edits of the next step, and the combined candidate has to pass the gate. Carried and
+new edits together never exceed the learning rate. When an item breaks, those in the candidate expire.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from skillopt.record.edits import EditPool, Pooled
+from skillopt.record.state import State
+from skillopt.skill import Edit, Skill
+from skillopt.training.context import Context
+from skillopt.training.edits.aggregate import contradiction, same_edit
+from skillopt.training.edits.groups import units
+from skillopt.training.edits.update import update
+from skillopt.training.gates import strict
+from skillopt.training.gates.base import Verdict
+from skillopt.training.gates.credit import Credited, broken_rows
+
+CARRIED = "carried/"
+"""Source prefix of edits of an earlier step that are tried again; new edits are selected before them."""
+MOST = 16
+"""Edits that wait at a time; the oldest expire."""
+UNCONFIRMED = "it broke nothing, but no gate has confirmed it; accept it, and an extended run tries it first"
+
+
+def carried(credited: Credited, current: Mapping[str, float]) -> tuple[Edit, ...]:
+    """The edits of a step that stay pending: those of the last candidate that the gate saw, if it broke nothing."""
+    return credited.last.applied if broke_nothing(credited.last_verdict, current) else ()
+
+
+def broke_nothing(verdict: Verdict, current: Mapping[str, float]) -> bool:
+    """Rejected for want of a gain alone: no item fell, and enough of what the current skill solves was tried."""
+    if verdict.decision not in {"reject", "indecisive"} or verdict.reason or broken_rows(verdict):
+        return False
+    tried = sum(current.get(row.item_id, 0.0) >= strict.SOLVED for row in verdict.evidence)
+    solved = sum(score >= strict.SOLVED for score in current.values())
+    fallen = math.fsum(row.change for row in verdict.evidence)
+    return bool(verdict.evidence) and tried >= min(strict.PROOF, solved) and fallen > -strict.HARM
+
+
+def carry(state: State, skill: Skill, credited: Credited, kept: tuple[Edit, ...], ctx: Context) -> None:
+    """Bring the pending edits up to date at the end of a step, after whose gate `skill` is the current one."""
+    done = {edit.id for edit in (*credited.rejected_edits, *credited.candidate.applied)}
+    same = (*kept, *credited.candidate.applied)
+    left = [e for e in state.pending if e.id not in done and not any(same_edit(e, other) for other in same)]
+    waiting = sorted((*left, *kept), key=lambda edit: edit.id)[-MOST:]
+    state.pending = [edit for edit in waiting if not update(skill, [edit], ctx).skipped]
+
+
+def with_pending(pool: EditPool, state: State) -> EditPool:
+    """The pool with the pending edits, if there is a new edit to try them with."""
+    if not pool.edits:
+        return pool
+    new = [pooled.edit for pooled in pool.edits]
+    again = [
+        Pooled(edit=_again(edit), support=len(edit.trajectory_ids), merged=(edit.id,))
+        for together in units(state.pending)
+        if not any(same_edit(edit, other) or contradiction(edit, other) for edit in together for other in new)
+        for edit in together
+    ]
+    return pool.model_copy(update={"edits": (*pool.edits, *again)})
+
+
+def _again(edit: Edit) -> Edit:
+    return edit.model_copy(update={"source": CARRIED + edit.source.removeprefix(CARRIED)})
+
+
+def slots(pending: Iterable[Edit], most: int) -> int:
+    """Of the `most` edits of a step, how many are kept for pending ones: up to half."""
+    return min(len(units(pending)), most // 2)

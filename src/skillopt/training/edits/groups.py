@@ -1,0 +1,23 @@
+"""Edits that belong together: selection, credit and the learning rate treat a group as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from skillopt.skill import Edit
+
+MOST = 4
+"""Edits that one group may have."""
+
+
+def unit(edit: Edit) -> str:
+    """Edits of one reply that name the same group have the same unit; any other edit is one by itself."""
+    return f"{edit.id.rpartition('-')[0]}/{edit.group}" if edit.group else edit.id
+
+
+def units(edits: Iterable[Edit]) -> list[list[Edit]]:
+    """The edits, unit by unit, in their order."""
+    members: dict[str, list[Edit]] = {}
+    for edit in edits:
+        members.setdefault(unit(edit), []).append(edit)
+    return list(members.values())

@@ -1,0 +1,122 @@
+"""What a `modify` of several lines would lose of the text that it replaces.
+
+A line of the anchor is kept if the new text has it, or if a line that is new in it (or two such lines in a row) says
+the same: all of its numbers, quoted strings and code, a negation if it has one, and three quarters of its other words.
+So lines may be moved, joined, split and lightly reworded; a summary loses them. A task with its reply counts as one
+line. An edit names what it drops, with the reason (`Edit.dropped`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+
+from skillopt.skill import Edit
+from skillopt.skill.trained import part_of
+from skillopt.training.edits.similarity import NEGATIONS, content_words, quotations
+
+KEPT = 0.75
+"""The share of a sentence's words that a line must have to be the same sentence, reworded."""
+SHORTEST_NAME = 12
+"""Characters of the beginning of a line that are enough to name it."""
+MOST_LISTED = 20
+"""Lost lines that a request lists."""
+LONGEST_LISTED = 120
+"""Characters of a lost line that a request shows."""
+_MARK = re.compile(r"\s*(?:(?:[-*+>]|#{1,6}|\d+[.)])\s+)*")
+"""List marks, quote marks and heading marks at the start of a line."""
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=\S)")
+_TASK = re.compile(r"(?:task|question|input)\s*:", re.IGNORECASE)
+_REPLY = re.compile(r"(?:reply|answer|output)\s*:", re.IGNORECASE)
+
+
+class _Passage:
+    """A sentence, a line or two, and what of it must not get lost."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def words(self) -> set[str]:
+        return {word for word in content_words(self.text) if any(c.isalnum() for c in word) and word[0] != "`"}
+
+    @cached_property
+    def quotations(self) -> set[str]:
+        return quotations(self.text)
+
+    @cached_property
+    def numbers(self) -> set[str]:
+        return {word for word in self.words if any(c.isdigit() for c in word)}
+
+    def is_in(self, other: _Passage) -> bool:
+        """Does another passage say the same?"""
+        plain = self.words - self.numbers - NEGATIONS
+        return (
+            self.numbers <= other.numbers
+            and all(quotation in other.text for quotation in self.quotations)
+            and bool(other.words & NEGATIONS or not self.words & NEGATIONS)
+            and len(plain & other.words) >= KEPT * len(plain)
+        )
+
+
+def lost_lines(edit: Edit) -> dict[str, str]:
+    """The lines that an edit takes out of a document, each with its reason; an empty one if none is named.
+
+    For a `delete` these are all lines, and its rationale is the reason. A `modify` of one line quotes it as its anchor
+    and replaces it; code is not compared.
+    """
+    before = _lines(edit.anchor)
+    if edit.op == "delete":
+        return dict.fromkeys(before, edit.rationale or edit.pattern or "deleted")
+    if edit.op == "add" or part_of(edit.file) == "scripts" or len(before) < 2:
+        return {}
+    after = _lines(edit.text)
+    written = [line for line in after if line not in before]
+    new = [*map(_Passage, written), *(_Passage(f"{a} {b}") for a, b in pairwise(written))]
+    gone = [line for line in before if line not in after and not _is_in(line, new)]
+    return {line: _reason(line, new, edit) for line in gone}
+
+
+def unnamed_losses(edit: Edit) -> list[str]:
+    """The lines that an edit would lose and does not name as dropped."""
+    return [line for line, reason in lost_lines(edit).items() if not reason]
+
+
+def loss_problem(lines: Sequence[str]) -> str:
+    """The lines for the writer of the edit, who must keep or name them."""
+    listed = "; ".join(f"“{line[:LONGEST_LISTED]}”" for line in lines[:MOST_LISTED])
+    more = f"; and {len(lines) - MOST_LISTED} more" if len(lines) > MOST_LISTED else ""
+    return f"loses what its anchor has: keep it in `text`, or name it in `dropped` with the reason: {listed}{more}"
+
+
+def _is_in(line: str, passages: Sequence[_Passage]) -> bool:
+    """Is each sentence of a line in one of these passages? A task with its reply is in one as a whole."""
+    sentences = [line] if _TASK.match(line) else _SENTENCE_END.split(line)
+    return all(any(map(_Passage(each).is_in, passages)) for each in filter(_says_something, sentences))
+
+
+def _reason(line: str, new: Sequence[_Passage], edit: Edit) -> str:
+    """The reason of the entry that names the line: all of it, its beginning, or what the new text lacks of it."""
+    for row in edit.dropped:
+        name = next(iter(_lines(row.text)), "").rstrip(" .…")
+        begins = len(name) >= SHORTEST_NAME and line.startswith(name)
+        if begins or _is_in(line, [_Passage(f"{passage.text} {row.text}") for passage in (_Passage(""), *new)]):
+            return row.reason
+    return ""
+
+
+def _says_something(text: str) -> bool:
+    return any(map(str.isalnum, text))
+
+
+def _lines(text: str) -> list[str]:
+    """Each line that says something, once, without the marks at its start; a reply is joined to its task."""
+    lines: list[str] = []
+    for line in (_MARK.sub("", line, count=1).strip() for line in text.splitlines()):
+        if lines and _TASK.match(lines[-1]) and _REPLY.match(line):
+            lines[-1] += f" {line}"
+        elif _says_something(line):
+            lines.append(line)
+    return list(dict.fromkeys(lines))

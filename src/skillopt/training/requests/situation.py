@@ -1,0 +1,57 @@
+"""Which advice fits a batch: chosen from what was observed, never from a model's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+
+from skillopt.skill import Skill
+from skillopt.tasks.base import Trajectory
+from skillopt.tasks.failure_kinds import FORM, choices_of, failure_kind, is_calculated
+from skillopt.training.requests.context import OptimizerContext
+from skillopt.training.requests.shared import shared_text
+
+SOME = 0.25
+"""The share of failures from which on a kind of failure gets its own advice."""
+MOST = 0.5
+FEW = 0.2
+GOOD = 0.8
+"""The share of solved tasks with a skill that shows that the target follows it."""
+
+
+def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory]) -> tuple[str, ...]:
+    """Names of prompt parts: one for how the target learns, and those for what goes wrong in this batch."""
+    failures = [t for t in trajectories if t.score.hard < 1]
+    if not failures:
+        return ("reflect_imitator",)
+    choices = choices_of(trajectories)
+    kinds = [failure_kind(t, choices) for t in failures]
+    form = sum(kind in FORM for kind in kinds) / len(kinds)
+    cut_off = kinds.count("cut_off") / len(kinds)
+    calculated = sum(map(is_calculated, failures)) / len(failures)
+    shared = shared_text([t.input for t in trajectories])
+    unseen = [t for t in trajectories if not shared.is_example(t.input, skill)]
+    weak = form + cut_off > FEW or calculated >= SOME or not all(t in unseen for t in failures)
+    competent = not weak and _able(skill, knowledge, trajectories, unseen)
+    parts = {
+        "reflect_imitator": not competent,
+        "reflect_competent": competent,
+        "reflect_form": form >= MOST,
+        "reflect_cut_off": cut_off >= SOME,
+        "reflect_steps": calculated >= SOME,
+    }
+    return tuple(name for name, fits in parts.items() if fits)
+
+
+def _able(
+    skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory], unseen: Sequence[Trajectory]
+) -> bool:
+    """Did the target do most of the job with the initial skill, well above chance, or does it do nearly all of what is
+    no example in the current one?"""
+    start = knowledge.initial
+    if start is None and not skill.shown.text.strip():
+        start = mean(t.score.soft for t in trajectories)
+    different = len({t.answers[0] for t in trajectories if t.answers})
+    chance = 1 / different if different and choices_of(trajectories) else 0.0
+    able = start is not None and start >= MOST + chance / 2
+    return able or bool(skill.shown.text.strip() and unseen and mean(t.score.hard for t in unseen) >= GOOD)

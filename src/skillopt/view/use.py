@@ -1,0 +1,98 @@
+"""A skill in use: what a call takes under each version, and held-out answers before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from skillopt.config import Price
+from skillopt.models.prices import price_of
+from skillopt.record.run import Run
+from skillopt.record.step import StepRecord
+from skillopt.record.summary import Summary
+from skillopt.record.trajectory import Trajectory
+from skillopt.training.use import TaskUse, use_of
+from skillopt.view.curves import curves
+
+_PRICES = TypeAdapter(dict[str, Price])
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionUse:
+    version: int
+    score: float
+    """On the validation tasks, as its gate measured it."""
+    use: TaskUse
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutAnswer:
+    """One held-out task under the initial and under the best skill."""
+
+    before: Trajectory
+    after: Trajectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkillInUse:
+    versions: tuple[VersionUse, ...] = ()
+    initial: TaskUse | None = None
+    """On the held-out tasks; None if they were not measured."""
+    best: TaskUse | None = None
+    answers: tuple[HeldOutAnswer, ...] = ()
+
+
+def skill_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -> SkillInUse:
+    """From the trajectories that the run has kept."""
+    prices = _PRICES.validate_python(run.settings.get("budget.prices") or {})
+    price = price_of(str(run.settings.get("models.target_model", "")), prices)
+    test = {name: _kept(run, f"test_{name}") for name in ("initial", "best")}
+    test["best"] = test["best"] or test["initial"]  # nothing was accepted
+    return SkillInUse(
+        versions=tuple(_versions(run, price, _scores(summary, history))),
+        initial=use_of(test["initial"], price),
+        best=use_of(test["best"], price),
+        answers=_answers(test["initial"], test["best"], str(run.settings.get("evaluation.metric", "hard"))),
+    )
+
+
+def _kept(run: Run, name: str) -> list[Trajectory]:
+    path = run.files.evaluations / f"{name}.jsonl"
+    return [each for each in run.trajectories(path) if isinstance(each, Trajectory)] if path.is_file() else []
+
+
+def _scores(summary: Summary, history: Sequence[StepRecord]) -> dict[int, float]:
+    """Each version's validation score."""
+    scores = {0: summary.initial.val} if summary.initial.val is not None else {}
+    marks = curves(history, summary, {}).marks
+    return scores | {mark.version: mark.score for mark in marks if mark.kind in {"accept", "guidance"}}
+
+
+def _versions(run: Run, price: Price | None, scores: Mapping[int, float]) -> list[VersionUse]:
+    files, versions = run.files, run.versions_by_hash
+    kept: dict[int, list[Trajectory]] = {0: _kept(run, "val_initial")}
+    for path in sorted(files.root.glob("s*/*/gate_trajectories.jsonl")):  # steps and slow updates
+        for each in run.trajectories(path):
+            version = versions.get(each.skill_hash)
+            if version and isinstance(each, Trajectory):
+                kept.setdefault(version, []).append(each)
+    uses = {version: use_of(rows, price) for version, rows in kept.items()}
+    return [
+        VersionUse(version=version, score=scores[version], use=use)
+        for version, use in sorted(uses.items())
+        if use and use.tokens and version in scores
+    ]
+
+
+def _answers(before: Sequence[Trajectory], after: Sequence[Trajectory], metric: str) -> tuple[HeldOutAnswer, ...]:
+    """The first task that got better, the first that got worse, then the first of the others."""
+    now = {each.item_id: each for each in after}
+    pairs = [HeldOutAnswer(before=old, after=now[old.item_id]) for old in before if old.item_id in now]
+    change = [pair.after.score.value(metric) - pair.before.score.value(metric) for pair in pairs]
+    better, worse = (next((n for n, value in enumerate(change) if sign * value > 1e-9), None) for sign in (1, -1))
+    chosen = [n for n in (better, worse) if n is not None]
+    chosen += [n for n in range(len(pairs)) if n not in chosen]
+    return tuple(pairs[n] for n in chosen[:_SHOWN])

@@ -1,0 +1,52 @@
+"""The full set of each benchmark in figures: for plans without its data, and for the table of docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_benchmarks import alfworld
+from skillopt_benchmarks.sources import source_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What is known of a set without its files."""
+
+    difficulty: str
+    """Easy: one short reply; medium: a long document, a page, or a calculation; hard: many turns, or a program."""
+    tokens: int
+    """The mean length of a task as the target reads it, without a skill."""
+    text_tokens: int = 0
+    """The length of the text that the analysts read of it; 0: the same."""
+    turns: int = 1
+    sizes: dict[str, int]
+
+
+_GENERATED = {"train": 40, "val": 20, "test": 40}
+"""What `skillopt data generate` makes by default."""
+
+
+def _prepared(name: str) -> dict[str, int]:
+    return source_of(name).sizes
+
+
+def _official() -> dict[str, int]:
+    return {split: size for split, (_, size) in alfworld.OFFICIAL.items()}
+
+
+def published_sets() -> dict[str, Published]:
+    """Lengths are estimates. searchqa: its MRQA form cuts contexts at 800. docvqa: one page as gpt-4o-mini counts it
+    (2,833, and 5,667 for each of four tiles). officeqa: the config's context_tokens. Others: our mini sets, rounded up;
+    spreadsheetbench, livemathematicianbench, bbh and formula are assumed."""
+    return {
+        "searchqa": Published(difficulty="easy", tokens=820, sizes=_prepared("searchqa")),
+        "docvqa": Published(difficulty="medium", tokens=25_500, text_tokens=600, sizes=_prepared("docvqa")),
+        "alfworld": Published(difficulty="hard", tokens=400, turns=50, sizes=_official()),
+        "textworld": Published(difficulty="hard", tokens=450, turns=50, sizes=_GENERATED),
+        "reasoning_gym": Published(difficulty="easy", tokens=120, sizes=_GENERATED),
+        "spreadsheetbench": Published(difficulty="hard", tokens=700, sizes=_prepared("spreadsheetbench")),
+        "livemathematicianbench": Published(difficulty="hard", tokens=400, sizes=_prepared("livemathematicianbench")),
+        "officeqa": Published(difficulty="medium", tokens=8000, sizes=_prepared("officeqa")),
+        "bbh": Published(difficulty="easy", tokens=120, sizes=_prepared("bbh")),
+        "formula": Published(difficulty="medium", tokens=300, sizes={"train": 500, "val": 300, "test": 200}),
+    }

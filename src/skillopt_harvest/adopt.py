@@ -1,0 +1,215 @@
+"""Putting a proposal in place, and taking it back.
+
+Every file is written atomically and SKILL.md last. The old files are in the proposal's folder before the first one is
+replaced; if a write fails, the files that were replaced before it are restored. If the process was killed between two
+files, the same command does the rest.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from skillopt.errors import UserError
+from skillopt.record.base import Document, Record
+from skillopt.record.files import read_bytes, read_json, read_text, write_atomic, write_json
+from skillopt.skill import FILE
+from skillopt.skill.folder import path_problem
+
+BEGIN, END = "<!-- skillopt:begin -->", "<!-- skillopt:end -->"
+_SECTION = re.compile(rf"{re.escape(BEGIN)}\n(.*?)\n?{re.escape(END)}", re.DOTALL)
+INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""Files that belong to the user; a skill is a marked section of them."""
+
+
+class ProposedFile(Record):
+    path: str
+    """Below the target's folder."""
+    before: str | None
+    """Checksum of the installed file; None if there is none."""
+    after: str | None
+    """Checksum of the proposed file; None if it is removed."""
+
+
+class LearnedLine(Record):
+    """A line that training wrote, and where it comes from."""
+
+    file: str
+    number: int
+    text: str
+    step: int
+    trajectories: tuple[str, ...]
+    tasks: tuple[str, ...]
+    """Items of the tasks file; the id of a harvested one cites its session and lines."""
+
+
+class Proposal(Document):
+    """`proposal.json`."""
+
+    run: str
+    target: str
+    """The folder that the files are in."""
+    files: tuple[ProposedFile, ...]
+    verdict: str
+    outcome: str
+    evidence: str
+    """The gain with its interval, or why there is none."""
+    cost_usd: float | None
+    fixed: tuple[str, ...] = ()
+    """Tasks that failed with the initial skill and pass now."""
+    broken: tuple[str, ...] = ()
+    lines: tuple[LearnedLine, ...] = ()
+    unreviewed: bool = False
+
+
+def is_instructions(path: Path) -> bool:
+    return path.name in INSTRUCTIONS
+
+
+def section_of(path: Path) -> str:
+    """The text of our section in a file of instructions; empty if it has none."""
+    section = _SECTION.search(read_text(path.resolve())) if path.exists() else None
+    return f"{section[1]}\n" if section and section[1] else ""
+
+
+def with_section(text: str, skill: str) -> str:
+    """A file of instructions with our section replaced, or added at its end."""
+    block = f"{BEGIN}\n{skill.strip()}\n{END}"
+    if _SECTION.search(text):
+        return _SECTION.sub(lambda _: block, text, count=1)
+    return f"{text.rstrip()}\n\n{block}\n" if text.strip() else f"{block}\n"
+
+
+def checksum(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def read_proposal(folder: Path) -> Proposal:
+    if not (folder / "proposal.json").is_file():
+        raise UserError(f"{folder}: is not a proposal (it has no proposal.json); `skillopt propose RUN` writes one")
+    try:
+        proposal = Proposal.model_validate(read_json(folder / "proposal.json"))
+    except ValueError as error:
+        raise UserError(f"{folder}/proposal.json: cannot be read ({str(error)[:200]})") from None
+    for file in proposal.files:
+        if problem := path_problem(file.path):
+            raise UserError(f"{folder}/proposal.json: '{file.path}': {problem}")
+    return proposal
+
+
+def adopt(folder: Path) -> list[Path]:
+    """Put the proposed files in place. Refused if an installed file has changed since the proposal."""
+    proposal = read_proposal(folder)
+    for file in proposal.files:
+        if file.after and checksum(folder / "new" / file.path) != file.after:
+            raise UserError(f"{folder / 'new' / file.path}: is not the file that was proposed; propose again")
+    target = Path(proposal.target).expanduser()
+    target.mkdir(parents=True, exist_ok=True)
+    with _locked(target):
+        _refuse_changes(proposal, target, folder / "old", "propose again")
+        for file in proposal.files:
+            if file.before and checksum(target / file.path) == file.before:
+                _copy(target / file.path, folder / "old" / file.path)
+        return _replace(proposal, target, folder / "new", folder / "old")
+
+
+def undo(folder: Path) -> list[Path]:
+    """Put the old files back. Refused if a file has changed since it was adopted."""
+    proposal = read_proposal(folder)
+    target = Path(proposal.target).expanduser()
+    if not target.is_dir():
+        raise UserError(f"{target}: no such folder; there is nothing to undo")
+    backwards = proposal.model_copy(
+        update={"files": tuple(ProposedFile(path=f.path, before=f.after, after=f.before) for f in proposal.files)}
+    )
+    with _locked(target):
+        _refuse_changes(backwards, target, folder / "new", "undo it by hand")
+        return _replace(backwards, target, folder / "old", folder / "new")
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """One adopt at a time. The lock is on the folder: nothing is left in it."""
+    handle = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UserError(f"{target}: another adopt is working on it; wait for it and look at the result") from None
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str) -> None:
+    """Each file must be as it was. If some of them are already as they would be, an earlier call was killed between two
+    files; the backup has what they were."""
+    replaced = [file for file in proposal.files if checksum(target / file.path) == file.after]
+    interrupted = len(replaced) < len(proposal.files) and all(
+        checksum(backup / file.path) == file.before for file in replaced if file.before
+    )
+    for file in proposal.files:
+        path = target / file.path
+        if path.is_symlink():
+            raise UserError(f"{path}: is a link; adopt into the folder that it leads to")
+        if checksum(path) != file.before and not (interrupted and file in replaced):
+            state = "is already as it would be" if file in replaced else "has changed since the proposal was written"
+            raise UserError(f"{path}: {state}; nothing was written. Look at the difference, then {remedy}")
+
+
+def _replace(proposal: Proposal, target: Path, source: Path, backup: Path) -> list[Path]:
+    """Write each file, SKILL.md last; after a failure, put back what was replaced."""
+    done: list[ProposedFile] = []
+    try:
+        for file in sorted(proposal.files, key=lambda file: (file.path == FILE, file.path)):
+            _put(target / file.path, source / file.path if file.after else None)
+            done.append(file)
+            if not file.after:
+                _remove_empty(target, file.path)
+    except OSError:
+        for file in reversed(done):
+            _put(target / file.path, backup / file.path if file.before else None)
+        for file in proposal.files:
+            _remove_empty(target, file.path)
+        raise
+    return [target / file.path for file in proposal.files]
+
+
+def _remove_empty(target: Path, name: str) -> None:
+    """Folders in which the last file was removed."""
+    for folder in (target / name).parents:
+        if folder == target or (folder.is_dir() and any(folder.iterdir())):
+            return
+        folder.rmdir() if folder.is_dir() else None
+
+
+def _put(path: Path, source: Path | None) -> None:
+    if source is None:
+        path.unlink(missing_ok=True)
+    else:
+        _copy(source, path)
+
+
+def _copy(source: Path, path: Path) -> None:
+    """A file that is replaced keeps its mode: a script stays executable."""
+    mode = (path if path.exists() else source).stat().st_mode
+    write_atomic(path, read_text(source))
+    path.chmod(mode & 0o777)
+
+
+def write_proposal(folder: Path, proposal: Proposal, texts: Mapping[str, str], page: str, diff: str) -> None:
+    """The proposal's folder; proposal.json last, so that a folder with it is whole."""
+    for path, text in texts.items():
+        write_atomic(folder / "new" / path, text)
+    write_atomic(folder / "proposal.md", page)
+    write_atomic(folder / "skill.diff", diff)
+    write_json(folder / "proposal.json", proposal)

@@ -1,0 +1,206 @@
+"""Reading what the user names, as a stream: which files there are, which are new, and the sessions in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from skillopt.errors import UserError
+from skillopt.record.files import file_digest, read_bytes
+from skillopt.skill.folder import NotAFileError
+from skillopt_harvest.records import AgentSession, FileState, HarvestedSource, HarvestState
+from skillopt_harvest.redact import Redactor
+from skillopt_harvest.sources import opencode
+from skillopt_harvest.sources.agents import AGENTS, is_subagent_file, plain
+from skillopt_harvest.sources.evals import EVALS
+from skillopt_harvest.sources.reading import LARGEST_FILE, MOST_TURNS, Position, Reading, json_lines, safe_id
+from skillopt_harvest.sources.traces import TRACES, read_traces
+
+SOURCES = (*AGENTS, "opencode", "plain", *TRACES, *EVALS)
+_HEAD = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSelection:
+    """What the user named."""
+
+    source: str
+    path: Path | None = None
+    """A file or folder in place of the agent's own."""
+    project: Path | None = None
+    """Only sessions that worked in this folder, or below it."""
+    since: float = 0.0
+    """Only files that changed after this moment, in seconds since 1970."""
+    headless: bool = False
+    subagents: bool = False
+
+    def stored(self) -> HarvestedSource:
+        path, project = (str(each.resolve()) if each else "" for each in (self.path, self.project))
+        home = f"{Path.home()}/"
+        path, project = (re.sub(f"^{re.escape(home)}", "~/", text) for text in (path, project))
+        return HarvestedSource(
+            source=self.source, path=path, project=project, headless=self.headless, subagents=self.subagents
+        )
+
+    @staticmethod
+    def restored(stored: HarvestedSource) -> SourceSelection:
+        path, project = (Path(text).expanduser() if text else None for text in (stored.path, stored.project))
+        return SourceSelection(
+            source=stored.source, path=path, project=project, headless=stored.headless, subagents=stored.subagents
+        )
+
+
+@dataclass
+class Collection:
+    """One harvest's reading: what was read, what was skipped, and where the next harvest begins."""
+
+    selection: SourceSelection
+    state: HarvestState
+    redactor: Redactor
+    skipped: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    states: dict[str, FileState] = field(default_factory=dict)
+    sessions: set[str] = field(default_factory=set)
+    files: int = 0
+
+    def read(self) -> Iterator[AgentSession]:
+        """The sessions that are new or have grown, file by file."""
+        for path in selected_files(self.selection):
+            try:
+                yield from filter(self._wanted, self._read_file(path))
+            except (OSError, ValueError, RecursionError) as error:
+                if isinstance(error, OSError) and not isinstance(
+                    error, FileNotFoundError | NotAFileError | PermissionError
+                ):
+                    raise
+                self.skipped["files that cannot be read"] += 1
+
+    def _wanted(self, session: AgentSession) -> bool:
+        project = self.selection.project
+        folder = self.redactor(str(project.resolve())) if project else ""
+        elsewhere = bool(folder and session.cwd) and not f"{session.cwd}/".startswith(f"{folder}/")
+        reasons = {
+            "sub-agent runs": session.subagent and not self.selection.subagents,
+            "headless runs": session.headless and not self.selection.headless,
+            "sessions of other projects": elsewhere,
+        }
+        reason = next((name for name, applies in reasons.items() if applies), "")
+        self.left_out[reason] += bool(reason)
+        if not reason:
+            self.sessions.add(session.id)
+        return not reason
+
+    def _read_file(self, path: Path) -> Iterator[AgentSession]:
+        key, info = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24], path.stat()
+        before = self.state.files.get(key)
+        if before and (before.size, before.mtime_ns) == (info.st_size, info.st_mtime_ns):
+            return
+        self.files += 1
+        size = min(_HEAD, info.st_size)
+        known = (
+            before is not None and info.st_size >= before.size and file_digest(path, before.head_size) == before.head
+        )
+        start = before if known and before else FileState(size=0, mtime_ns=0, head="", head_size=0)
+        end = start
+        source = self.selection.source
+        if source in TRACES:
+            yield from read_traces(path, source, self.redactor, self.skipped)
+        elif source == "opencode":
+            for reading in opencode.read_sessions(path, Reading(source, self.redactor, safe_id(path.stem))):
+                yield reading.part()
+        elif path.suffix == ".json":
+            yield self._whole(path)
+        else:
+            end = yield from self._lines(path, start)
+        update = {"size": info.st_size, "mtime_ns": info.st_mtime_ns, "head_size": size}
+        self.states[key] = end.model_copy(update={**update, "head": file_digest(path, size)})
+
+    def _whole(self, path: Path) -> AgentSession:
+        """A session in one JSON object (Gemini CLI)."""
+        if path.stat().st_size > LARGEST_FILE:
+            raise ValueError("too large")
+        reading = Reading(self.selection.source, self.redactor, safe_id(path.stem), position=Position())
+        value: JsonValue = json.loads(read_bytes(path))
+        if not isinstance(value, dict) or not AGENTS[self.selection.source].read(value, reading):
+            raise ValueError("another form")
+        return reading.part()
+
+    def _lines(self, path: Path, start: FileState) -> Generator[AgentSession, None, FileState]:
+        """A session in JSON lines, from where the last read ended. Returns where the next one begins: at the last
+        request but one, since a correction may still follow it."""
+        source = self.selection.source
+        read = AGENTS[source].read if source in AGENTS else plain
+        reading = Reading(
+            source,
+            self.redactor,
+            start.session or safe_id(path.stem if path.stem != "events" else path.parent.name),
+            start.cwd,
+            start.headless,
+            start.subagent or is_subagent_file(path),
+            list(start.skills),
+        )
+        for position, row in json_lines(path, Position(start.offset, start.line), self.skipped):
+            reading.position = position
+            if source == "plain" and (name := row.get("session")) and safe_id(str(name)) != reading.id:
+                if reading.turns:
+                    yield reading.part()
+                reading.turns, reading.skills = [], []
+                reading.name(str(name))
+            try:
+                if not read(row, reading):
+                    self.skipped["lines of an unknown form"] += 1
+            except (TypeError, AttributeError, ValueError):
+                self.skipped["lines of an unknown form"] += 1
+            if len(reading.turns) > MOST_TURNS:
+                yield reading.part()
+        if reading.turns:
+            yield reading.part()
+        begin = reading.starts[0] if reading.starts else None
+        where = {"offset": begin.offset, "line": begin.line - 1} if begin else {}
+        about = {name: getattr(reading, name) for name in ("cwd", "headless", "subagent")}
+        return start.model_copy(update={**where, **about, "session": reading.id, "skills": tuple(reading.skills)})
+
+
+def selected_files(selection: SourceSelection) -> list[Path]:
+    """The files that would be read, in a fixed order."""
+    source, given = selection.source, selection.path
+    if source not in SOURCES:
+        raise UserError(f"--source: unknown '{source}'; known are: {', '.join(SOURCES)}")
+    if given is None and source not in AGENTS and source != "opencode":
+        raise UserError(f"--source {source}: needs --from FILE")
+    if given is not None and not given.exists():
+        raise UserError(f"--from: {given}: no such file or folder")
+    if given is not None and given.is_file():
+        return [given]
+    if source in AGENTS:
+        agent = AGENTS[source]
+        root = given or agent.root()
+        patterns = (
+            agent.patterns if (root / agent.patterns[0].partition("/")[0]).is_dir() else ("**/*.jsonl", "**/*.json")
+        )
+        files = {path for pattern in patterns for path in root.glob(pattern)}
+        if agent.by_project and selection.project and not given:
+            files = {path for path in files if _of_project(path, root / agent.by_project, selection.project)}
+    elif source == "opencode":
+        files = set(opencode.session_files(given or opencode.root()))
+    else:
+        files = {
+            path
+            for path in (given or Path()).rglob("*")
+            if path.suffix in {".jsonl", ".ndjson", ".json", ".yaml", ".yml", ".eval"}
+        }
+    recent = (path for path in files if path.is_file() and not path.is_symlink())
+    return sorted(path for path in recent if path.stat().st_mtime >= selection.since)
+
+
+def _of_project(path: Path, projects: Path, project: Path) -> bool:
+    """Agents name a project's folder after its path, with dashes; the sessions themselves name the exact one."""
+    name = re.sub(r"[^A-Za-z0-9]", "-", str(project.resolve())).strip("-")
+    return path.relative_to(projects).parts[0].strip("-").startswith(name)

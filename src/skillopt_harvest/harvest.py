@@ -1,0 +1,188 @@
+"""One harvest: read what is new, find corrections, put the same ones together, write the tasks for review."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from skillopt.config import Config
+from skillopt.errors import UserError
+from skillopt.models.base import ChatModel
+from skillopt.models.call import Caller
+from skillopt.provider_table import provider_of
+from skillopt.record.directory import RunDirectory
+from skillopt.record.files import read_json, read_jsonl, write_json, write_jsonl
+from skillopt.record.journal import Journal
+from skillopt.training.callers import make_callers, open_models
+from skillopt_harvest.collect import SOURCES, Collection, SourceSelection, selected_files
+from skillopt_harvest.mine import find_corrections, group
+from skillopt_harvest.mine_llm import find_with_model, group_with_model
+from skillopt_harvest.moments import moment
+from skillopt_harvest.records import AgentSession, Correction, HarvestState, HarvestTasks, LastHarvest, MinedTask
+from skillopt_harvest.redact import Redactor
+from skillopt_harvest.sources.evals import EVALS, read_evals
+
+
+@dataclass(frozen=True)
+class HarvestFolder:
+    """The files of a harvest."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state.json"
+
+    @property
+    def corrections(self) -> Path:
+        return self.root / "corrections.jsonl"
+
+    @property
+    def tasks(self) -> Path:
+        return self.root / "tasks.json"
+
+    @property
+    def decisions(self) -> Path:
+        return self.root / "decisions.jsonl"
+
+    def read_state(self) -> HarvestState:
+        return HarvestState.model_validate(read_json(self.state)) if self.state.exists() else HarvestState()
+
+    def read_tasks(self) -> HarvestTasks:
+        if not self.tasks.exists():
+            raise UserError(
+                f"{self.root}: is not a harvest's folder (it has no tasks.json); run `skillopt harvest` first"
+            )
+        return HarvestTasks.model_validate(read_json(self.tasks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarvestReport:
+    """What a harvest did, for people."""
+
+    files: int
+    sessions: int
+    corrections: int
+    tasks: tuple[MinedTask, ...]
+    left_out: Mapping[str, int]
+    skipped: Mapping[str, int]
+    removed: tuple[str, ...]
+    lost: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        rules = sum(task.is_rule for task in self.tasks)
+        lines = [
+            f"Read {self.files} new or changed files, {self.sessions} sessions; {self.corrections} new corrections."
+        ]
+        lines += [f"Left out: {_listed(self.left_out)}."] if any(self.left_out.values()) else []
+        lines += [f"Skipped: {_listed(self.skipped)}."] if any(self.skipped.values()) else []
+        lines += [*self.removed, *(f"A reply could not be used: {reason}" for reason in self.lost)]
+        return [*lines, f"{rules} tasks to review; {len(self.tasks) - rules} candidates, each from one session only."]
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()) if count)
+
+
+def harvest(
+    root: Path, selection: SourceSelection, *, config: Config | None = None, models: dict[str, ChatModel] | None = None
+) -> HarvestReport:
+    """Read what the user named into the folder `root`. With a config, its optimizer model mines."""
+    folder, run = HarvestFolder(root), RunDirectory(root)
+    selected_files(selection)
+    with run.held(private=True):
+        began, this = time.time(), selection.stored()
+        state, redactor = folder.read_state(), Redactor()
+        collection = Collection(selection, state, redactor)
+        earlier = folder.read_tasks().tasks if folder.tasks.exists() else ()
+        written = {task.id: task for task in earlier if task.written}
+        corrections = _stored(folder)
+        before = len(corrections)
+        lost: list[str] = []
+        tasks: list[MinedTask]
+        if selection.source in EVALS:
+            for path in selected_files(selection):
+                collection.files += 1
+                written |= {t.id: t for t in read_evals(path, selection.source, redactor, collection.skipped)}
+            tasks = [task for task in earlier if not task.written]
+        elif config is None:
+            _add(corrections, (c for session in collection.read() for c in find_corrections(session)))
+            tasks = group(list(corrections.values()))
+        else:
+            tasks, lost = asyncio.run(_with_model(collection.read(), corrections, config, models, run))
+        tasks += sorted(written.values(), key=lambda task: task.id)
+        miner = config.models.optimizer_model if config else "heuristic"
+        removed = Counter(state.removed) + redactor.removed
+        write_jsonl(folder.corrections, corrections.values())
+        write_json(folder.tasks, HarvestTasks(miner=miner, tasks=tuple(tasks)))
+        files = {**state.files, **collection.states}
+        sources = (*(each for each in state.sources if each.of != this), LastHarvest(of=this, began=began))
+        write_json(folder.state, HarvestState(last=began, sources=sources, files=files, removed=dict(removed)))
+    return HarvestReport(
+        files=collection.files,
+        sessions=len(collection.sessions),
+        corrections=len(corrections) - before,
+        tasks=tuple(tasks),
+        left_out=collection.left_out,
+        skipped=collection.skipped,
+        removed=tuple(redactor.lines()),
+        lost=tuple(lost),
+    )
+
+
+def _stored(folder: HarvestFolder) -> dict[str, Correction]:
+    rows: Sequence[object] = read_jsonl(folder.corrections)
+    return {each.key: each for each in map(Correction.model_validate, rows)}
+
+
+def _add(corrections: dict[str, Correction], found: Iterable[Correction]) -> None:
+    """A correction that was read before is replaced: its session may have gone on."""
+    for each in found:
+        corrections[each.key] = each
+
+
+async def _with_model(
+    sessions: Iterable[AgentSession],
+    corrections: dict[str, Correction],
+    config: Config,
+    models: dict[str, ChatModel] | None,
+    run: RunDirectory,
+) -> tuple[list[MinedTask], list[str]]:
+    with Journal(run.journal) as journal:
+        async with open_models(config, models, ("optimizer",), run) as opened:
+            caller: Caller = make_callers(config, journal, opened)[0]["optimizer"]
+            found, lost = await find_with_model(sessions, caller)
+            _add(corrections, found)
+            with_rules = [each for each in corrections.values() if each.rule]
+            tasks, more = await group_with_model(with_rules, caller)
+    return tasks, [*lost, *more]
+
+
+def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> list[SourceSelection]:
+    """What to read: the named source, or with `--since last` alone all sources of earlier harvests, each from its own
+    last harvest on."""
+    state = folder.read_state()
+    last = {each.of: each.began for each in state.sources}
+    if named.source:
+        return [replace(named, since=moment(since, last.get(named.stored(), 0.0 if last else state.last)))]
+    if since != "last" or not last:
+        raise UserError(f"--source: is missing; name one of {', '.join(SOURCES)}")
+    return [replace(SourceSelection.restored(of), since=began) for of, began in last.items()]
+
+
+def mining_config(model: str, overrides: Sequence[str], *, local: bool) -> Config | None:
+    """The config of the miner's model; None without one. `local`: only a model on this machine."""
+    from skillopt.config.tree import override
+
+    if not model:
+        return None
+    if local and not provider_of(model).is_local:
+        raise UserError(f"--local: '{model}' is not on this machine; name a local: model, or none")
+    tree: dict[str, object] = {"models": {"optimizer_model": model}}
+    for text in overrides:
+        override(tree, text)  # type: ignore[arg-type]
+    return Config.parse(tree, where="harvest")  # type: ignore[arg-type]

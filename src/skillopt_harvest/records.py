@@ -1,0 +1,192 @@
+"""The records of a harvest: sessions, corrections, tasks and what is remembered of each file."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+from pydantic import Field
+
+from skillopt.record.base import Document, Record
+from skillopt.tasks.check_fields import MinedCheck
+
+
+class SessionTurn(Record):
+    """What the user, or the agent, said before the other did. Its text is redacted."""
+
+    role: Literal["user", "assistant"]
+    text: str
+    line: int
+    """In the session's file, from 1; of a session without lines, the number of the message."""
+    last_line: int
+    tools: tuple[str, ...] = ()
+    """Tools that ran, each with its main argument."""
+    declined: bool = False
+    """The user declined a tool call."""
+
+    @property
+    def work(self) -> str:
+        """The words and the tool calls, as one text."""
+        return "\n".join([self.text, *self.tools]).strip()
+
+
+class AgentSession(Record):
+    """One session, or a part of a long one."""
+
+    source: str
+    id: str
+    cwd: str = ""
+    headless: bool = False
+    subagent: bool = False
+    skills: tuple[str, ...] = ()
+    """Names of the skills that were loaded."""
+    turns: tuple[SessionTurn, ...]
+
+
+class Correction(Record):
+    """A place in a session at which the user corrected the agent."""
+
+    source: str
+    session: str
+    line: int
+    """Of the request that went wrong."""
+    last_line: int
+    """Of the corrected answer."""
+    request: str
+    rejected: str
+    """The agent's work before the correction."""
+    words: str
+    """The user's correction."""
+    corrected: str = ""
+    """The agent's work after it; empty if the session ends."""
+    skills: tuple[str, ...] = ()
+    rule: str = ""
+    """What a model understood, in a sentence; empty without a model."""
+    instruction: str = ""
+    """The request as a task that stands alone; empty: the request as it is."""
+    context: str = ""
+    check: MinedCheck | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.source}:{self.session}:{self.line}"
+
+    @property
+    def citation(self) -> str:
+        return f"{self.source}:{self.session}:{self.line}-{self.last_line}"
+
+
+Status = Literal["rule", "candidate", "kept", "dropped"]
+
+
+class MinedTask(Record):
+    """A correction with all its occurrences."""
+
+    id: str
+    rule: str
+    check: MinedCheck
+    occurrences: tuple[Correction, ...]
+    skill: str = ""
+    """The loaded skill that it belongs to; empty: the one that the user names."""
+    written: bool = False
+    """A person wrote it as an eval: it needs no correction."""
+
+    @property
+    def sessions(self) -> int:
+        return len({(each.source, each.session) for each in self.occurrences})
+
+    @property
+    def is_rule(self) -> bool:
+        """Does it come from two sessions at least?"""
+        return self.written or self.sessions >= 2
+
+
+class FileState(Record):
+    """Where the next read of a file begins."""
+
+    size: int
+    mtime_ns: int
+    head: str
+    """Checksum of the first bytes: a file that was written anew is read from its beginning."""
+    head_size: int
+    offset: int = 0
+    line: int = 0
+    session: str = ""
+    cwd: str = ""
+    headless: bool = False
+    subagent: bool = False
+    skills: tuple[str, ...] = ()
+
+
+class HarvestedSource(Record):
+    """What `--since last` reads again. Paths begin with `~` if they are in the home folder, since its name may be a
+    person's."""
+
+    source: str
+    path: str = ""
+    project: str = ""
+    headless: bool = False
+    subagents: bool = False
+
+
+class LastHarvest(Record):
+    of: HarvestedSource
+    began: float
+    """In seconds since 1970."""
+
+
+class HarvestState(Document):
+    """`state.json`. Files are named by a checksum of their path."""
+
+    last: float = 0.0
+    """When the last harvest of any source began, in seconds since 1970."""
+    sources: tuple[LastHarvest, ...] = ()
+    files: dict[str, FileState] = Field(default={})
+    removed: dict[str, int] = Field(default={})
+    """Secrets and personal data that were removed, by kind, over all harvests."""
+
+
+class HarvestTasks(Document):
+    """`tasks.json`."""
+
+    miner: str
+    """`heuristic`, or the model's name."""
+    tasks: tuple[MinedTask, ...] = ()
+
+
+class TaskDecision(Record):
+    """One line of `decisions.jsonl`."""
+
+    task: str
+    action: Literal["keep", "drop", "edit", "merge"]
+    into: str = ""
+    """merge: the other task."""
+    rule: str = ""
+    check: MinedCheck | None = None
+    instruction: str = ""
+    """edit: the text of the task, if it has one occurrence."""
+
+
+class CheckTrial(Record):
+    """A task's check, tried on an occurrence's own answers."""
+
+    rejected_fails: bool | None = None
+    """None: it was not tried."""
+    corrected_passes: bool | None = None
+    reason: str = ""
+
+    @property
+    def tells_apart(self) -> bool:
+        return self.rejected_fails is True and self.corrected_passes is True
+
+
+class ReviewedTask(Record):
+    """A task as a reviewer sees it."""
+
+    task: MinedTask
+    status: Status
+    trials: tuple[CheckTrial, ...] = Field(default=())
+
+
+def short_id(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]

@@ -1,0 +1,1 @@
+"""Readers of sessions, traces and evals, by the name of their source."""

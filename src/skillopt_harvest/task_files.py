@@ -1,0 +1,127 @@
+"""From kept tasks to an ordinary tasks file, split by session, with a config that trains on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import yaml
+
+from skillopt.errors import UserError
+from skillopt.record.base import Record
+from skillopt.record.directory import safe_name
+from skillopt.record.files import write_atomic, write_jsonl
+from skillopt.tasks.base import Json
+from skillopt.tasks.check_fields import check_fields
+from skillopt.tasks.splits import describe, load_split
+from skillopt_harvest.adopt import is_instructions, section_of
+from skillopt_harvest.records import Correction, MinedTask
+
+SKILL_FOLDERS = tuple(
+    f"{agent}/skills" for agent in (".claude", ".codex", ".agents", ".gemini", ".copilot", ".config/opencode")
+)
+
+
+class WrittenTasks(Record):
+    """A tasks file that was written."""
+
+    skill: str
+    path: Path
+    tasks: int
+    split: tuple[str, ...]
+    """The split in lines, or why there is none yet."""
+    config: Path
+
+
+def write_task_files(
+    root: Path, tasks: Sequence[MinedTask], skill: Path | None, unreviewed: bool
+) -> list[WrittenTasks]:
+    """A folder for each skill that the tasks belong to. `skill` is trained on tasks whose sessions loaded none."""
+    by_skill: dict[str, list[MinedTask]] = {}
+    for task in tasks:
+        by_skill.setdefault(task.skill if installed(task.skill) else "", []).append(task)
+    return [_write(root, name, own, installed(name) or skill, unreviewed) for name, own in sorted(by_skill.items())]
+
+
+def installed(name: str) -> Path | None:
+    """The installed skill of that name: found among the folders that are there, never made from the name."""
+    for base in (Path.cwd(), Path.home()):
+        for folder in SKILL_FOLDERS:
+            for path in sorted((base / folder).glob("*/SKILL.md")):
+                if path.parent.name == name:
+                    return path.parent
+    return None
+
+
+def _write(root: Path, name: str, tasks: Sequence[MinedTask], skill: Path | None, unreviewed: bool) -> WrittenTasks:
+    folder = root / "skills" / safe_name(name or "default")
+    data = folder / "tasks.jsonl"
+    rows = list(task_rows(tasks))
+    write_jsonl(data, rows)
+    try:
+        split = tuple(describe(load_split(data, answers=False, change="extend")))
+    except UserError as error:
+        split = (f"not divided yet: {error}",)
+    seed = str(skill) if skill else ""
+    if skill and is_instructions(skill):
+        write_atomic(folder / "seed_skill.md", section_of(skill))
+        seed = str(folder / "seed_skill.md")
+    judged = any(row["scoring"] == "judge" for row in rows)
+    about = "Each task is a request to a coding agent; its answer must keep to the rules of the project."
+    marked = " Tasks that nobody has reviewed are among them." if unreviewed else ""
+    config = {
+        "train": {"init_skill": seed, "batch_size": max(4, min(40, len(rows) // 4)), "num_epochs": 2},
+        "env": {
+            "benchmark": safe_name(name or "harvest"),
+            "data": str(data),
+            "scoring": "by_task",
+            "task": about + marked,
+        },
+        "evaluation": {"gate": "paired"} if judged else {},
+    }
+    text = f"# Train: skillopt train --config {folder / 'config.yaml'} --target_model … --optimizer_model …\n"
+    write_atomic(folder / "config.yaml", text + yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+    return WrittenTasks(skill=name, path=data, tasks=len(rows), split=split, config=folder / "config.yaml")
+
+
+def task_rows(tasks: Sequence[MinedTask]) -> Iterator[Json]:
+    """An item for each different request of a task. Items that share a session share a group, so that the split
+    keeps a session in one part."""
+    items: dict[tuple[str, str], list[Correction]] = {}
+    by_id = {task.id: task for task in tasks}
+    for task in tasks:
+        for each in task.occurrences:
+            question = " ".join((each.instruction or each.request).casefold().split())
+            items.setdefault((task.id, question), []).append(each)
+    groups = _groups([[f"{c.source}:{c.session}" for c in members] for members in items.values()])
+    for ((task_id, _), members), name in zip(items.items(), groups, strict=True):
+        yield task_row(by_id[task_id], members[0], group=name, count=len(members))
+
+
+def _groups(session_lists: Sequence[Sequence[str]]) -> list[str]:
+    """One name for all items that are linked by a session."""
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            name = parent[name]
+        return name
+
+    for sessions in session_lists:
+        for session in sessions[1:]:
+            parent[root(session)] = root(sessions[0])
+    return [root(sessions[0]) for sessions in session_lists]
+
+
+def task_row(task: MinedTask, each: Correction, *, group: str, count: int = 1) -> Json:
+    """A line of the tasks file. Its id cites the session and its lines."""
+    row: Json = {
+        "id": f"{task.id}@{each.citation}",
+        "question": each.instruction or each.request,
+        "type": task.id if not task.written else "",
+        "group": group,
+        "count": count,
+        "rule": task.rule,
+    }
+    row |= {"context": each.context} if each.context else {}
+    return row | check_fields(task.check)

@@ -1,0 +1,171 @@
+"""Review of harvested tasks: those of a harvest's folder, a person's decisions on them, and the tasks files.
+
+Nothing is run for a page: a check that is a command is tried by `skillopt harvest review` alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skillopt.errors import UserError
+from skillopt.record.base import Record
+from skillopt.record.directory import RunDirectory
+from skillopt_harvest.dialog import edited
+from skillopt_harvest.records import CheckTrial, Correction, MinedTask, ReviewedTask, Status, TaskDecision
+from skillopt_harvest.review import decide, finish, list_tasks
+from skillopt_webui.answers import Body, Call, Routes
+from skillopt_webui.places import NotThereError, fits, readable, shown
+from skillopt_webui.settings import PageSettings
+
+routes = Routes()
+HARVESTS = "/api/harvests"
+_SHOWN = 3
+"""Occurrences of a task that the page shows."""
+
+
+class HarvestRow(Record):
+    folder: str
+    waiting: int
+    """Rules that nobody decided on."""
+    tasks: int
+
+
+class HarvestList(Record):
+    rows: list[HarvestRow]
+
+
+class TaskCard(Record):
+    id: str
+    status: Status
+    sessions: int
+    rule: str
+    check: str
+    values: tuple[str, ...]
+    unwanted: tuple[str, ...]
+    skill: str
+    examples: tuple[Correction, ...]
+    trials: tuple[CheckTrial, ...]
+
+
+class HarvestPage(Record):
+    folder: str
+    tasks: list[TaskCard]
+
+
+class WrittenFile(Record):
+    path: str
+    config: str
+    tasks: int
+    split: tuple[str, ...]
+
+
+class WrittenFiles(Record):
+    files: list[WrittenFile]
+
+
+class HarvestBody(Body):
+    folder: str = ""
+
+
+class HarvestDecision(HarvestBody):
+    task: str = ""
+    action: str = ""
+    """keep, drop, merge or edit."""
+    into: str = ""
+    text: str = ""
+    """edit: `rule=…`, `instruction=…`, or a check's kind and value: `contains=pnpm`."""
+
+
+class FinishBody(HarvestBody):
+    unreviewed: bool = False
+    skill: str = ""
+
+
+@routes.read(HARVESTS)
+def harvests(call: Call[Body]) -> HarvestList:
+    """Those in the working folder and one level below it."""
+    root, rows = call.settings.workspace, []
+    for path in sorted([*root.glob("*/tasks.json"), *root.glob("*/*/tasks.json")]):
+        folder = shown(call.settings, path.parent)
+        if _is_harvest(call.settings, path.parent):
+            tasks = list_tasks(path.parent, trials=False)
+            waiting = sum(each.status == "rule" for each in tasks)
+            rows.append(HarvestRow(folder=folder, waiting=waiting, tasks=len(tasks)))
+    return HarvestList(rows=rows)
+
+
+@routes.read(HARVESTS + "/tasks")
+def tasks(call: Call[Body]) -> HarvestPage:
+    return _page(call.settings, call.args.get("folder", ""))
+
+
+@routes.change(HARVESTS + "/decide", HarvestDecision)
+def decision(call: Call[HarvestDecision]) -> HarvestPage:
+    wish = call.wish
+    decide(_find(call.settings, wish.folder), _decision(wish))
+    return _page(call.settings, wish.folder)
+
+
+@routes.change(HARVESTS + "/finish", FinishBody)
+def write_files(call: Call[FinishBody]) -> WrittenFiles:
+    """Write the tasks files of what was kept."""
+    settings, wish = call.settings, call.wish
+    skill = settings.workspace / wish.skill if wish.skill else None
+    if skill and not (skill.exists() and fits(skill, readable(settings))):
+        raise NotThereError(f"skill: nothing at '{wish.skill}' under {settings.reach}")
+    written = finish(_find(settings, wish.folder), skill=skill, unreviewed=wish.unreviewed)
+    return WrittenFiles(
+        files=[
+            WrittenFile(
+                path=shown(settings, file.path), config=shown(settings, file.config), tasks=file.tasks, split=file.split
+            )
+            for file in written
+        ]
+    )
+
+
+def _decision(wish: HarvestDecision) -> TaskDecision:
+    if wish.action == "edit":
+        return edited(f"{wish.task}.{wish.text}")
+    if wish.action == "merge":
+        return TaskDecision(task=wish.task, action="merge", into=wish.into)
+    if wish.action in {"keep", "drop"}:
+        return TaskDecision(task=wish.task, action="keep" if wish.action == "keep" else "drop")
+    raise UserError(f"action: '{wish.action}' must be keep, drop, merge or edit")
+
+
+def _is_harvest(settings: PageSettings, folder: Path) -> bool:
+    files = ("state.json", "corrections.jsonl")
+    return (
+        fits(folder, readable(settings))
+        and all((folder / name).is_file() for name in files)
+        and not RunDirectory(folder).irregular()
+    )
+
+
+def _find(settings: PageSettings, name: str) -> Path:
+    folder = settings.workspace / name
+    if not name or not _is_harvest(settings, folder):
+        raise NotThereError(f"no harvest '{name}' under {settings.reach}")
+    return folder
+
+
+def _page(settings: PageSettings, name: str) -> HarvestPage:
+    folder = _find(settings, name)
+    return HarvestPage(folder=shown(settings, folder), tasks=[_card(each) for each in list_tasks(folder, run=False)])
+
+
+def _card(each: ReviewedTask) -> TaskCard:
+    task: MinedTask = each.task
+    return TaskCard(
+        id=task.id,
+        status=each.status,
+        sessions=task.sessions,
+        rule=task.rule,
+        check=task.check.kind,
+        values=task.check.values,
+        unwanted=task.check.unwanted,
+        skill=task.skill,
+        examples=task.occurrences[:_SHOWN],
+        trials=each.trials,
+    )

@@ -1,0 +1,55 @@
+// What a run does now, from one source: the heartbeat says where it is, the journal what it has paid.
+import { h } from "../dom.js";
+import { whole, money, span } from "../format.js";
+
+const STAGE = {
+  rollout_started: "rollout",
+  reflect_started: "reflect",
+  reflected: "aggregate",
+  selected: "gate",
+  slow_update_started: "slow update",
+  slow_update_finished: "meta skill",
+};
+const QUIET = new Set(["retrying", "advice", "unmeasured", "stopping", "progress", "letters_opened", "throttled"]);
+const SKILL = { initial: "initial skill", best: "best skill", no_skill: "empty skill", remeasured: "best skill again" };
+
+// The stage in words, and how much of it is done.
+export function stage({ data, pulse, events }) {
+  if (!data.pid) return { text: "" };
+  const last = events.findLast((e) => !QUIET.has(e.kind)),
+    { done, total } = pulse?.progress || {},
+    waiting = pulse?.letters?.waiting;
+  const text = last?.kind === "evaluation_started" ? `${SKILL[last.name] || last.name} on ${last.split}` : STAGE[last?.kind] || "";
+  if (waiting) return { text: `${text || "optimizer"}: waits for ${waiting} ${waiting === 1 ? "reply" : "replies"}` };
+  return total ? { text: `${text} ${done} of ${total}`, share: done / total } : { text };
+}
+
+// Figures of this moment; the same wherever they are shown.
+export function numbers(run) {
+  const { summary: s, started } = run.data,
+    f = run.figures;
+  const pair = (name) => (s?.best[name] == null ? null : [s.initial[name], s.best[name]]);
+  return { val: pair("val"), test: pair("test"), ...f, planned: started?.steps ?? f.planned };
+}
+
+// Calls under way and what is left of each limit. Letters are not calls: a person writes their replies.
+export function nowLine(run) {
+  const { pulse, figures: f } = run;
+  if (!run.data.pid) return null;
+  if (!pulse) return h("p", { class: "livebar dim" }, "Starting…");
+  const letters = pulse.letters?.waiting || 0,
+    optimizer = Math.max(0, (pulse.in_flight?.optimizer ?? 0) - letters);
+  const limit = (name, used, most, format) =>
+    most ? h("span", { class: used / most > 0.9 ? "warn" : "" }, `${name} ${format(used)} of ${format(most)}`) : null;
+  return h(
+    "p",
+    { class: "livebar num", "aria-label": "Right now" },
+    h("span", {}, `in flight: ${whole(pulse.in_flight?.target ?? 0)} target, ${whole(optimizer)} optimizer`),
+    limit("calls", f.calls, pulse.spent.calls[1], whole),
+    limit("tokens", f.tokens, pulse.spent.tokens[1], whole),
+    limit("spent", f.usd ?? 0, pulse.spent.usd[1], money),
+    limit("this session", pulse.spent.minutes[0], pulse.spent.minutes[1], (minutes) => span(minutes * 60)),
+    pulse.throttled?.map((t) => h("span", { class: "warn" }, `${t.model} turns calls away (${t.why}), ${t.waiting} wait`)),
+    pulse.retries > 0 && h("span", { class: "warn" }, `${pulse.retries} retries`),
+  );
+}

@@ -1,0 +1,169 @@
+"""Planted corrections are found, with and without a model; no secret is stored or sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillopt.config import Config
+from skillopt.errors import Stopped, UserError
+from skillopt_harvest.collect import SourceSelection
+from skillopt_harvest.harvest import harvest, mining_config
+from skillopt_harvest.mine import is_correction
+from support import transcripts
+from support.harvest_score import mining_score
+from support.planted_history import PlantedSession, planted_history
+from support.planted_reader import PlantedReader
+
+
+@pytest.fixture(scope="module")
+def history() -> list[PlantedSession]:
+    return planted_history()
+
+
+@pytest.fixture(scope="module")
+def transcript(history: list[PlantedSession], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each session in its own file: a line is the number of its turn."""
+    folder = tmp_path_factory.mktemp("history")
+    for session in history:
+        transcripts.plain(folder / f"{session.id}.jsonl", [(session.id, session.turns)])
+    return folder
+
+
+CONFIG = Config.parse({"models": {"optimizer_model": "sim:world"}})
+
+
+def test_the_heuristic_miner_finds_eight_of_twelve_planted_rules(
+    history: list[PlantedSession], transcript: Path, tmp_path: Path
+) -> None:
+    report = harvest(tmp_path / "out", SourceSelection(source="plain", path=transcript))
+    score = mining_score(list(report.tasks), history)
+    assert len(history) == report.sessions == 200
+    assert len(score.found) >= 8
+    assert score.invented <= 3
+
+
+def test_a_model_finds_eleven_of_twelve_and_invents_at_most_one(
+    history: list[PlantedSession], transcript: Path, tmp_path: Path
+) -> None:
+    reader = PlantedReader()
+    selection = SourceSelection(source="plain", path=transcript)
+    report = harvest(tmp_path / "out", selection, config=CONFIG, models={"optimizer": reader})
+    score = mining_score(list(report.tasks), history)
+    assert len(score.found) >= 11
+    assert score.invented <= 1
+    asked = len(reader.requests)
+    assert 2 <= asked <= 12  # sessions go out in batches
+    (tmp_path / "out" / "state.json").unlink()  # as after a crash: the replies are in the journal
+    again = harvest(tmp_path / "out", selection, config=CONFIG, models={"optimizer": reader})
+    assert again.tasks == report.tasks
+    assert len(reader.requests) == asked
+
+
+def test_a_model_that_cites_what_is_not_there_adds_nothing(transcript: Path, tmp_path: Path) -> None:
+    class Inventor(PlantedReader):
+        def _mine(self, rows):  # type: ignore[no-untyped-def]
+            check = {"kind": "rubric", "values": ["x"], "unwanted": []}
+            wrong = [(999, 1), (1, 999), (1, 1), (1, 2), (2, 4)]
+            more = {"rule": "x", "instruction": "", "context": "", "check": check}
+            return {"corrections": [{"session": s, "line": line, **more} for s, line in wrong]}
+
+    report = harvest(
+        tmp_path / "out",
+        SourceSelection(source="plain", path=transcript),
+        config=CONFIG,
+        models={"optimizer": Inventor()},
+    )
+    assert report.tasks == ()
+    assert report.lost == ()
+
+
+def test_a_budget_stops_the_miner_and_nothing_is_marked_as_read(transcript: Path, tmp_path: Path) -> None:
+    config = Config.parse({"models": {"optimizer_model": "sim:world"}, "budget": {"max_calls": 1}})
+    with pytest.raises(Stopped):
+        harvest(
+            tmp_path / "out",
+            SourceSelection(source="plain", path=transcript),
+            config=config,
+            models={"optimizer": PlantedReader()},
+        )
+    assert not (tmp_path / "out" / "state.json").exists()
+
+
+def test_local_refuses_a_model_elsewhere() -> None:
+    with pytest.raises(UserError, match="not on this machine"):
+        mining_config("openai:gpt-4o", [], local=True)
+    assert mining_config("", [], local=True) is None
+
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEAsecretbody\nq9\n-----END RSA PRIVATE KEY-----"
+SECRETS = {
+    "sk-ant-api03-Zx81bTq0PpLw77YtRr": "export ANTHROPIC_API_KEY={}",
+    "ghp_16C7e42F292c6912E7710c838347Ae178B4a": "git clone with {}",
+    "AKIAIOSFODNN7QWERTYU": "aws key {}",
+    "hunter2hunter2": "postgres://admin:{}@db.internal/x",
+    "Tr0ub4dor&3xyz": "the password is {}",
+    "9f8e7d6c5b4a39281706": 'config: {{"client_secret": "{}"}}',
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl": "Authorization: Bearer {}",
+    "MIIEpAIBAAKCAQEAsecretbody": PEM.replace("MIIEpAIBAAKCAQEAsecretbody", "{}"),
+    "alice.miller@example.org": "mail {} about it",
+    "/home/alicemiller": "look into {}/work/x.py",
+    "topsecretvalue-of-env": "it printed {}",
+}
+
+
+@pytest.mark.parametrize("with_model", [False, True])
+def test_planted_secrets_are_in_no_file_and_no_request(
+    with_model: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "topsecretvalue-of-env")
+    reader = PlantedReader()
+    for number, (secret, form) in enumerate(SECRETS.items()):
+        text = form.format(secret)
+        filler = "word " * 2000
+        turns = [
+            ("user", f"add date-fns; {text}"),
+            ("assistant", f"npm install date-fns. {text}\n{filler}{text}"),
+            ("user", "Use pnpm instead of npm."),
+            ("assistant", f"pnpm add date-fns {text}"),
+        ]
+        name = f"s{number}"
+        transcripts.claude_code(tmp_path, name, turns, cwd="/home/alicemiller/shop")
+    selection = SourceSelection(source="claude-code", path=tmp_path / ".claude")
+    models = {"optimizer": reader} if with_model else None
+    report = harvest(tmp_path / "out", selection, config=CONFIG if with_model else None, models=models)  # type: ignore[arg-type]
+    assert report.corrections
+    assert report.removed
+    from skillopt_harvest.dialog import decisions_of
+    from skillopt_harvest.review import decide, finish
+
+    for decision in decisions_of(tmp_path / "out", ["rules"], [], [], []):
+        decide(tmp_path / "out", decision)
+    assert finish(tmp_path / "out")
+    everything = [path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    everything += [request.encode() for request in reader.requests] + [line.encode() for line in report.lines()]
+    for secret in SECRETS:
+        assert not [1 for content in everything if secret.encode() in content], secret
+
+
+@pytest.mark.parametrize(
+    ("again", "correction"), [("Please fix the failing test 12.", False), ("Please fix the failing test 11.", True)]
+)
+def test_the_same_words_with_another_number_are_not_a_repeated_request(again: str, correction: bool) -> None:
+    asked, work = "Please fix the failing test 11.", "I changed the test."
+    assert is_correction(asked, work, again, work) is correction
+
+
+def test_what_stands_for_a_removed_secret_is_no_part_of_a_check(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.jsonl"
+    said = "No, use pnpm instead of npm. My password: hunter2secret, mail jane@example.org"
+    turns = [
+        ("user", "Install it."),
+        ("assistant", "npm install"),
+        ("user", said),
+        ("assistant", "pnpm install jane@example.org"),
+    ]
+    transcripts.plain(path, [(name, turns) for name in ("a", "b")])
+    (task,) = harvest(tmp_path / "out", SourceSelection(source="plain", path=path)).tasks
+    assert (task.check.kind, task.check.values, task.check.unwanted) == ("contains", ("pnpm",), ("npm",))
