@@ -153,6 +153,7 @@ export async function configureView(root, { query, signal }) {
     h("div", { class: "row" }, h("span", { class: "grow" }, find), all),
   );
   find.placeholder = `Search ${[...rows.keys()].filter((key) => !key.startsWith("#")).length - MAIN.length} more settings`;
+  filter();
 
   // What is not among the first fields appears when it is searched for, has an error, or all are asked for.
   function filter() {
