@@ -60,3 +60,10 @@ def open_page(
             browser.close()
     troubles = [text for text in troubles if not any(word in text for word in forgives)]
     assert not troubles, troubles
+
+
+def close_drawer(page: Any) -> None:
+    """Close the drawer of a trajectory and wait until its entry of the history is gone."""
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    page.wait_for_function("() => !/[?&]t=/.test(location.hash)")

@@ -11,7 +11,7 @@ import pytest
 
 from skillopt.record.files import append_jsonl, read_json, write_json
 from support import train_sim, until
-from support.browser import PATIENCE, open_page
+from support.browser import PATIENCE, close_drawer, open_page
 from support.webui import SLOW, Ui, make_workspace, serving
 
 pytestmark = pytest.mark.browser
@@ -135,8 +135,7 @@ def look_around(page: Any, ui: Ui, run: str) -> None:
     page.locator(".chip").first.click()
     drawer = page.get_by_role("dialog")
     drawer.get_by_text("Scored output").wait_for()
-    page.keyboard.press("Escape")
-    drawer.wait_for(state="detached")
+    close_drawer(page)
     page.get_by_role("button", name="Diff", exact=True).click()
     page.locator(".sidebyside .add").first.wait_for()
     page.goto(f"{base}/items")
@@ -144,7 +143,7 @@ def look_around(page: Any, ui: Ui, run: str) -> None:
     for key in ("j", "ArrowDown", "ArrowRight", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     page.get_by_role("dialog").get_by_text("Scored output").wait_for()
-    page.keyboard.press("Escape")
+    close_drawer(page)
     page.goto(f"{base}/steps?n=2")
     page.get_by_text("Gate, item by item").wait_for()
     page.goto(f"{base}/costs")
@@ -164,7 +163,7 @@ def test_a_skill_is_evaluated_compared_and_exported(ui: Ui) -> None:
         page.get_by_text("40 of 40 items").wait_for()
         page.locator(".items .virtual .line").first.click()
         page.get_by_role("dialog").get_by_text("Scored output").wait_for()
-        page.keyboard.press("Escape")
+        close_drawer(page)
         page.goto(f"{ui.url}#/compare")
         page.get_by_role("button", name="Measure both").click()
         page.get_by_text("paired test").wait_for()

@@ -30,7 +30,7 @@ from skillopt.models.base import ChatModel, ChatReply, ChatRequest, Usage
 from skillopt.record.files import append_jsonl, read_json, write_json
 from skillopt.training.trainer import TrainingLoop
 from support import skillopt, train_sim
-from support.browser import open_page
+from support.browser import close_drawer, open_page
 from support.webui import Ui, make_workspace, serving
 
 pytestmark = pytest.mark.browser
@@ -289,7 +289,6 @@ def test_markup_stays_text_in_what_a_click_opens_and_in_events_as_they_arrive(wo
         look()
 
         page.goto(f"{ui.url}#/run/{quote(world.letters)}/letters")
-        page.get_by_role("button", name="Read").click()
         page.get_by_text("<limits>").first.wait_for()
         look()
         page.get_by_label("Reply to letter 1").fill(json.dumps({TEXT: TEXT}))
@@ -300,14 +299,14 @@ def test_markup_stays_text_in_what_a_click_opens_and_in_events_as_they_arrive(wo
         page.goto(f"{base}/steps?n=1")
         page.locator(".chip").first.click()
         look("dialog")
-        page.keyboard.press("Escape")
+        close_drawer(page)
         page.goto(f"{base}/skill?v=1")
         page.locator("button.ln:not([data-seq='0'])").first.click()
         look()
         page.goto(f"{base}/items")
         page.locator(".items .virtual .line").first.click()
         look("dialog")
-        page.keyboard.press("Escape")
+        close_drawer(page)
         page.goto(f"{ui.url}#/runs")
         page.get_by_label("Name, tags and note of").first.click()
         page.get_by_role("dialog").wait_for()

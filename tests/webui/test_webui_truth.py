@@ -20,7 +20,7 @@ from skillopt.record.run import Run
 from skillopt.view.failures import failure_groups
 from skillopt.view.html import write_report
 from support import skillopt, train_sim, until
-from support.browser import open_page
+from support.browser import close_drawer, open_page
 from support.webui import Ui, make_workspace, serving
 
 MOST_PROBED: dict[str, dict[str, Any]] = {
@@ -120,7 +120,7 @@ def test_what_a_persistent_failure_says_is_what_its_trajectory_shows(world: Worl
         for chip in page.locator(".failing .chip:not([disabled])").all()[:4]:
             chip.click()
             page.get_by_role("dialog").get_by_text("✗ failed").wait_for()
-            page.keyboard.press("Escape")
+            close_drawer(page)
         assert page.get_by_text("training ended first").count() > 0
 
 
@@ -254,7 +254,7 @@ def test_an_open_trajectory_has_an_address_that_can_be_sent(world: World) -> Non
         page.goto(address)
         page.get_by_role("dialog").get_by_text("Scored output").wait_for()
         assert page.get_by_role("dialog").locator("code").first.inner_text() == item
-        page.keyboard.press("Escape")
+        close_drawer(page)
         pressed = page.locator(".itemtable button[aria-pressed=true]").all_inner_texts()
         assert any(text.startswith("Failing") for text in pressed)
 
