@@ -1,6 +1,6 @@
 """SkillOpt trains skill documents for frozen LLM agents. The public API on one screen: these names and no others.
 
-A name is imported when it is first used, so that `import skillopt` costs next to nothing.
+A name is imported when it is first used; `import skillopt` alone takes almost no time.
 """
 
 import importlib

@@ -51,7 +51,7 @@ def from_dspy(metric: Callable[..., Any], *, answer: str = "answer") -> Callable
 
 @runtime_checkable
 class GepaAdapter(Protocol):
-    """What is used of an adapter of gepa (gepa.GEPAAdapter)."""
+    """The members of a gepa adapter (gepa.GEPAAdapter) that SkillOpt uses."""
 
     def evaluate(self, batch: list[Any], candidate: dict[str, str], capture_traces: bool = False) -> Any: ...
 
@@ -109,7 +109,7 @@ def _with_data(tasks: Tasks) -> Tasks:
 
 
 def _rows(tasks: object) -> list[Json]:
-    """Each row with itself as its field `data`, which only the adapter reads."""
+    """Each row with a copy of itself in its field `data`, which only the adapter reads."""
     if not isinstance(tasks, Sequence) or not all(isinstance(each, Mapping) for each in tasks):
         raise UserError("from_gepa: tasks: give the adapter's data as a list of dicts, or three lists by split")
     rows = []
@@ -122,7 +122,7 @@ def _rows(tasks: object) -> list[Json]:
 
 
 def _text(output: Any) -> str:
-    """An output as a text: its only value if it is a dict with one."""
+    """An output as text. If it is a dict with one value: that value."""
     if isinstance(output, Mapping) and len(output) == 1:
         output = next(iter(output.values()))
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)

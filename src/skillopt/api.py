@@ -42,8 +42,8 @@ class Trainer:
     """Trains one skill. The same arguments again continue the run.
 
     `config` is a Config, a YAML file, a dict, or nothing; a list is `tasks`. Keywords are config keys (`num_epochs=2`),
-    sections (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`), or what takes the place of what the config names,
-    such as a scorer or an agent that is a function.
+    sections (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`), or objects in place of what the config names: a
+    function as the scorer, for example.
     """
 
     @one_message
@@ -153,7 +153,7 @@ class Trainer:
 
 @contextlib.contextmanager
 def _showing(progress: Progress) -> Iterator[Sequence[Listener]]:
-    """Who shows the events as they happen."""
+    """The listener that shows events as they happen."""
     if not progress:
         yield ()
         return
@@ -164,12 +164,12 @@ def _showing(progress: Progress) -> Iterator[Sequence[Listener]]:
 
 
 def shows_progress(chosen: Progress | None) -> Progress:
-    """The choice of the program, else whether a person is likely to read what is printed."""
+    """What the program chose; else whether a person probably reads what is printed."""
     return (in_notebook() or sys.stdout.isatty()) if chosen is None else chosen
 
 
 def in_notebook() -> bool:
-    """Is this the kernel of a notebook?"""
+    """Does this process run the cells of a notebook?"""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
@@ -303,7 +303,7 @@ def new_training(config: Config, **arguments: Any) -> TrainingLoop:
 
 
 async def train_config(config: Config, **arguments: Any) -> Result:
-    """What commands call that train several times; the arguments are those of `TrainingLoop`."""
+    """For commands that train several times; the arguments are those of `TrainingLoop`."""
     return await fit_and_report(new_training(config, **arguments))
 
 
@@ -344,7 +344,7 @@ def _interruptible(training: TrainingLoop, loop: asyncio.AbstractEventLoop) -> I
         return
 
     def once(*_: object) -> None:
-        """Called between two instructions, whatever the event loop is busy with: data may take long to read."""
+        """The signal handler. Python calls it even while the event loop is busy, such as while it reads long data."""
         reset()
         if training.started:
             loop.call_soon_threadsafe(training.interrupt)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 HEADING = "Keywords:"
-"""Begins the part of a docstring that is made here."""
+"""The heading of the part that this module adds to a docstring."""
 
 
 class ModelParts(ModelsKeys, total=False):
@@ -47,7 +47,7 @@ class ModelParts(ModelsKeys, total=False):
 
 
 class InputParts(TypedDict, total=False):
-    """What takes the place of the config's tasks and models."""
+    """Objects in place of the config's tasks and models."""
 
     tasks: Tasks | None
     """A list of dicts with question and answer, a data frame, a file ("tasks.csv", "hf:org/name"), or {"train": […],
@@ -66,7 +66,7 @@ class InputParts(TypedDict, total=False):
 
 
 class TrainingParts(InputParts, total=False):
-    """What takes the place of the config's parts of a training."""
+    """Objects in place of the other parts of a training that the config names."""
 
     skill: Skill | str | Path | None
     """The initial skill: a Skill, its text, or the path of its file or package."""
@@ -127,7 +127,7 @@ def _defaults() -> dict[str, object]:
 
 @cache
 def _meanings() -> dict[str, str]:
-    """What is written below each key, here and in keywords.py."""
+    """The docstring below each key, here and in keywords.py."""
     files = [Path(file) for file in (keywords.__file__, __file__)]
     return dict(itertools.chain(*(_described(ast.parse(file.read_text(encoding="utf-8"))) for file in files)))
 

@@ -36,7 +36,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SHUT = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 _SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")
 DiskError = (OSError, sqlite3.Error)
-"""Errors that a disk problem may cause; `is_disk_trouble` checks whether it did."""
+"""Errors that a disk problem may cause; `is_disk_trouble` says whether one did."""
 
 
 def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:

@@ -47,12 +47,12 @@ ConfigLike = Config | str | Path | KeysLike | Sequence[KeysLike] | None
 SkillLike = Skill | str | Path
 """A skill; its text; or what names it: a path, or `initial` or `best` of the run that the config makes."""
 _PATH = re.compile(r"(?:~|\.{1,2})?/.*|\S*|.*\.(?:md|markdown|txt)")
-"""What looks like a path and not like a text: a single word, a name that ends like a file's, or begins like a path."""
+"""Looks like a path and not like a text: a single word, or a name with a path's beginning or a file's ending."""
 
 
 @dataclass(kw_only=True)
 class Inputs:
-    """The config with everything that it can hold, and the objects that it cannot."""
+    """The config, and the objects that were passed in because a config cannot hold them."""
 
     config: Config
     env: Env | None
@@ -64,7 +64,7 @@ class Inputs:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """An env that was opened here is closed at the end of the block, and opened again for another."""
+        """The inputs, opened. The block's end closes an env that was opened here; another block opens it again."""
         if self.closed and self.reopen:
             self.env, self.closed = self.reopen(), False
         try:

@@ -25,7 +25,7 @@ from skillopt.errors import UserError
 
 T = TypeVar("T")
 Secrets = Mapping[str, str]
-"""What a secret looks like, and whose it is. The longest first."""
+"""The environment's secrets and the names of their variables, the longest first."""
 
 _SHORTEST = 12
 _SECRET_NAME = re.compile(
@@ -37,7 +37,7 @@ _SECRET_NAME = re.compile(
     re.VERBOSE,
 )
 _SECRET_URL = re.compile(r"(?:^|_)(?:SECRET_URL|WEBHOOK(?:_URL)?|KUBECONFIG_(?:B|BASE|CONTENT|DATA))\Z")
-"""Whoever knows the address may use it; a kubeconfig holds keys (`_B64`, `_BASE64` without their numbers)."""
+"""Names of addresses that work as keys, and of kubeconfigs, which hold keys (`_B64`, `_BASE64` without numbers)."""
 _NUMBER = re.compile(r"\d+(?=_|\Z)")
 _STAGE = re.compile(
     r"(?:_(?:BACKUP|CI|DEV|DEVELOPMENT|LIVE|NEW|OLD|PRIMARY|PROD|PRODUCTION|SECONDARY|STAGING|TEST))+\Z"
@@ -82,14 +82,14 @@ _HOLDS_KEY = re.compile(
 _named: set[str] = set()
 """Variables that a config names as its key's, whatever they are called."""
 _fetched: dict[str, str] = {}
-"""Tokens that are in no variable."""
+"""Tokens that were fetched and are not in the environment."""
 
 
 # What a user writes
 
 
 def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
-    """Raise where a config holds a key's value; variables that it names as its keys' are secret from now on."""
+    """Raise if a config holds a key's value. From now on, variables that it names as keys are secret."""
     known = secrets()
     for dotted, value in _texts(tree, ""):
         if dotted.endswith("_key_name") and value:
@@ -109,7 +109,7 @@ def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
 
 
 def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
-    """Raise where a text that a run would store and show holds a secret of the environment."""
+    """Raise if a text that a run would store and show holds a secret of the environment."""
     for secret, name in (secrets() if known is None else known).items():
         if secret in text:
             raise UserError(
@@ -193,7 +193,7 @@ def remember(token: str) -> None:
 def _values(name: str, value: str) -> Iterator[str]:
     for whole, password in _IN_URL.findall(value):
         yield password
-        if name.upper().endswith("_PROXY"):  # commands get it and may repeat it, with a password that is short
+        if name.upper().endswith("_PROXY"):  # commands get the URL and may print its password, even a short one
             yield whole
     if not is_secret_name(name):
         return

@@ -31,7 +31,7 @@ GROUPS = {
     "Look at runs": ("runs", "report", "blame", "diff", "verify", "export", "propose", "adopt"),
     "Page, agents, models and data": ("ui", "mcp", "models", "data", "sim"),
 }
-"""The commands as --help shows them. One that is not named here is the last of its `rich_help_panel`, or of all."""
+"""The order in which --help shows the commands. One that is not named here comes last in its `rich_help_panel`."""
 RETIRED = {
     ("report", "--prices"): "set budget.prices before a training (summary.json has each role's tokens)",
     ("verify", "--repair"): "`skillopt verify RUN` names the files to delete, and training writes them",
@@ -63,11 +63,11 @@ RENAMED = {
     ("eval", "--split valid_seen"): "--split=val",
     ("eval", "--split valid_unseen"): "--split=test",
 }
-"""Options of the original tool and of earlier versions that have another name now; using one is answered with it."""
+"""Options of the original tool and of earlier versions that have another name now. They work, and a note names it."""
 
 
 class Grouped(TyperGroup):
-    """Commands by group, each with the whole first sentence of its help."""
+    """Commands by group, each with the first sentence of its help, not cut."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         for word, following in itertools.pairwise([*map(str, args), ""][1:]):
@@ -167,7 +167,7 @@ def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", o
 
 
 def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
-    """Local models' weights before anything else, with a progress bar; silent where they are here."""
+    """Fetch local models' weights first, with a progress bar. Prints nothing if they are on this machine."""
     from skillopt.cli.models import fetch
     from skillopt.provider_table import provider_of, split_name
     from skillopt.training.parts import needs_optimizer
@@ -180,7 +180,7 @@ def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
 
 
 def measured(config: Config, work: Callable[[Listener], Coroutine[Any, Any, T]]) -> T:
-    """What `work` gives; its events are shown on the terminal as they happen."""
+    """Returns the result of `work`, and shows its events on the terminal as they happen."""
     import asyncio
 
     from skillopt.view.console import open_console, watching

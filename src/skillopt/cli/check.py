@@ -1,4 +1,4 @@
-"""Does a skill earn its place: check, and lint, which asks no model."""
+"""Is a skill worth having? `check` measures it; `lint` reads it and asks no model."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml and check.json.")] = None,
     github: GithubOption = False,
     skip_without_key: Annotated[
-        bool, typer.Option("--skip-without-key", help="Where the environment has no key: lint alone, and say so.")
+        bool, typer.Option("--skip-without-key", help="If the environment has no key: only lint, and say so.")
     ] = False,
 ) -> None:
     """Say whether a skill is better, no worse or worse than a base, and stop as soon as that is sure.
@@ -114,7 +114,7 @@ def check(
 
 @contextmanager
 def _never_worse() -> Iterator[None]:
-    """A fault of ours, or of a user's scorer, is no verdict: it must not end with the code of one."""
+    """An error of SkillOpt or of a user's scorer must not end with the exit code of a verdict."""
     try:
         yield
     except (SkillOptError, typer.Exit, *DiskError):
@@ -127,7 +127,7 @@ def _never_worse() -> Iterator[None]:
 def _job(
     found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, quiet: bool
 ) -> tuple[CheckOutcome, Measure]:
-    """Configs are read before anything is paid; those of skills that are not run are not needed."""
+    """Read the configs before anything is paid for. Skills that are not run need none."""
     import asyncio
 
     from skillopt.measure.batch import CheckOutcome
@@ -237,7 +237,7 @@ def _to_github(notes: Sequence[Finding], page: str) -> None:
 
 @contextmanager
 def _commands_off(github: bool) -> Iterator[None]:
-    """What models and tasks say is printed, too: a line of it must not be a command to GitHub's runner."""
+    """Print text of models and tasks so that no line of it is a command to GitHub's runner."""
     if not github:
         yield
         return

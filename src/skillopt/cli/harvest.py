@@ -34,7 +34,7 @@ def harvest(
     optimizer_model: OptimizerOption = "",
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="section.key=value", help="A setting of the model, or a budget."),
+        typer.Option("--set", metavar="section.key=value", help="A key of the model or the budget."),
     ] = None,
 ) -> None:
     """Find tasks in sessions with coding agents, in traces and in evals."""

@@ -46,7 +46,7 @@ def answer(
     number: Annotated[int, typer.Argument(min=1, help="The letter's number.")],
     file: Annotated[str, typer.Argument(help="The reply; - or nothing reads standard input.")] = "-",
 ) -> None:
-    """Check a reply to a letter and hand it in. Exit code 2 where it does not fit; the letter then stays open."""
+    """Check a reply to a letter and hand it in. If it does not fit, the exit code is 2 and the letter stays open."""
     from skillopt.models.handoff import box_of
     from skillopt.training.requests.answers import hand_in
 
@@ -57,7 +57,7 @@ def answer(
 
 
 def _data(file: str) -> bytes:
-    """The reply, as far as it can be of use."""
+    """The reply's text, up to the length that can be used."""
     from skillopt.errors import UserError
     from skillopt.models.handoff.box import LONGEST_REPLY
 

@@ -1,4 +1,4 @@
-"""Looking into a run: report, blame, verify, runs, diff, review."""
+"""Commands that look at runs: report, blame, verify, runs, diff, review."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def ablate(
     run: RunArgument,
     overrides: Overrides = None,
     repeats: Annotated[
-        int | None, typer.Option("--repeats", min=1, help="Samples of each item; 1 or, where noisy, 3.")
+        int | None, typer.Option("--repeats", min=1, help="Samples of each item; 1, or 3 if the target is noisy.")
     ] = None,
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
 ) -> None:
@@ -97,7 +97,7 @@ def ablate(
 
 
 def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, command: str) -> Config:
-    """The run's own config for a measurement of its best skill; only budget, hardware and places may differ."""
+    """The run's own config, to measure its best skill. Only budget, hardware and folders may differ."""
     from skillopt.config import Config
     from skillopt.config.identity import PASSED_IN
     from skillopt.errors import UserError

@@ -25,7 +25,7 @@ Name = Annotated[str, typer.Argument(help="A name that `skillopt models list` sh
 
 @models_app.command("list")
 def list_models() -> None:
-    """Show the weights that are known, and which of them are here."""
+    """List the weights in the catalogue, and say which of them are on this machine."""
     from skillopt.models import weights
 
     width = max(map(len, weights.catalogue()))
@@ -45,7 +45,7 @@ def pull(name: Name) -> None:
 
 
 def fetch(name: str) -> Path:
-    """`weights.resolve` with progress on standard error; says nothing when the file is here already."""
+    """`weights.resolve` with progress on standard error; prints nothing if the file is on this machine."""
     from skillopt.models import weights
 
     with show_progress(name) as progress:
@@ -54,7 +54,7 @@ def fetch(name: str) -> Path:
 
 @contextmanager
 def show_progress(name: str) -> Iterator[Progress]:
-    """A line on standard error for each tenth, or for every 10 MB if nobody says how many there are."""
+    """Print a line on standard error for each tenth, or for every 10 MB if the size is not known."""
     started, shown = time.monotonic(), -1
 
     def progress(done: int, total: int, what: str) -> None:

@@ -50,7 +50,7 @@ def import_package(
     package: Annotated[Path, typer.Argument(help="Folder of an Agent Skills package (it holds SKILL.md).")],
     to: Annotated[Path, typer.Option("--to", help="The folder that the package is copied into.")],
 ) -> None:
-    """Copy an Agent Skills package, checked, to where it is trained (`skillopt train --package`)."""
+    """Check an Agent Skills package and copy it to the folder in which to train it (`skillopt train --package`)."""
     from skillopt.errors import UserError
     from skillopt.record.package import checked_package, whole_package
 

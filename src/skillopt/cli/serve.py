@@ -1,4 +1,4 @@
-"""What keeps running: the web page (ui), an MCP server for agents (mcp), the simulated world as an endpoint (sim)."""
+"""Servers: the web page (ui), an MCP server for agents (mcp), the simulated world as an endpoint (sim)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Found:
     name: str
     settings: Settings
     skill: Source
-    """Of no path where the skill was removed."""
+    """A source without a path if the skill was removed."""
     base: Source
 
     @property
@@ -34,7 +34,7 @@ class Found:
 
     @property
     def changed(self) -> bool:
-        """Differs any file of it?"""
+        """Does any file of the skill differ?"""
         return self.skill.files != self.base.files
 
 
@@ -64,7 +64,7 @@ def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
 
 
 def _packages(folder: Path) -> list[str]:
-    """The packages in a folder that is none itself, and no run's."""
+    """The packages in a folder that is neither a package nor a run."""
     if (folder / PACKAGE).is_file() or RunDirectory(folder).config_json.exists():
         return []
     return [file.parent.as_posix() for file in sorted(folder.glob(f"*/{PACKAGE}"))]
@@ -93,7 +93,7 @@ def _base(place: Path, folder: Path, base: str) -> Source:
 
 
 def _repository(folder: Path, place: Path) -> Repository:
-    """That of the working folder; where there is none, the skill's own."""
+    """The repository of the working folder; if there is none, that of the skill."""
     try:
         return Repository.around(folder)
     except UserError:
@@ -107,7 +107,7 @@ def _is_skill(base: str) -> bool:
 
 
 def _shown(place: Path) -> str:
-    """The path of the main file, as the repository names it, where there is one."""
+    """The path of the main file, relative to its repository if there is one."""
     main = main_file(place)
     try:
         return Repository.around(main.parent).inside(main)

@@ -70,7 +70,7 @@ def _package_file(package: Path) -> Path:
 
 
 def for_description(config: Config) -> Config:
-    """The config with what training a description takes: the trigger metric, its prompts, one short paragraph."""
+    """The config for training a description: the trigger metric, its prompts, one short paragraph."""
     from skillopt.record.package import checked_package
     from skillopt.training import prompts
 

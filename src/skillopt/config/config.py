@@ -88,7 +88,7 @@ class Config(Section):
         return role_settings(self, role)
 
     def identity(self) -> dict[str, JsonValue]:
-        """What was chosen that changes results. The rest (budget, workers, URLs, places, notes) may change before a
+        """The settings that change results. The rest (budget, workers, URLs, folders, notes) may change before a
         resume."""
         return chosen(self.flat(), defaults())
 
@@ -102,7 +102,7 @@ class Config(Section):
         return Config.parse(tree)
 
     def refuse_anti_patterns(self, where: str = "config") -> None:
-        """The runs that cannot be trusted are refused before anything is paid."""
+        """Refuse runs whose result cannot be trusted, before anything is paid for."""
         for wrong, why in self._anti_patterns():
             if wrong:
                 raise UserError(f"{where}: {why}")
@@ -134,7 +134,7 @@ class Config(Section):
 
 @cache
 def defaults() -> dict[str, JsonValue]:
-    """This version's defaults of what changes results."""
+    """This version's defaults for the settings that change results."""
     return relevant(Config().flat())
 
 

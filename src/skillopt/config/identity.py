@@ -29,11 +29,11 @@ _PLACES |= {
     f"models.{role}_{key}" for role in ("target", "optimizer", "judge") for key in ("url", "key_name", "rpm", "tpm")
 }
 _PLACES |= {"models.judge_workers", "models.judge_calibration"}
-"""What may change between a stop and a resume. The data and the user's files count by what they hold."""
+"""Keys that may change between a stop and a resume. Data and the user's files count by their content instead."""
 _EARLIER_NAMES = {"evaluation.vetoes": "evaluation.gates"}
-"""A key that has another name now makes no other run."""
+"""New names of keys by their old ones: a renamed key does not start another run."""
 PASSED_IN = "function:"
-"""How `env.scoring` begins in a run whose scorer a program passed in: a function, which counts by its source."""
+"""Prefix of `env.scoring` in a run whose scorer is a function that a program passed in; its source counts."""
 _SCORING = {"env.scoring", "env.scoring_options", "evaluation.metric"}
 _DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
 
@@ -50,7 +50,7 @@ def _normal(key: str, value: Any) -> Any:
         return "exact" if value.startswith(PASSED_IN) else Path(value).name
     if key == "models.optimizer_model" and (provider := provider_of(value)).path == "folder":
         return provider.prefix
-    if key == "models.optimizer_options":  # only the arguments of a command can change what it says
+    if key == "models.optimizer_options":  # of a command, only the arguments change its answers
         return {"args": value["args"]} if value.get("args") else {}
     if key == "env.agent_options" and value.get("workspace"):
         return {**value, "workspace": Path(value["workspace"]).name}
@@ -61,7 +61,7 @@ def _normal(key: str, value: Any) -> Any:
 
 
 def asks_the_same(one: Flat, other: Flat) -> bool:
-    """Do two configs send the same requests, as far as they tell? How replies are scored does not matter."""
+    """Would two configs send the same requests? How replies are scored does not matter."""
     first, second = (relevant(flat) | {key: flat.get(key) for key in _DATA} for flat in (one, other))
     return bool(one) and all(first[key] == second[key] for key in (first.keys() & second.keys()) - _SCORING)
 

@@ -1,4 +1,4 @@
-"""Options that the config leaves to the part that they are for: its own model checks them, errors name the key."""
+"""Options that belong to one part (an env, a scorer): that part's model checks them, and errors name the key."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class Options(BaseModel):
 
 
 def first_problem(error: ValidationError) -> str:
-    """`key.below: what is wrong`, of the first that a model complains of."""
+    """The first validation error as `key.below: what is wrong`."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

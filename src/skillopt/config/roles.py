@@ -32,7 +32,7 @@ _OVERRULES = {
     "gradient.analyst_workers": (("optimizers", "workers"),),
     "hardware.call_timeout": (("targets", "call_timeout"), ("optimizers", "call_timeout")),
 }
-"""Keys that hold for every model, and what of the tables they replace when they are overridden."""
+"""Keys that hold for every model, and the entry of the tables that each one replaces when it is overridden."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class RoleSettings:
     call_timeout: float
     """Seconds until a call without an answer is ended and retried."""
     deterministic: bool | None
-    """None: what the model says of itself."""
+    """None: as the model declares it."""
 
 
 def role_settings(config: Config, role: str) -> RoleSettings:
@@ -100,7 +100,7 @@ def flat_name(dotted: str) -> str:
 
 
 def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """A flat config with what the tables say in place of the keys that hold for every model."""
+    """A flat config with the tables' entries in place of the keys that hold for every model."""
     found = dict(flat)
     for role, table in _TABLES.items():
         entries = cast("dict[str, dict[str, JsonValue]]", found.pop(f"models.{table}", None) or {})
@@ -111,7 +111,7 @@ def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _said_of(name: str, table: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
-    """What a table says of a model: of its provider, then of itself, which counts more."""
+    """A table's entries for a model: those of its provider, overridden by its own."""
     found: dict[str, T] = {}
     for key in (split_name(name)[0], name.partition("?")[0], name):
         found |= {field: value for field, value in table.get(key, {}).items() if value is not None}
@@ -119,7 +119,7 @@ def _said_of(name: str, table: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
 
 
 def overrule(tree: Mapping[str, JsonValue], dotted: str) -> None:
-    """A key that is overridden counts before what the tables say."""
+    """A key that is overridden goes before the tables."""
     models = tree.get("models")
     for table, field in _OVERRULES.get(dotted, ()):
         entries = models.get(table) if isinstance(models, Mapping) else None

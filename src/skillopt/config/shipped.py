@@ -7,11 +7,11 @@ from pathlib import Path
 FOLDERS = ("configs", "data")
 _PACKAGE = Path(__file__).parent.parent
 ROOTS = (_PACKAGE / "_shipped", _PACKAGE.parent.parent)
-"""In an installed package; in a checkout they are at the top."""
+"""Their folder in an installed package; in a checkout they are in its top folder."""
 
 
 def is_there(path: Path) -> bool:
-    """Does it exist? A name that no file can have (too long, a zero byte in it) is simply not there."""
+    """Does it exist? False for a name that no file can have (too long, or with a zero byte)."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -23,7 +23,7 @@ def is_file(path: Path) -> bool:
 
 
 def shipped(path: str | Path) -> Path:
-    """The path as it is where it exists; else the package's own file of that name (`configs/sim/default.yaml`)."""
+    """The path if it exists; else the package's own file of that name (`configs/sim/default.yaml`)."""
     given = Path(path)
     if (
         is_there(given)

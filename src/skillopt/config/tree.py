@@ -25,7 +25,7 @@ _RENAMED = {
     "env.skill_init": "train.init_skill",
     "env.out_root": "env.output_root",
 }
-"""Names of an earlier version and of the original tool; using one is answered with ours."""
+"""Names of an earlier version and of the original tool. They work, and a note says the name to use."""
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
 _MOVED |= _RENAMED
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data", "models.judge_calibration")
@@ -34,7 +34,7 @@ CALIBRATION = "judge_calibration.json"
 _CODE = ("env.name", "env.scoring", "env.agent")
 """`file.py:name`; the file may be next to the config."""
 _DEEPEST, _MOST = 50, 200_000
-"""Levels and values of a config; more is a mistake, or an alias that contains itself."""
+"""The most levels and values of a config; more is a mistake, or an alias that contains itself."""
 _LONGEST_NUMBER = 100
 """Characters. Longer ones have no meaning in a config, and could be neither written down nor calculated with."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -69,7 +69,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def check_values(tree: Any) -> None:
-    """Raise ValueError for what could not be written down again: no end, bytes, half a character."""
+    """Raise ValueError for a value that cannot be stored: infinite, bytes, half a character."""
     waiting, seen = [(tree, 0)], 0
     while waiting:
         value, depth = waiting.pop()
@@ -122,7 +122,7 @@ def add_calibration(tree: dict[str, JsonValue], folder: Path) -> None:
 
 
 def yaml_trouble(error: Exception) -> str:
-    """What and where, without the line itself: it may hold half a key, which nobody would find."""
+    """The problem and its position, without the line itself: redaction would not recognise half a key in it."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return f"a value that cannot be made ({type(error).__name__})"
@@ -185,7 +185,7 @@ def _merge(into: dict[str, JsonValue], tree: Mapping[str, JsonValue]) -> None:
 def override(tree: dict[str, JsonValue], text: str) -> None:
     dotted, equals, raw = text.partition("=")
     dotted = dotted.strip()
-    if "." not in dotted:  # the original tool also takes its keys without their section
+    if "." not in dotted:  # the original tool accepts its keys without their section
         dotted = next((key for key in (*_MOVED, *RETIRED) if key.rpartition(".")[2] == dotted), dotted)
     _say_renamed(dotted)
     keys = flat_name(_MOVED.get(dotted, dotted)).split(".")
@@ -237,7 +237,7 @@ def name_command(tree: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _say_renamed(old: str) -> None:
-    """The guide's names (train.lr_scheduler) are as good as ours and need no note."""
+    """Does a key have the guide's name (train.lr_scheduler)? That is as good as ours and needs no note."""
     if old in _RENAMED:
         warnings.warn(f"{old} is now {_RENAMED[old]}", FutureWarning, stacklevel=3)
 

@@ -135,7 +135,7 @@ def without_units(skill: Skill, units: Sequence[Unit]) -> Skill:
 
 @dataclass
 class _Variants:
-    """The skill and its variants at work, and what was measured of each."""
+    """Measures the skill and its variants, and keeps the scores of each."""
 
     skill: Skill
     items: Sequence[Item]
@@ -165,7 +165,7 @@ class _Variants:
         return [row.model_copy(update={"names": tuple(unit.name for unit in chosen)})] if row else []
 
     async def _measure(self, skill: Skill) -> None:
-        """A document is measured once, whichever rules it is without."""
+        """Measure a document; one that leaves out other rules but has the same text is measured once."""
         if skill.hash in self.values:
             return
         ctx, tag = self.ctx, f"ablate-{skill.hash[:12]}-r"

@@ -1,4 +1,4 @@
-"""Several skills checked one after another: which of them changed, and what became of each."""
+"""Checks several skills one after another and keeps the outcome of each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from skillopt.record.results import CheckResult
 from skillopt.record.source import Source
 
 _WORST_FIRST = (1, 2, 3, 4, 0)
-"""Which code a check of several skills exits with: worse comes first, then what kept others from a verdict."""
+"""Exit codes of a check of several skills by priority: worse first, then reasons for having no verdict."""
 Measure = Callable[[], CheckResult]
-"""Runs a check; errors of the user's making, of endpoints and of budgets come out of it."""
+"""Runs one check. Raises UserError, errors of endpoints, and Stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOutcome:
-    """One skill on one target, and what became of it."""
+    """One skill on one target, and the outcome."""
 
     name: str
     """The skill as the user named it."""
@@ -27,7 +27,7 @@ class CheckOutcome:
     base: Source
     linted: Linted
     output_root: str = ""
-    """Of its config; empty if it is not run."""
+    """The config's target; empty if the skill is not run."""
     status: str = ""
     """better, no worse, worse, cannot tell; unchanged, removed, not measured (no key); stopped, error."""
     code: int = 0

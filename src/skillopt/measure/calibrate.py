@@ -41,7 +41,7 @@ from skillopt.training.judging import judge_model
 from skillopt.training.session import check_prices
 
 LEAST = 10
-"""Graded answers: fewer say nothing."""
+"""The fewest graded answers that give a result."""
 _SHOWN = 5
 """Disagreements in the record."""
 _WORDS = {"pass": 1.0, "fail": 0.0, "true": 1.0, "false": 0.0}
@@ -95,7 +95,7 @@ async def calibrate(
     with run.held(private=is_private(config.env.private, config.env.output_root)), Journal(run.journal) as journal:
         async with open_models(config, models, (role,), run) as opened:
             caller: Caller = make_callers(config, journal, opened)[0][role]
-            caller.deterministic = False  # a repeat must be a judgement of its own
+            caller.deterministic = False  # each repeat must be a fresh judgement
             judged = await gather_all(_judged(caller, n, each, options, repeats) for n, each in enumerate(answers))
     record = calibration_record(judged, options, judge_model(config), setup, digest, repeats)
     write_json(out, record)
@@ -211,7 +211,7 @@ def length_bias(judged: Sequence[JudgedAnswer]) -> LengthBias:
 
 
 def position_bias(samples: Sequence[Judgement]) -> PositionBias:
-    """`samples`: one for each answer, so that they are independent."""
+    """`samples` has one grade for each answer: these are independent."""
     orders = [sample.preferred for sample in samples if sample.preferred]
     first, second = orders.count(("first", "first")), orders.count(("second", "second"))
     p = min(1.0, 2 * sign_test(max(first, second), min(first, second)))

@@ -43,7 +43,7 @@ class PairMeasurement:
     samples: list[Sample]
     refused: dict[str, dict[str, str]]
     spent: Spent
-    """By this session, of what all sessions in the folder paid."""
+    """This session's part of what all sessions in the folder paid."""
 
 
 async def check(
@@ -84,7 +84,7 @@ async def both_measured(
     root = Path(config.env.output_root) / kind
 
     def folder(env: Env) -> Path:
-        """One folder for one question."""
+        """The folder of a question; another question has another."""
         identity = {
             "config": config.identity(),
             "data": data_hash(env),
@@ -98,7 +98,7 @@ async def both_measured(
 
     if is_private(config.env.private, config.env.output_root):
         make_folder(root, private=True)
-    shared = root / "journal.sqlite"  # a base is paid for once
+    shared = root / "journal.sqlite"  # checks against the same base pay for it once
     async with measuring_session(
         config, folder, env=env, models=models, listeners=listeners, shared_journal=shared
     ) as session:
@@ -110,7 +110,7 @@ async def both_measured(
 async def measure_pair(
     session: MeasuringSession, question: Question, usage: UsageLog, *, alpha: float
 ) -> PairMeasurement:
-    """Both skills of a question in a session that is open."""
+    """Both skills of a question, in an open session."""
     ctx, config = session.ctx, session.ctx.config
     check_prices(config, [config.role(role).model for role in measuring_roles(config, ctx.env)])
     items = _chosen(in_order(ctx.env.items(question.split), config.train.seed), question)
@@ -144,13 +144,13 @@ def _chosen(items: list[Item], question: Question) -> list[Item]:
 
 
 def in_order(items: Sequence[Item], seed: int) -> list[Item]:
-    """A random order that is always the same, also for the items of a set that grew."""
+    """A random order that is always the same: items keep their order when others are added."""
     return sorted(items, key=lambda item: hashlib.sha256(f"check/{seed}/{item.id}".encode()).digest())
 
 
 @dataclass
 class _Bench:
-    """Both skills at work on what a trial asks for."""
+    """Rolls out both skills on the samples that a trial asks for."""
 
     ctx: Context
     items: dict[str, Item]
@@ -205,7 +205,7 @@ class _Bench:
 
 
 def since(before: Spent, after: Spent) -> Spent:
-    """What was paid between two counts of the same folder."""
+    """The cost between two counts of the same folder."""
     usd = None if before.usd is None or after.usd is None else after.usd - before.usd
     calls, tokens = after.calls - before.calls, after.tokens - before.tokens
     return after.model_copy(update={"calls": calls, "tokens": tokens, "usd": usd})

@@ -1,4 +1,4 @@
-"""What a check found: verdict, scores, what each side takes, and the items that changed."""
+"""The result of a check: verdict, scores, the cost of each side, and the items that changed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXIT = {"better": 0, "no worse": 0, "worse": 1, "cannot tell": 4}
 
 @dataclass(frozen=True, kw_only=True)
 class SkillVersion:
-    """A skill that is measured, and what people call it."""
+    """A skill that is measured, with its name and version for people."""
 
     skill: Skill
     path: str
@@ -92,7 +92,7 @@ def check_result(
     refused: Mapping[str, Mapping[str, str]],
     spent: Spent,
 ) -> CheckResult:
-    """Items that the endpoint refused for either side count for neither."""
+    """The items that count: none that the endpoint refused for either side."""
     measured, metric = set(trial.measured), config.evaluation.metric
     counting = [sample for sample in samples if sample.trajectory.item_id in measured]
     means = {side: means_of(counting, side, metric) for side in SIDES}

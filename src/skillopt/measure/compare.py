@@ -66,7 +66,7 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
 
 
 def skill_named(name: str) -> tuple[Skill, Path]:
-    """A file, a package, a run's folder (its best skill) or RUN@3 for a version of a run; and where it is."""
+    """The skill, and its path, that a name means: a file, a package, a run's folder (its best skill) or RUN@3."""
     root, _, version = name.rpartition("@")
     if root and version.isdecimal() and len(version) < 10 and not is_there(Path(name)):
         run = RunDirectory(resolve_run(Path(root)))

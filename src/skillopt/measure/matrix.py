@@ -82,8 +82,8 @@ def _fell(result: CheckResult, recorded: float) -> bool:
 
 
 def _pruned(outcome: CheckOutcome) -> Pruning | None:
-    """The pruning of this very text on this target, if a run in the output folder has one."""
-    body = Skill(outcome.skill.document.body.lstrip("\n"))  # of an exported skill, as the run has it
+    """The result of pruning this text on this target, if a run in the output folder has one."""
+    body = Skill(outcome.skill.document.body.lstrip("\n"))  # an exported skill's text as the run has it
     same = {outcome.skill.skill.hash, body.hash}
     for path in sorted(Path(outcome.output_root).glob("*/*/pruned/prune.json")) if outcome.output_root else ():
         found = read_record(Pruning, path)
@@ -104,7 +104,7 @@ def changes(recorded: Matrix | None, now: Matrix) -> list[CellChange]:
 
 
 def merged(recorded: Matrix | None, now: Matrix) -> Matrix:
-    """What is recorded from now on: what was measured, and the earlier cells of which nothing new is known."""
+    """The cells to record: those measured now, and earlier ones that were not measured again."""
     old = recorded.cells if recorded else ()
     known = {(cell.skill, cell.target): cell for cell in old}
     for cell in now.cells:

@@ -32,7 +32,7 @@ from skillopt.training.rollout import failed, roll_out_all, scored
 
 ITEMS, SAMPLES = 12, 4
 TEMPERATURE = 0.7
-"""Of further samples, if the config's own temperature would give the same reply again."""
+"""The temperature of further samples if the config's own would give the same reply again."""
 SOLVED, FORM = 0.95, 0.9
 """Shares of right replies from which on there is nothing to learn, or only the form (assumed)."""
 LOST = 0.5

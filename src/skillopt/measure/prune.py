@@ -170,7 +170,7 @@ def _outcome(idle: Sequence[Unit], removed: Sequence[Unit], trials: Sequence[Pru
 
 
 def _sentence(result: Pruning) -> str:
-    """`Pruned: 1,240 → 610 tokens, no worse: 0.84 against 0.85, margin 0.05.`"""
+    """The verdict, such as `Pruned: 1,240 → 610 tokens, no worse: 0.84 against 0.85, margin 0.05.`"""
     if result.outcome == "nothing to prune":
         return "Nothing to prune: if any single rule is removed, the validation score falls."
     last = result.trials[-1]

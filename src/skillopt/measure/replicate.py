@@ -43,7 +43,7 @@ async def replicate(config: Config, seeds: Sequence[int], train: Train) -> Repli
         rows.append(_row(seed, trained))
         result = report(rows, seeds, spent_in(summaries))
         write_json(path, result)
-    assert result is not None, "there is at least one seed"
+    assert result is not None, "the number of seeds must be at least 1"
     return result.model_copy(update={"path": str(path)})
 
 
@@ -95,7 +95,7 @@ def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) ->
 
 
 def _interval(column: str, rows: Sequence[ReplicatedRun]) -> Interval | None:
-    """Seeds that agree say nothing about other tasks: the interval is never narrower than a single run's."""
+    """The interval. It is never narrower than a single run's: seeds that agree say nothing about other tasks."""
     values = [row.value(column) for row in rows]
     mean, over_seeds = fmean(values), seeds_interval(values)
     half = over_seeds[1] - mean if over_seeds else 0.0
