@@ -40,12 +40,12 @@ def names(kind: str) -> list[str]:
 
 
 def reference(kind: str, name: str) -> str:
-    """`module:name` of what a package has registered; empty where none has."""
+    """`module:name` of the part that a package has registered; empty if none has."""
     return next((point.value for point in registered(kind).select(name=name)), "")
 
 
 def load(kind: str, name: str, *, key: str, known: Iterable[str]) -> Any:
-    """What a package has registered under a name; `key` is the config key to blame where there is none."""
+    """The part that a package has registered under a name; `key` is the config key that an error names."""
     for point in registered(kind).select(name=name):
         try:
             return point.load()

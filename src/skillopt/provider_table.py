@@ -20,7 +20,7 @@ class Provider:
     """One provider of models. The defaults are those of an endpoint on the network that bills by the token."""
 
     prefix: str
-    """What its models' names begin with, before the colon."""
+    """The part of its models' names before the colon."""
     factory: str = _LIBRARY
     """`module:function` that makes the ChatModel from a ModelSpec (models/base.py); imported when it is needed."""
     families: str = ""
@@ -58,11 +58,11 @@ class Provider:
     runs_program: bool = False
     """Does it start a program of the user's?"""
     path: Literal["", "file", "folder"] = ""
-    """What the model's name is a path of, if it is one."""
+    """What the name is the path of, if it is a path: a file or a folder."""
     takes_images: bool | None = None
-    """Do its models take images? None: some do."""
+    """Do its models take images? None: it depends on the model."""
     deterministic: bool | None = False
-    """Does the same request always give the same reply? None: the model knows."""
+    """Does the same request always give the same reply? None: each model declares it."""
     human_paced: bool = False
     """May a reply take hours, because a person writes it?"""
     probed_roles: tuple[str, ...] = ("target", "optimizer")
@@ -110,12 +110,12 @@ AGENT = Provider(
     prefix="agent",
     factory="skillopt.models.bound:open_unseen",
     is_function=True,
-    probed_roles=("optimizer",),  # it calls its models itself
+    probed_roles=("optimizer",),  # the agent calls its models itself
 )
 COMMAND = Provider(
     prefix="command",
     factory="skillopt.models.command:open_command",
-    needs_model=False,  # the factory says what a command looks like
+    needs_model=False,  # the factory checks the command's form
     runs_program=True,
     estimates_tokens=True,
     probed_roles=("optimizer",),
@@ -233,7 +233,7 @@ def provider_of(name: str) -> Provider:
 
 
 def program_of(name: str) -> Provider:
-    """The same; for a command line that is a coding agent's (`command:codex`), the agent's."""
+    """As `provider_of`; if a command line is a coding agent (`command:codex`), the agent's provider."""
     row = provider_of(name)
     return (_agent(split_name(name)[1]) if row is COMMAND else None) or row
 

@@ -33,8 +33,7 @@ def harvest(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be read.")] = False,
     optimizer_model: OptimizerOption = "",
     overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="section.key=value", help="A key of the model or the budget."),
+        list[str] | None, typer.Option("--set", metavar="section.key=value", help="A key of the model or the budget.")
     ] = None,
 ) -> None:
     """Find tasks in sessions with coding agents, in traces and in evals."""

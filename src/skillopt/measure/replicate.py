@@ -121,7 +121,7 @@ def require_test(config: Config, command: str) -> None:
 
 
 def left_of(budget: BudgetConfig, spent: Sequence[Bill], minutes: float) -> BudgetConfig:
-    """What earlier runs, by their summaries, have left of the budget that all share."""
+    """The part of the shared budget that earlier runs, by their summaries, have not used."""
     used = {
         "max_calls": sum(each.calls.of(role) for each in spent for role in each.calls.roles),
         "max_tokens": sum(each.tokens.of(role).total for each in spent for role in each.calls.roles),

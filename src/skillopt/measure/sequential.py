@@ -1,4 +1,4 @@
-"""Is a skill better than another, no worse, or worse: asked for sample by sample, until the answer is sure.
+"""Is a skill better than another, no worse, or worse? Samples are taken until the answer is sure.
 
 Nothing is run here. `Trial.play` asks for samples and is sent their scores, so the check, the tests and the
 simulations of bench/check.py all decide by the same lines. The repeats are the paired gate's test.
@@ -32,7 +32,7 @@ _SCREEN = 0.2
 _SURELY = 0.75
 """An item has changed if the means of its samples differ by this much."""
 _LEANS = 0.2
-"""A p below this leans to better: the check asks on, although the skill is already known to be no worse."""
+"""If p is below this, the skill may be better: the check goes on, although "no worse" is already sure."""
 _HOPELESS = 0.3
 """From the second round on: if neither side's p is below this, the paired test stops."""
 _OPTIMISM = 0.5
@@ -41,7 +41,7 @@ _OPTIMISM = 0.5
 
 @dataclass
 class Trial:
-    """Two skills on the same items, and what is sure of them. `order` is a random one; it decides who comes first."""
+    """Two skills on the same items, and what is sure of them. `order` is a random order of the items."""
 
     order: Sequence[str]
     noisy: bool
@@ -59,9 +59,9 @@ class Trial:
     repeats: int = 0
     """Rounds of fresh samples."""
     p: float = 1.0
-    """Of the test that decided, or of the last one: how likely such a difference is without any; two-sided."""
+    """The two-sided p of the test that decided, or of the last one."""
     sure_by: str = ""
-    """What the verdict rests on: `screen`, `all items`, `repeats`."""
+    """The stage that decided: `screen`, `all items` or `repeats`."""
 
     def play(self) -> Samples[Word]:
         """To the verdict."""
@@ -125,8 +125,7 @@ class Trial:
         return None
 
     def _look(self, looks: int, *, last: bool) -> Word | None:
-        """What the items so far make sure. The last look at a deterministic target is not a test: everything is known
-        then."""
+        """The verdict that the items so far allow, if any. The last one on a deterministic target needs no test."""
         self.looks += 1
         if last and not self.noisy:
             return None
@@ -161,7 +160,7 @@ class Trial:
         return ways / math.comb(total, seen) <= self.alpha / looks
 
     def _exact(self) -> Word:
-        """Every item is known, and would be the same again."""
+        """The verdict on a deterministic target after all items: measuring again would change nothing."""
         more = self.difference > self.margin + EPSILON and self._one_way(1)
         if more or (self.difference > EPSILON and _p(self._first()) <= self.alpha):
             return "better"
@@ -221,12 +220,12 @@ class Trial:
         return "no worse"
 
     def _shown(self, rounds: int) -> bool:
-        """Is the difference surely above -margin, by this many rounds?"""
+        """Do this many rounds show that the difference is above -margin?"""
         middle, error = self.estimate(rounds)
         return middle - self.quantile * error > -self.margin
 
     def _hope(self, rounds: int) -> bool:
-        """Would the last round show it, if the difference is about what it looks like now?"""
+        """Would the last round show it, if the true difference is about the present estimate?"""
         _, error = self.estimate(rounds)
         middle = self.difference + _OPTIMISM * error
         return middle - self.quantile * error * math.sqrt(rounds / (self.max_repeats + 1)) > -self.margin
@@ -300,7 +299,7 @@ class _Duel(PairedTest):
 
 
 def _p(pairs: Sequence[Pair]) -> float:
-    """How likely the second of each pair looks this much better when it is not."""
+    """The p-value: how often the second of each pair looks this much better by chance."""
     if all(value in (0, 1) for pair in pairs for value in pair):
         return sign_test(sum(b > a for a, b in pairs), sum(b < a for a, b in pairs))
     return permutation_p([((before,), (after,)) for before, after in pairs])

@@ -54,7 +54,7 @@ def parse_axes(texts: Sequence[str]) -> tuple[Axes, list[str]]:
 
 
 def split_values(raw: str) -> list[str]:
-    """At commas, but not at those within brackets, braces or quotes: `[a,b],[c]` is two values."""
+    """Split at commas, but not at those within brackets, braces or quotes: `[a,b],[c]` is two values."""
     parts, depth, quote = [""], 0, ""
     for character in raw:
         if quote:
@@ -88,7 +88,7 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
     axes, fixed = parse_axes(texts)
     base = load(fixed)
     trials = make_trials(axes)
-    configs = [load([*fixed, *trial]) for trial in trials]  # a wrong value is refused before the first call is paid
+    configs = [load([*fixed, *trial]) for trial in trials]  # a wrong value is refused before the first call is paid for
     folder = folder_of(base, "sweeps", {"config": base.identity(), "axes": axes})
     make_folder(folder, private=is_private(base.env.private, base.env.output_root))
     started = time.monotonic()
@@ -117,7 +117,7 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
 
 
 def choose(rows: Sequence[SweepRow]) -> SweepRow:
-    """The highest validation score; of equals the one that paid for fewer rollouts, then the first."""
+    """The trial with the highest validation score; if equal, the one with fewer paid rollouts, then the first."""
     return max(rows, key=lambda row: (row.best_val, -row.rollouts_to_best, -row.trial))
 
 

@@ -107,7 +107,7 @@ def _verdict(none: Mapping[str, float], skill: Mapping[str, float], spent: Spent
 
 
 def _from_scratch(config: Config) -> TransferRow | None:
-    """The run of the goal's own config, if it was trained to its end before."""
+    """The finished run of the goal's own config, if there is one."""
     with using_env(config) as env:
         run = run_key(config, env, initial_of(config)).find(extend=False)
     summary = Run(run).summary if run else None

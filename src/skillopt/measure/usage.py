@@ -1,4 +1,4 @@
-"""What a rollout takes: tokens and seconds, also if its replies come from a journal."""
+"""Tokens and seconds of a rollout, also if its replies come from a journal."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from skillopt.tasks.base import Trajectory
 
 
 class RolloutUsage(Record):
-    """Over all calls of one rollout."""
+    """The sum over all calls of one rollout."""
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
     written: int = 0
     seconds: float = 0.0
-    """Without the waits for an endpoint that takes no more calls."""
+    """Seconds without the waits for an endpoint that rejects calls."""
     usd: float | None = None
-    """What the agent itself says that it cost."""
+    """The cost that the agent itself reports."""
 
 
 class UsageLog:
-    """A file of what each rollout took when it was paid for: a reply from the journal takes no time."""
+    """A file with tokens and seconds of each rollout when it was paid for: replies from the journal take no time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._logged = {row.pop("key"): RolloutUsage.model_validate(row) for row in read_jsonl(path)}
 
     def of(self, key: str, trajectory: Trajectory) -> RolloutUsage:
-        """As it was logged first."""
+        """The first record of a rollout."""
         if key not in self._logged:
             self._logged[key] = _sum(trajectory)
             append_jsonl(self._path, [{"key": key, **self._logged[key].model_dump()}])

@@ -79,7 +79,7 @@ def always_answering(answer: str) -> str:
 
 
 def not_above(score: float, constants: Mapping[str, float | None]) -> tuple[str, str]:
-    """For a score that a trivial baseline reaches, too: the end of `Better than before`, and a sentence. `constants`
+    """If a trivial baseline reaches the score too: the end of `Better than before`, and a sentence. `constants`
     has the baselines' scores by what they do, such as `doing nothing`."""
     reached = {name: value for name, value in constants.items() if value and value > score - 1e-9}
     if not reached:

@@ -1,4 +1,4 @@
-"""The frozen models, by name: `provider:model`. What is known about providers is in provider_table.py."""
+"""The frozen models, by name: `provider:model`. provider_table.py has the facts about providers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def open_model(role: str, config: Config, run: RunDirectory | None = None) -> Ch
 
 
 def _is_complete(name: str, provider: Provider) -> bool:
-    """Is it a provider that exists, with a model?"""
+    """Does the name have the form `provider:model`, with a provider that exists?"""
     prefix, model = split_name(name)
     if provider.needs_model and not model:
         return False
@@ -51,7 +51,7 @@ def _is_complete(name: str, provider: Provider) -> bool:
 
 
 def endpoint_of(role: str, config: Config) -> tuple[str, str]:
-    """Where the requests of a role go, and the variable of the key that goes with them. The URL is empty if it is the
+    """The URL that a role's requests go to, and the variable of their key. The URL is empty if it is the
     provider's own."""
     name = config.role(role).model
     spec = ModelSpec(role=role, name=name, provider=provider_of(name), config=config)

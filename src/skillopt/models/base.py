@@ -71,7 +71,7 @@ class ChatRequest:
     """The reasoning effort; empty leaves it to the endpoint."""
     tools: tuple[ToolDefinition, ...] = ()
     shared_prefix: bool = False
-    """Other requests begin with the same tools and system prompt: worth an endpoint's cache."""
+    """Do other requests begin with the same tools and system prompt, so that caching them pays?"""
 
     def prefix(self) -> str:
         """The text that requests with a shared prefix begin with."""
@@ -82,7 +82,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What a call, or an agent's whole rollout, took: tokens, and dollars if known."""
+    """The usage of a call, or of an agent's whole rollout: tokens, and dollars if known."""
 
     prompt: int = 0
     completion: int = 0
@@ -91,12 +91,12 @@ class Usage:
     written: int = 0
     """How many of the prompt's tokens the endpoint wrote into its cache, which some charge extra for."""
     usd: float | None = None
-    """What it cost, if the model reports it; None: it is computed from prices."""
+    """The cost that the model reports; None: the cost is computed from prices."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatReply:
-    """What a model answered, and what that took."""
+    """A model's reply and its usage."""
 
     text: str
     finish_reason: str = "stop"
@@ -144,9 +144,9 @@ class ChatModel:
     max_concurrency: int | None = None
     """Calls at once that it can handle; None: any number."""
     human_paced: bool = False
-    """A person writes the replies, which may take hours: only the end of the run ends a call."""
+    """Does a person write the replies? That may take hours: only the end of the run ends a call."""
     ends_calls: bool = False
-    """It ends a call that takes too long by itself, and raises TransientError."""
+    """Does the model itself end a call that takes too long, with TransientError?"""
     waiting: Mapping[int, Path] = {}
     """Requests that wait for a person's reply: the number of each, and its folder."""
 
@@ -235,11 +235,11 @@ class ModelError(SkillOptError):
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(redact(message))
         self.usage = usage
-        """What a reply took that came and cannot be used: it was paid for. None if no reply came."""
+        """The usage of a reply that cannot be used but was paid for. None if no reply came."""
 
 
 class TransientError(ModelError):
-    """May go away by itself (429, 5xx, a timeout, a reset): worth another try."""
+    """An error that may go away by itself (429, 5xx, a timeout, a reset): another try may help."""
 
     def __init__(
         self,
@@ -253,12 +253,12 @@ class TransientError(ModelError):
         super().__init__(message, usage=usage)
         self.retry_after = retry_after
         self.throttled = overloaded
-        """The endpoint said so (429, 503, 529), which says nothing of the item: it is asked again as long as that is
+        """The endpoint rejects calls (429, 503, 529). The item is not at fault: it is asked again as long as that is
         allowed, and never set aside for it."""
         self.overloaded = overloaded or retry_after is not None
         """The endpoint has too much to do (429, 503): fewer calls at once may help."""
         self.reached = reached
-        """False if there was no answer at all: no server there, or the name does not resolve."""
+        """False if nothing answered: there is no server at the address, or its name does not resolve."""
 
 
 class RefusedError(ModelError):
@@ -271,7 +271,7 @@ class UnansweredError(RefusedError):
 
 
 class FormRefusedError(RefusedError):
-    """The endpoint does not take replies' structure in this form (`response_format`); another form may do."""
+    """The endpoint refuses this form of `response_format`; another form may work."""
 
 
 class FatalError(ModelError):

@@ -29,11 +29,11 @@ from skillopt.models.call import Caller, backoff, stop_on_disk_error, timed
 from skillopt.record.journal import JournalRow
 
 RETRIES = 2
-"""Of a whole rollout: an agent retries by itself, and what it does may take minutes."""
+"""The most tries of a whole rollout: an agent retries by itself, and a rollout may take minutes."""
 
 Work = Callable[[], Awaitable[JsonObject]]
 _TOOLS = "skillopt:tools"
-"""Where the journal keeps the tools that were offered during a whole rollout, next to its result."""
+"""The journal's field, next to a rollout's result, for the tools that were offered."""
 
 
 class UnseenModel(ChatModel):
@@ -132,7 +132,7 @@ class BoundChat:
                 caller.check_wait(error)
                 trouble, wait = error, backoff(error, attempt)
                 failures += not error.throttled
-                if error.throttled:  # says nothing of the item; only how long it lasts counts
+                if error.throttled:  # the item is not at fault; only the duration counts
                     if not most or time.monotonic() + wait - first > hardware.max_retry_seconds:
                         raise
                 elif failures > most and caller.opaque_rollouts - before >= 3:
@@ -148,7 +148,7 @@ class BoundChat:
         raise AssertionError("the last failed try raises")
 
     async def _counted(self, work: Work) -> JsonObject:
-        """Where the agent's calls are its own, the rollout counts as one call of the budget."""
+        """If the agent makes its own calls, the rollout counts as one call of the budget."""
         budget = self._caller.budget
         if not self._unseen:
             result = await work()
@@ -185,7 +185,7 @@ class BoundChat:
         )
 
     def _reported(self, result: JsonObject) -> bool:
-        """Did the agent leave out the model that it was given, and say what its own calls took?"""
+        """Did the agent make calls without the model that it was given, and report their usage?"""
         return self._turn == 0 and bool(result.get("usage"))
 
     @property
@@ -194,7 +194,7 @@ class BoundChat:
 
 
 class _Reported(TypedDict, total=False):
-    """What an agent says that its calls took."""
+    """The usage that an agent reports for its calls."""
 
     prompt: int | None
     completion: int | None

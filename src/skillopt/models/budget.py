@@ -1,4 +1,4 @@
-"""What may be spent, and what was. A call is counted before it is sent, and again by what it really took."""
+"""The limits of a run and what it has spent. A call counts by an estimate until its reply has the real usage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Budget:
         self._config = config
         self._started = time.monotonic()
         self._used = Amount()
-        """What is in flight counts like what is paid."""
+        """Calls in flight count like paid ones."""
         self._prices: dict[str, Price | None] = {}
         for total in journal.totals():
             self._count(Amount(total.calls, total.prompt_tokens + total.completion_tokens, self.cost(total) or 0.0))
@@ -77,7 +77,7 @@ class Budget:
         self._count(self._amount(model, usage))
 
     def spent(self) -> dict[str, tuple[float, float | None]]:
-        """What is used and in flight, with its limit: minutes, calls, tokens and usd."""
+        """Minutes, calls, tokens and dollars, used and in flight, each with its limit."""
         config, used = self._config, self._used
         return {
             "minutes": ((time.monotonic() - self._started) / 60, config.max_minutes),
@@ -97,7 +97,7 @@ class Budget:
 
 
 def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
-    """What the model itself said that it cost, else by its price; a price that the user gives comes first."""
+    """The cost of a reply: by the user's price, else as the model reports it, else by the list price."""
     if total.usd is not None and total.model not in prices:
         return total.usd
     usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)

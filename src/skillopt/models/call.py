@@ -69,7 +69,7 @@ class _Asked:
 
 @dataclass(kw_only=True)
 class Caller:
-    """One role's model (target or optimizer) with all that surrounds a call."""
+    """One role's model (target or optimizer) with its journal, limiter, budget and retries."""
 
     model: ChatModel
     role: str
@@ -80,16 +80,16 @@ class Caller:
     hardware: HardwareConfig
     deterministic: bool
     workers: int = 0
-    """Whole rollouts at once; 0: as the hardware's."""
+    """The most whole rollouts at once; 0: as in the section `hardware`."""
     timeout: float = 0.0
-    """Seconds until a call without an answer is ended and retried; 0: as the hardware's."""
+    """Seconds until a call without an answer is ended and retried; 0: as in the section `hardware`."""
     temperature: float | None = None
     max_tokens: int | None = None
     effort: str = ""
     form: Form = "schema"
     """The strictest form of structured reply that the endpoint has not refused yet."""
     from_journal: int = 0
-    """Replies that were there already."""
+    """Replies that came from the journal."""
     retries: int = 0
     throttle: Throttle = field(default_factory=Throttle)
     opaque_rollouts: int = 0
@@ -112,7 +112,7 @@ class Caller:
         return scrub(value, self._secrets)
 
     def rollout_lock(self, key: str) -> asyncio.Lock:
-        """One lock for one whole rollout, as long as somebody holds it."""
+        """The lock of one whole rollout; it is removed when nobody holds it."""
         lock = self._rollout_locks.get(key) or asyncio.Lock()
         return self._rollout_locks.setdefault(key, lock)
 
@@ -179,11 +179,11 @@ class Caller:
             return reply
         except Exception as error:
             future.set_exception(error)
-            future.exception()  # nobody else may be waiting for it
+            future.exception()  # perhaps nobody waits for it
             raise
         finally:
             del self._in_flight[key, attempt]
-            future.cancel()  # does nothing to one that is done
+            future.cancel()  # no effect if it is done
 
     async def _store(self, asked: _Asked, reply: ChatReply) -> None:
         # A person can read what the optimizer was sent; the target's requests are its trajectories.
@@ -223,7 +223,7 @@ class Caller:
             try:
                 with self._accounted(estimate, sent) as account:
                     answer = self.model.chat(asked.request)
-                    if self.model.human_paced:  # only the end of the run, or of its time, ends this wait
+                    if self.model.human_paced:  # only the end of the run or of its time limit ends this wait
                         reply = account(await self.switch.until(answer, self.budget.time_left()))
                     else:
                         async with asyncio.timeout(None if self.model.ends_calls else self.timeout):
@@ -254,7 +254,7 @@ class Caller:
         human_paced = self.model.human_paced
 
         def account(reply: ChatReply) -> ChatReply:
-            if not human_paced:  # how long a person takes does not say how many requests may wait
+            if not human_paced:  # a person's reply time says nothing about the right number of requests in flight
                 endpoint.on_success()
             self.budget.settle(reserved, reply.usage)
             self._learn(estimate, reply.usage)
@@ -283,7 +283,7 @@ class Caller:
             raise
 
     def _estimate(self, request: ChatRequest) -> Usage:
-        """About what a call will take: four characters a token, and a reply like the ones before."""
+        """An estimate of a call's usage: four characters a token, and a reply as long as earlier ones."""
         prompt = sum(_characters(message.get("content")) for message in request.messages) // 4
         longest = request.max_tokens or 1024
         usual = self._completions / self._replies if self._replies else 256
@@ -326,7 +326,7 @@ class Caller:
 
 
 def request_key(model: ChatModel, request: ChatRequest, label: str) -> str:
-    """Under which the journal keeps the replies to a request."""
+    """The key of a request's replies in the journal."""
     parts = [
         model.endpoint,
         model.name,
@@ -378,7 +378,7 @@ def _characters(content: Any) -> int:
 
 
 def stored_usage(usage: Usage) -> dict[str, float | None]:
-    """As the journal has it, before a reply's text: tokens that were written into a cache only if there are any."""
+    """Usage as the journal stores it, before a reply's text. `written` (into a cache) is left out if it is 0."""
     return {name: value for name, value in vars(usage).items() if value or name != "written"}
 
 

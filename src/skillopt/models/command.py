@@ -37,7 +37,7 @@ from skillopt.skill.tokens import count_tokens
 
 _FORM = "write command:PROGRAM ARGUMENTS as in a shell, such as command:llm -m my-model"
 _SHORT = 600
-"""Characters; a complaint that is printed as if it were the answer is not longer."""
+"""Characters. Only an output up to this length may be an error message printed as an answer."""
 
 
 class CommandOptions(Options):
@@ -92,7 +92,7 @@ class CommandModel(ChatModel):
             raise FatalError(f"{self.name}: '{self._argv[0]}' cannot be started: {error.strerror or error}") from None
 
     def _heard(self, done: Finished) -> AgentOutput:
-        """The answer; raises what a failure calls for."""
+        """The answer; raises the error that fits a failure."""
         if done.too_long:
             raise RefusedError(f"{self.name}: printed more than 8 MB; it was ended")
         heard = (self._preset.parse if self._preset else parse_text)(done.stdout or done.stderr)
@@ -112,7 +112,7 @@ class CommandModel(ChatModel):
         return heard
 
     def _complain(self, words: str, summary: str) -> None:
-        """Raise what the words of a failed command mean."""
+        """Raise the error that a failed command's output means."""
         trouble = classify_failure(plain_text(words)[-8000:])
         message = f"{self.name}: {redact(' '.join(summary.split()))}"
         if trouble.kind == "login":

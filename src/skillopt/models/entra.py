@@ -26,7 +26,7 @@ def _library() -> bool:
 
 
 class EntraToken:
-    """Gives a token that is good for five minutes at least."""
+    """Returns a token that is valid for at least five minutes."""
 
     def __init__(self) -> None:
         self._credential: Any = None

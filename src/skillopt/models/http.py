@@ -38,13 +38,13 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.I | re.S)
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.I | re.S)
 _TAG = re.compile(r"<[^>]*>")
 _LONGEST = 86_400.0
-"""Seconds. A longer wait than a day is taken for a mistake."""
+"""Seconds. If an endpoint asks for more than a day, that is taken for a mistake."""
 _MOST_TOKENS = 10**9
 _SEARCHED = 2**16
 """Characters of an error that are searched for what it means."""
 
 
-class ParameterRefused(Exception):  # noqa: N818 - says what to leave out; no model lets it through
+class ParameterRefused(Exception):  # noqa: N818 - named after what to leave out; never leaves the models
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name

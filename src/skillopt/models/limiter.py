@@ -51,7 +51,7 @@ class Switch:
         self.check()
 
     async def until(self, work: Awaitable[T], seconds: float | None) -> T:
-        """What `work` gives, but not past the end of the run; raises TimeoutError after `seconds`."""
+        """The result of `work`. Stops waiting at the end of the run; raises TimeoutError after `seconds`."""
         task, end = asyncio.ensure_future(work), asyncio.ensure_future(self._tripped.wait())
         try:
             await asyncio.wait({task, end}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -86,12 +86,12 @@ class Throttle:
             self.waiting -= 1
 
     def seconds(self) -> float:
-        """Until the next try of the call that was turned away last."""
+        """Seconds until the next try of the call that was rejected last."""
         return max(0.0, self._until - time.monotonic())
 
 
 class Bucket:
-    """Tokens that come back at a steady rate. Taking more than there is makes the taker wait, not fail."""
+    """A token bucket: it refills at a steady rate, and a caller that takes more than it holds waits."""
 
     def __init__(self, per_minute: float) -> None:
         self.rate = per_minute / 60

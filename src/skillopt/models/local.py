@@ -29,9 +29,9 @@ from skillopt.provider_table import local_processes, split_name
 
 WORKER = Path(__file__).with_name("local_worker.py")
 MAX_TOKENS = 1024
-"""Of a reply whose request names no limit; a small model that rambles would fill the context otherwise."""
+"""The most tokens of a reply if the request names no limit; a small model may go on until the context is full."""
 MAX_CRASHES = 3
-"""Of workers in a row; then it is not worth another try."""
+"""Workers that may crash in a row before the model gives up."""
 
 
 class LocalModel(ChatModel):
@@ -115,7 +115,7 @@ class LocalModel(ChatModel):
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="skillopt-", ignore_cleanup_errors=True)
             states = Path(self._folder.name)
-            states.mkdir(exist_ok=True)  # a cleaner of temporary folders may run during a long run
+            states.mkdir(exist_ok=True)  # the system may clean up temporary folders during a long run
         descriptor, log = tempfile.mkstemp(suffix=".log", dir=states)
         os.close(descriptor)
         worker = WorkerProcess(WORKER, {**no_secrets(), "OMP_NUM_THREADS": "1"}, Path(log))

@@ -153,7 +153,7 @@ class OpenAIChat(ChatModel):
         return error
 
     def _clean(self, text: str) -> str:
-        """Endpoints like to repeat the key in their complaint."""
+        """The text without the key, which many endpoints repeat in an error."""
         return redact(text.replace(self._key, "***") if self._key else text)  # also a short key
 
     async def close(self) -> None:
@@ -191,7 +191,7 @@ def open_azure(spec: ModelSpec) -> OpenAIChat:
 
 _JSON = {"Content-Type": "application/json", "User-Agent": f"skillopt/{__version__}"}
 _OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_completion_tokens"}
-"""What a request can do without."""
+"""Parameters that a request can do without."""
 
 
 def check_url(name: str, url: str) -> None:
@@ -199,7 +199,7 @@ def check_url(name: str, url: str) -> None:
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:  # half an IPv6 address, or a port that is none
+    except ValueError:  # half an IPv6 address, or an invalid port
         is_valid = False
     if not is_valid:
         raise UserError(f"{name}: '{url}' is not a URL; it must begin with http:// or https:// and name a host")
@@ -235,7 +235,7 @@ def _text(content: Any) -> str:
 
 
 def _tool_calls(calls: Any) -> tuple[ToolCall, ...]:
-    """Calls in the protocol's own form, nothing else of what a server may add."""
+    """Tool calls in the protocol's form, without fields that a server adds."""
     return tuple(
         {
             "id": str(call.get("id") or f"call_{index}"),

@@ -46,7 +46,7 @@ def price_of(model: str, overrides: Mapping[str, Price]) -> Price | None:
 
 
 def is_priced(model: str, overrides: Mapping[str, Price]) -> bool:
-    """Will the cost be known? A price is, or it is a command line that says what it cost."""
+    """Will the cost be known? Yes if there is a price, or if a command line reports its cost."""
     return program_of(model).reports_cost or price_of(model, overrides) is not None
 
 

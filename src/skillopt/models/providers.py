@@ -104,7 +104,7 @@ class ProviderChat(ChatModel):
             raise TransientError(text, usage=Usage()) from error
 
     def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
-        """The endpoint's own words, as the same kind of error as on the fast client."""
+        """The endpoint's error, as the same type that openai_chat.py raises."""
         body = error.body if error.body is not None else str(error)
         for name in sent:
             if name in self._optional and any(
@@ -176,7 +176,7 @@ def library_knows(provider: str) -> bool:
         infer_provider_class(provider)
     except ImportError:  # a part of the library is missing; opening it says which
         return True
-    except Exception:  # how the library says that it does not know the name is not part of its contract
+    except Exception:  # the library does not document the error for an unknown name
         return False
     return True
 
@@ -211,7 +211,7 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
 
 
 def _http_client(provider_class: type) -> dict[str, Any]:
-    """`http_client` for a provider that takes one: it reads no more of an answer than our own client does."""
+    """`http_client` for a provider that takes one: it reads at most as much of an answer as our own client."""
     parameter = inspect.signature(provider_class).parameters.get("http_client")
     kind = re.search(r"(httpx2?)\.AsyncClient|HTTPClient", str(parameter.annotation)) if parameter else None
     if kind is None:
@@ -238,7 +238,7 @@ def _http_client(provider_class: type) -> dict[str, Any]:
 
 
 def _unreadable(error: BaseException | None) -> UnreadableError | None:
-    """Our error below those that an SDK has made of it."""
+    """Our error, if it is among the causes of an SDK's error."""
     while error is not None and not isinstance(error, UnreadableError):
         error = error.__cause__ or error.__context__
     return error

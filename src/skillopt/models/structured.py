@@ -48,7 +48,7 @@ class CheckedReply(Generic[T]):
     value: T | None = None
     lost: str = ""
     unreachable: bool = False
-    """Lost for the endpoint's sake, not for what the model wrote."""
+    """Was the reply lost because the endpoint failed, and not because of what the model wrote?"""
     unusable: tuple[str, ...] = ()
     """What was wrong with each reply that was paid for and could not be used, including those that were repaired."""
 
@@ -141,7 +141,7 @@ def parse(reply: ChatReply) -> Any:
 def without_thinking(text: str) -> str:
     """A reasoning model's thoughts are not its reply; thoughts that never end leave nothing."""
     if _BEGINS_WITH_OBJECT.match(text):
-        return text  # a tag in it is part of what it says
+        return text  # a tag inside it is part of its text
     tags = [(tag.start(), tag.end(), bool(tag[1]), tag[2].lower()) for tag in _THOUGHT_TAG.finditer(text)]
     last = {name: start for start, _, closes, name in tags if closes}
     outside: list[str] = []

@@ -28,7 +28,7 @@ class UnreachableError(ConnectionError):
 
 
 class UnreadableError(ConnectionError):
-    """An answer that is too long, or compressed in a way that nobody asked for."""
+    """An answer that is too long, or compressed in a way that was not requested."""
 
 
 class Transport:

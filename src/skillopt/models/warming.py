@@ -16,7 +16,7 @@ from skillopt.models.base import ChatRequest
 from skillopt.provider_table import Provider
 
 KEPT = 270.0
-"""Seconds after which a prefix that was not used is taken for lost; the providers keep it for five minutes."""
+"""Seconds after which an unused prefix counts as out of the cache; the providers keep it for five minutes."""
 
 
 class Warming:
@@ -26,9 +26,9 @@ class Warming:
         self._least = 4 * provider.cached_from if provider.warms_cache else 0
         """Characters; 0 if no request has to wait."""
         self._used: dict[str, float] = {}
-        """When the last reply to a prefix came."""
+        """By prefix, the time of the last reply."""
         self._first: dict[tuple[str, bool], asyncio.Future[None]] = {}
-        """The request that is alone on its way with a prefix. One that waits for free slots holds up only its like."""
+        """By prefix, the request that was sent alone. Only requests with the same prefix wait for it."""
 
     @contextlib.asynccontextmanager
     async def turn(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> AsyncIterator[None]:

@@ -101,7 +101,7 @@ def partial(item: WeightsFile) -> Path:
 
 
 def find(name: str) -> Path | None:
-    """The file if this machine has it, its hash not looked at; never touches the network."""
+    """The file if this machine has it. Its hash is not checked, and the network is not used."""
     if is_file(name):
         path = Path(name).expanduser()
         return path if path.is_file() else None

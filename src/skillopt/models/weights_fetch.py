@@ -40,7 +40,7 @@ class SourceError(Exception):
 
 
 def fetch(item: WeightsFile, progress: Progress) -> Path:
-    """The file in the cache, fetched as far as it is not there. One process fetches a file; others wait."""
+    """The file in the cache; missing parts are fetched. One process fetches a file; others wait."""
     final, partial = weights.cached(item), weights.partial(item)
     final.parent.mkdir(parents=True, exist_ok=True)
     waiting = "waiting for another process that fetches it"
@@ -192,7 +192,7 @@ def _size(file: Path) -> int:
 
 @contextlib.contextmanager
 def _locked(file: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Held by at most one process; the system lets go of it when its holder dies."""
+    """A lock that at most one process holds; the system releases it when that process ends."""
     with file.open("a+b") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

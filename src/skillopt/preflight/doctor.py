@@ -43,9 +43,9 @@ from skillopt.training.requests.replies import text_schema
 from skillopt.training.schedule import auto_schedule
 
 NOISE = 0.1
-"""The share of flipped outcomes for which the smallest improvement that a gate can see is reported."""
+"""The noise (share of flipped outcomes) for which the doctor reports the smallest gain that a gate can see."""
 PLAUSIBLE = 0.25
-"""A gain that a training may well reach, and that the splits must be large enough to show."""
+"""A gain that a training often reaches; the splits should be large enough to show it."""
 _SCORED = 10
 """Items of each split that the scorer is tried on."""
 _ASKED = Item(id="doctor", question="Reply with the word ready. Do nothing else.")
@@ -56,7 +56,7 @@ def passed(name: str, says: str) -> Check:
 
 
 def warned(name: str, says: str, fix: str) -> Check:
-    """A warning, or a pass where there is nothing to fix."""
+    """A warning, or a pass if there is nothing to fix."""
     return Check(name=name, status="warn" if fix else "pass", says=says, fix=fix)
 
 
@@ -112,7 +112,7 @@ async def _agent(config: Config) -> Check:
 
 
 def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
-    """What can be checked from the config and the data alone; `train` runs this part."""
+    """The checks that need only the config and the data; `train` runs them."""
     return [
         check_sizes(config, env),
         _gate(config),
@@ -129,7 +129,7 @@ def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
 
 
 def preflight(config: Config, env: Env, skill: Skill, parts: Parts) -> Preflight:
-    """What a training is told before it begins: its plan, and the findings of the part that costs nothing."""
+    """The plan of a training, and the findings of the checks that cost nothing."""
     plan = plan_run(config, env, skill, parts=parts)
     return Preflight(plan=plan, advice=[check for check in cheap(config, env, skill, plan) if check.status != "pass"])
 
@@ -168,7 +168,7 @@ def _gate(config: Config) -> Check:
 
 
 def _warnings(env: Env) -> Iterator[Check]:
-    """What the env itself finds suspicious in its data, such as a label that its place or length gives away."""
+    """What the env itself finds suspicious in its data, such as labels that can be guessed from position or length."""
     for says in env.warnings:
         yield warned("data", says, "compare the score with the baselines; see docs/benchmarks.md")
     for name, meant in unknown_members(env).items():
@@ -239,8 +239,7 @@ def _prices(config: Config) -> Iterator[Check]:
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
-    """The nearest folder that exists must be writable. Each run has a separate folder in it, named after what makes the
-    run, so that none overwrites another."""
+    """The nearest folder that exists must be writable. Each run has its own folder there; none overwrites another."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
@@ -290,7 +289,7 @@ def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, Est
 
 
 async def scorer(env: Env, metric: str = "hard") -> Check:
-    """Scores the same outputs twice; the items' own answers must be right, and those of other items wrong."""
+    """Score the same outputs twice. An item's own answer must be right, and another item's answer wrong."""
     if is_noisy(env):
         says = "a judge, or declared noisy: the same output may get another score; the paired gate allows for it"
         return passed("scorer", says)

@@ -1,4 +1,4 @@
-"""What can be said of a skill without running it: its form, its links, its scripts, its lines, its length."""
+"""Checks of a skill that need no run: its form, links, scripts, lines and length."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from skillopt.training.edits.similarity import (
 
 Level = Literal["error", "warning"]
 _MOST_LINES, _MOST_TOKENS = 500, 5000
-"""Of a body, by the advice of the format's authors."""
+"""The most lines and tokens of a body that the format's authors advise."""
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)<>\s]+)>?(?:\s+[\"'(][^)\n]*)?\)|^\s{0,3}\[[^\]\n]+\]:\s*<?(\S+?)>?\s*$")
 _NAMED = re.compile(r"(?<![\w/.-])((?:\./)?(?:references|scripts|assets)/[\w./-]*\w)")
 """A file of the package that is named in the text or in a command."""
@@ -53,7 +53,7 @@ class Finding:
     rule: str
     level: Level
     file: str
-    """As people and git name it."""
+    """The file's path as git names it."""
     line: int
     says: str
     fix: str
@@ -61,7 +61,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """Who pays for how many tokens; exact if the extra `tokens` is installed."""
+    """Tokens by when they are paid for; exact if the extra `tokens` is installed."""
 
     listed: int
     """Name and description: every request to an agent that has the skill. 0 for a plain file."""
@@ -78,7 +78,7 @@ class Linted:
 
     @property
     def counts(self) -> str:
-        """`2 errors, 1 warning`; empty where nothing was found."""
+        """`2 errors, 1 warning`; empty if nothing was found."""
         levels = [finding.level for finding in self.findings]
         known = ((levels.count(level), level) for level in ("error", "warning"))
         return ", ".join(f"{count} {level}{'s' * (count > 1)}" for count, level in known if count)
@@ -108,7 +108,7 @@ def _form(source: Source) -> Iterator[Finding]:
     if not package.front:
         fix = "begin the file with ---, name: …, description: …, ---"
         yield _finding(
-            source, "form", "error", 1, "the file has no front matter, so that no agent lists the skill", fix
+            source, "form", "error", 1, "the file has no front matter, so no agent lists the skill", fix
         )
         return
     try:
@@ -189,7 +189,7 @@ def _links(source: Source, name: str, number: int, line: str, *, fenced: bool) -
         base = "" if target in named and target not in linked else posixpath.dirname(name)
         place = posixpath.normpath(posixpath.join(base, path)) if path else name
         if path.startswith("/") or place.startswith(".."):
-            says = f"'{target}' leads out of the package, where other machines have something else or nothing"
+            says = f"'{target}' leads out of the package, and other machines do not have that file"
             yield _finding(source, "link", "warning", number, says, "copy the file into the package", name)
         elif not source.has(place):
             yield _finding(

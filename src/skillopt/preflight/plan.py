@@ -52,7 +52,7 @@ TURN_TOKENS, TURNS = 60, 0.6
 SECONDS = {"target": 1.5, "optimizer": 15.0, "judge": 3.0}
 """One call (assumed)."""
 HANDOFF_SECONDS = 120.0
-"""What a reader takes for one request (assumed)."""
+"""Seconds that a person or agent needs for one letter (assumed)."""
 GATED = 0.8
 """The share of a split that a gate measures before its verdict is certain; as in the simulated world."""
 REPEATED = 0.7

@@ -19,7 +19,7 @@ class Trouble:
 
 
 def parse_trouble(name: str, text: str) -> Trouble | None:
-    """What keeps a file from being parsed; None where nothing does, or where its kind is not known here."""
+    """Why a file cannot be parsed; None if it can, or if files of this type are not checked."""
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     first = text.split("\n", 1)[0]
     if ending == "py" or (not ending and re.match(r"#!.*\bpython", first)):
@@ -30,7 +30,7 @@ def parse_trouble(name: str, text: str) -> Trouble | None:
     try:
         parsers[ending](text)  # type: ignore[operator]
     except (ValueError, RecursionError) as error:
-        if "expected a single document" in str(error):  # several documents in one file are YAML, too
+        if "expected a single document" in str(error):  # a YAML file may hold several documents
             return None
         found = re.search(r"line (\d+)", str(error))
         return Trouble(int(found[1]) if found else 1, f"is no {ending.upper()}: {str(error)[:200]}")

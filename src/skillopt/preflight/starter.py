@@ -42,12 +42,12 @@ THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True, kw_only=True)
 class InitOptions:
-    """What the folder is to hold."""
+    """The options of `skillopt init`."""
 
     source: Path | None = None
     """The user's file; None for the demo's tasks."""
     question: str = ""
-    """The column of the question, where its name does not say so."""
+    """The column of the question, if its name does not show it."""
     answer: str = ""
     id: str = ""
     type: str = ""
@@ -109,13 +109,13 @@ def _task_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
 
 
 def _seed(named: Sequence[str]) -> str:
-    """What anybody would write before any training: a baseline without the answers would make every gain look large."""
+    """The initial skill. It names the possible answers: without them, every gain would look too large."""
     choice = f"Reply with exactly one of: {', '.join(named)}.\n" if named else ""
     return f"You do the task that you are given.\n{choice}\n{SECTIONS}\n"
 
 
 def _answers_to_name(train: Sequence[Item]) -> tuple[str, ...]:
-    """The closed set of answers, by the training tasks alone; empty where a line cannot name it."""
+    """The closed set of answers of the training tasks; empty if they do not fit on a line."""
     counts = Counter(item.answers[0] for item in train if item.answers)
     single = all(len(item.answers) == 1 for item in train)
     plain = all(len(answer) <= 40 and not re.search(r"[,\n]", answer) for answer in counts)
@@ -167,7 +167,7 @@ def _write_config(
 
 
 def _task(read: TaskFile) -> str:
-    """What the tasks are, as far as the headings tell."""
+    """A sentence on the tasks, made from the file's headings."""
     asked, wanted = read.columns["question"], read.columns.get("answers", "")
     reply = f"the right reply is its “{wanted}”" if wanted else "the reply is its answer"
     return f"Each task is a “{asked}”; {reply}."
@@ -223,12 +223,12 @@ def _needs_answers(options: InitOptions) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """How the answers are scored, and why if that is not plain."""
+    """The scorer, and the reason for it if that is not obvious."""
 
     name: str
     options: str = ""
     soft: bool = False
-    """The score counts, and not only whether it is enough."""
+    """Is partial credit useful with this scorer?"""
     why: str = ""
 
     def text(self) -> str:
@@ -263,14 +263,14 @@ def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
 
 
 def _threshold(answers: Sequence[str]) -> float:
-    """The lowest at which most expected answers do not pass for that of their neighbour."""
+    """The lowest threshold at which most answers are not accepted in place of the next task's answer."""
     alike = [token_f1(one, other) for one, other in itertools.pairwise(answers)]
     fits = (limit for limit in THRESHOLDS if sum(score >= limit for score in alike) * 2 <= len(alike))
     return next(fits, THRESHOLDS[-1])
 
 
 def own_file(options: InitOptions, source: Path, *, answers: bool) -> TaskFile:
-    """The user's file as it is read; `answers`: each task needs one."""
+    """The tasks of the user's file. With `answers`, each task must have one."""
     columns = {"question": options.question, "answers": options.answer, "id": options.id, "type": options.type}
     try:
         return read_task_file(source, columns=columns, answers=answers, skip_bad=options.skip_bad)

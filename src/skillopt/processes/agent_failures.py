@@ -1,4 +1,4 @@
-"""What the complaints of a command line mean: it wants a login, or has reached a limit that ends some time."""
+"""Classifies the errors of a command line: it needs a login, or it has reached a limit that will end."""
 
 from __future__ import annotations
 

@@ -14,26 +14,26 @@ __all__ = ["Message"]
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])|[\x00-\x08\x0b-\x1f\x7f]")
 _API_ERROR = re.compile(r"\A\s*\[?API Error: ?(.{0,500}?)\]?\s*\Z", re.DOTALL)
-"""How some command lines print an endpoint's refusal as if it were an answer, with exit code 0."""
+"""An endpoint's refusal that some command lines print as an answer, with exit code 0."""
 _SHOWN = 4000
 """Characters of one event that the transcript keeps."""
 
 
 @dataclass(kw_only=True)
 class AgentOutput:
-    """What an agent's output says; a parser adds to it event by event."""
+    """The parsed output of an agent; a parser adds to it event by event."""
 
     output: str = ""
     messages: list[Message] = field(default_factory=list)
-    """What it did on the way: its words, its tool calls and their results, as the chat protocol has them."""
+    """The agent's messages, tool calls and results before the answer, in the form of the chat protocol."""
     error: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     usd: float | None = None
-    """None if it does not say."""
+    """None if the agent does not report it."""
 
     def say(self, text: object, *, joined: bool = False) -> str:
-        """Its words, `joined` to those before; returns them."""
+        """Add text of the agent; `joined`: it continues the text before. Returns the text so far."""
         if joined and self.ends_with_text():
             self.messages[-1]["content"] = f"{self.messages[-1]['content']}{text!s}"
         else:
@@ -62,7 +62,7 @@ class AgentOutput:
 
 
 def plain_text(text: str) -> str:
-    """Without colours, cursor moves and other control codes."""
+    """The text without colours, cursor moves and other control codes."""
     return _ESCAPES.sub("", text.replace("\r\n", "\n"))
 
 
@@ -71,7 +71,7 @@ def last_line(text: str) -> str:
 
 
 def parse_text(stdout: str) -> AgentOutput:
-    """All of it is the answer."""
+    """The parser of plain output: the whole text is the answer."""
     return answered(plain_text(stdout).strip())
 
 

@@ -25,9 +25,9 @@ def serve(
     at_end: Callable[[], None] = lambda: None,
 ) -> None:
     """`begin` gets the first line and returns what answers the others; `explain` makes an answer of an error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends us when it is done
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this process afterwards
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the work itself prints does not get between the answers
+    os.dup2(2, 1)  # output of the work must not mix with the answers
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:

@@ -1,4 +1,4 @@
-"""Coding agents that are called by name (`claude-code`, `codex`): what a package says about one, and which are there.
+"""Coding agents that are called by name (`claude-code`, `codex`): the description of one, and the list of all.
 
 A package registers its `Preset`s in the entry-point group `skillopt.agents`; ours are in skillopt_agents.
 """
@@ -17,7 +17,7 @@ from skillopt.errors import UserError
 from skillopt.processes.agent_output import AgentOutput
 
 LOGIN_VARIABLES = ("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
-"""Where a command line finds its login; none of them holds a secret."""
+"""Variables by which a command line finds its login; none of them holds a secret."""
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
@@ -48,7 +48,7 @@ class Preset:
     files: Mapping[str, str] = field(default_factory=dict)
     """Files of the folder in which it answers a request."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that keep it to the request alone: no updates, no titles."""
+    """Variables that turn off the agent's other work, such as updates and titles."""
     pass_env: tuple[str, ...]
     """Variables that it gets without being named by the user: its keys and URLs."""
     install: str
@@ -56,7 +56,7 @@ class Preset:
     parse: Callable[[str], AgentOutput]
     """How its output is read."""
     max_concurrency: int = 8
-    """Requests that it is given side by side, each in a process."""
+    """Requests at the same time, each in a separate process."""
     reports_cost: bool = False
     reports_tokens: bool = True
     """If not, the tokens are estimated from the texts."""
@@ -77,7 +77,7 @@ def preset_of(name: str) -> Preset | None:
     point = _registered().get(name) if _NAME.fullmatch(name) else None
     try:
         preset = point.load() if point else None
-    except Exception as error:  # the code of other people
+    except Exception as error:  # code of other people may raise anything
         raise UserError(f"{name}: '{point}' cannot be loaded: {type(error).__name__}: {error}") from error
     if preset is not None and not isinstance(preset, Preset):
         raise UserError(f"{name}: '{point}' is not a skillopt.processes.coding_agents.Preset")
@@ -91,5 +91,5 @@ def presets() -> dict[str, Preset]:
 
 
 def task_presets() -> dict[str, Preset]:
-    """Those that can do tasks."""
+    """The names of coding agents that can do tasks."""
     return {name: preset for name, preset in presets().items() if preset.task_mode}

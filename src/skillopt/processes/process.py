@@ -17,7 +17,7 @@ from skillopt.errors import UserError
 
 PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-"""What every child gets, in addition to LC_…; the user names anything else that it needs. Proxies in either case."""
+"""Variables that every child gets, besides LC_…; the user names others. Proxies in upper and lower case."""
 LONGEST_OUTPUT = 8 << 20
 """Bytes of a child's output; one that prints more is ended."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
@@ -37,14 +37,14 @@ def split_command(command: str | Sequence[str], where: str, hint: str) -> list[s
 
 
 def fingerprint(words: Sequence[str], others: Iterable[Path] = ()) -> str:
-    """The user's own scripts among the words, and other files: another text of them is another command."""
+    """Files among the words, such as the user's scripts: if their text changes, it is another command."""
     scripts = [Path(word) for word in words if word.endswith(_SCRIPTS)]
     texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *others] if path.is_file()]
     return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
 
 
 def minimal_environ(named: Iterable[str]) -> dict[str, str]:
-    """Only what is harmless, and what the user named."""
+    """The environment with only harmless variables and those that the user named."""
     wanted = {*PLAIN, *PROXIES, *map(str.lower, PROXIES), *named}
     return {name: value for name, value in os.environ.items() if name in wanted or name.startswith("LC_")}
 
@@ -65,7 +65,7 @@ class Finished:
     timed_out: bool = False
     too_long: bool = False
     raw: bytes = b""
-    """Standard output as it came."""
+    """Standard output, unchanged."""
 
 
 async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str, timeout: float) -> Finished:

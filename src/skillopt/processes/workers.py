@@ -31,7 +31,7 @@ class WorkerProcess:
     """One process, asked by one thread at a time. `stop` may come from any thread."""
 
     def __init__(self, script: Path, env: Mapping[str, str], log: Path | None = None) -> None:
-        """What it prints as errors goes to the `log`, or nowhere."""
+        """Its standard error goes to the `log`, or nowhere."""
         self._log = log
         self._asking = threading.Lock()
         # -P: the script's own folder, with names like `base`, must not come before the libraries.
@@ -68,7 +68,7 @@ class WorkerProcess:
         self._process.stdin.write(line)
         self._process.stdin.flush()
         deadline = None if timeout is None else time.monotonic() + timeout
-        answer, poll = bytearray(), select.poll()  # select() knows no file beyond the thousandth
+        answer, poll = bytearray(), select.poll()  # select() fails for file numbers of 1024 and more
         poll.register(self._process.stdout, select.POLLIN)
         while not answer.endswith(b"\n"):
             if not poll.poll(None if deadline is None else max(0, deadline - time.monotonic()) * 1000):

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 SCHEMA_VERSION = 1
-"""Raised when a field is removed or changes its meaning; a new field does not raise it."""
+"""Increased when a field is removed or changes its meaning; not for a new field."""
 
 Interval = tuple[float, float]
 """A 95 % interval, low to high."""
 Number = int | float
-"""Keeps a whole number whole when it is written again."""
+"""A number that stays an integer when it is written again."""
 Role = Literal["target", "optimizer", "judge"]
 ROLES: tuple[Role, Role] = ("target", "optimizer")
 """The roles of every run. A run whose judge is a model of its own has the role `judge` as well."""
@@ -61,7 +61,7 @@ class ByRole(Record, Generic[T]):
     target: T
     optimizer: T
     judge: T | None = None
-    """None if no model judges, or the optimizer does. Without a price it is None as well."""
+    """None if no model judges, if the optimizer does, or if the price is unknown."""
 
     @property
     def roles(self) -> tuple[Role, ...]:

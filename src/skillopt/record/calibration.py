@@ -33,7 +33,7 @@ class PositionBias(Record):
     second: int
     """Those on which the second position won in both orders."""
     p: float
-    """Of so uneven a division by chance, two-sided."""
+    """The two-sided p of so uneven a division."""
 
     @property
     def shown(self) -> bool:
@@ -65,9 +65,9 @@ class JudgeCalibration(Document):
     agreement: float
     """The share of answers on which both say pass, or both say fail."""
     kappa: float | None
-    """Cohen's, on pass or fail; None if one of the two says the same of every answer."""
+    """Cohen's kappa on pass or fail; None if one of the two gives every answer the same."""
     spearman: float | None
-    """Of the two grades; None if one of them never varies."""
+    """Spearman's rank correlation of the two grades; None if one of them never varies."""
     excess: float
     """The mean of the judge's grade minus the person's."""
     length: LengthBias
@@ -83,7 +83,7 @@ class JudgeCalibration(Document):
 
     @property
     def biases(self) -> tuple[str, ...]:
-        """Those that are more than chance, in words."""
+        """Biases that are more than chance, in words."""
         found = []
         if self.length.shown:
             found.append(f"gives {'long' if self.length.difference > 0 else 'short'} answers more than people do")
@@ -93,7 +93,7 @@ class JudgeCalibration(Document):
 
 
 class JudgeStanding(Record):
-    """Who judged a run, and what is known of that judge."""
+    """The judge of a run, and its calibration."""
 
     model: str
     is_optimizer: bool

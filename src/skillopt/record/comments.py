@@ -16,7 +16,7 @@ LONGEST = 2000
 
 
 class Comment(BaseModel):
-    """What a person says of one item, or of one line of the skill."""
+    """A person's comment on one item, or on one line of the skill."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,7 +24,7 @@ class Comment(BaseModel):
     about: str
     """The item's id, or the line's text."""
     split: Literal["", "train", "val", "test"] = ""
-    """Of an item. What is said of validation and test items is never shown to an optimizer."""
+    """The item's split. Comments on validation and test items are never shown to an optimizer."""
     rating: Literal["", "good", "bad"] = ""
     text: str = ""
     when: str = ""
@@ -36,7 +36,7 @@ def read_comments(path: Path) -> list[Comment]:
     try:
         comments = [Comment.model_validate(row) for row in read_jsonl(path)]
     except (ValueError, RecursionError):  # not UTF-8, not JSON, or not a comment
-        raise UserError(f"{path}: has a line that is no comment; remove it") from None
+        raise UserError(f"{path}: has a line that is not a comment; remove it") from None
     for comment in comments:
         newest.pop((comment.kind, comment.about), None)
         newest[comment.kind, comment.about] = comment
@@ -58,5 +58,5 @@ def add_comment(run: RunDirectory, *, kind: str, about: str, split: str = "", ra
 
 
 def feedback_of(path: Path) -> list[Comment]:
-    """What a later training may be given: of items only the training split's."""
+    """The comments that a later training may get: of items, only those of the training split."""
     return [each for each in read_comments(path) if each.kind == "line" or each.split == "train"]

@@ -53,11 +53,11 @@ class Paid(Record):
 
 class Calls(ByRole[int]):
     from_journal: int = 0
-    """Replies that were paid for before."""
+    """Replies from the journal, which were paid for before."""
 
 
 class Bill(Record):
-    """What was paid, as the summary has it."""
+    """The costs in the summary."""
 
     calls: Calls
     tokens: ByRole[TokenCounts]

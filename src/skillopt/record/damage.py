@@ -25,7 +25,7 @@ from skillopt.record.step import StepRecord
 from skillopt.skill import PatchLogError, Skill, replay
 
 _GROWING = ("patch_log.jsonl", "review/conflicts.jsonl")
-"""What every step may add to: sealed up to its size."""
+"""Files that steps append to; their checksum covers the recorded size."""
 
 
 def seal_files(run: RunDirectory, state: State) -> None:
@@ -48,7 +48,7 @@ def unseal(run: RunDirectory, state: State, paths: Iterable[Path]) -> None:
 
 
 def _left(run: RunDirectory, state: State) -> Iterator[Path]:
-    """What the newest step and epoch have left, and whatever else may be new."""
+    """The files of the newest step and epoch, and others that may be new."""
     for folder in (run.step(state.step), run.slow_update(state.epoch), run.meta_skill(state.epoch)):
         yield from (path for path in folder.glob("*") if not path.name.startswith("."))
     for version in range(state.version + 1):
@@ -61,7 +61,7 @@ def _left(run: RunDirectory, state: State) -> Iterator[Path]:
 
 
 def broken(run: RunDirectory, state: State) -> Iterator[tuple[Path, str]]:
-    """Every sealed file that is not as it was sealed, and what is wrong with it."""
+    """Every file that does not fit its checksum, and what is wrong with it."""
     for name, entry in state.sealed.items():
         file = run.root / name
         size = file.stat().st_size if file.is_file() else -1
@@ -78,14 +78,14 @@ class Damage:
     path: Path
     what: str
     derived: bool = False
-    """It repeats what other files say, and every training writes it anew."""
+    """Can the file be rebuilt from others? Every training writes it anew."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what}"
 
 
 def find_damage(run: RunDirectory) -> list[Damage]:
-    """Reads only. What an interrupted step left behind the last finished one is no damage: a resume removes it."""
+    """Only reads. Files of an interrupted step are not damage: a resume removes them."""
     found: list[Damage] = []
     replies = 0
     try:
@@ -115,7 +115,7 @@ def _named(run: RunDirectory, path: Path, what: str) -> str:
 
 
 def _derived(run: RunDirectory, state: State) -> Iterator[Damage]:
-    """Files that repeat what sealed ones say; all that is sealed is sound."""
+    """Check files that can be rebuilt from others, which have passed their check."""
     try:
         versions = replay(Run(run).skill(0), Run(run).finished_entries())
         best = versions[state.best.version]
@@ -151,7 +151,7 @@ def history_of(run: RunDirectory, state: State) -> list[StepRecord]:
 
 
 def _history_fits(run: RunDirectory, state: State) -> bool:
-    """What an interrupted step or epoch end has added does not count."""
+    """Additions of an interrupted step or epoch end do not count."""
     if not state.step and not run.history.exists():
         return True
     try:

@@ -33,7 +33,7 @@ from skillopt.skill.package import PackageError
 
 ALTERED = (PatchLogError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
             StopIteration)  # fmt: skip
-"""What code meets that takes a file's form for granted, as it may: training wrote it, and `verify` checks it."""
+"""Errors of code that trusts a file's form: training wrote the file, and `verify` checks it."""
 
 
 class RunDirectory:
@@ -90,11 +90,11 @@ class RunDirectory:
         return self.skills / f"skill_v{version:04d}.md"
 
     def step_skill(self, step: int) -> Path:
-        """The document in force after a step's gate, for who looks for it by step and not by version."""
+        """The current document after a step's gate, for a lookup by step instead of by version."""
         return self.skills / f"step_{step:04d}.md"
 
     def changes(self, version: int) -> Path:
-        """Of a package: what of its further files differs from `package/`. One document has no such file."""
+        """The further files of a package that differ from `package/`. One document has no such file."""
         return self.skills / f"skill_v{version:04d}.files.json"
 
     @property
@@ -120,7 +120,7 @@ class RunDirectory:
             raise Damaged(f"{self.changes(version)}: does not give version {version} ({error}); {WAY_OUT}") from None
 
     def read_best(self) -> Skill:
-        """What `best_skill/` holds where a package is trained, else `best_skill.md`."""
+        """The best skill: `best_skill/` if a package is trained, else `best_skill.md`."""
         if not self.trains_package:
             return Skill(read_text(self.best_skill))
         try:
@@ -155,7 +155,7 @@ class RunDirectory:
         """Remove what an interrupted step or epoch end left behind; the state says what is finished."""
         self.patch_log.truncate(patch_log_size)
         if self.conflicts.exists():
-            rows = read_jsonl(self.conflicts) if step else []  # a run that is done again may have lost them to damage
+            rows = read_jsonl(self.conflicts) if step else []  # a run that is repeated may have lost them to damage
             write_jsonl(self.conflicts, [row for row in rows if row["step"] <= step])
         for ending in (".md", ".files.json"):
             for number, path in _numbered(self.skills, "skill_v", ending):
@@ -220,7 +220,7 @@ class RunDirectory:
             os.close(handle)
 
     def _remove_drafts(self) -> None:
-        """What killed processes were writing."""
+        """Drafts that killed processes left."""
         for entry in list(entries(self.root)):
             if is_draft(entry.name) and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -241,13 +241,13 @@ class RunDirectory:
 
     @contextmanager
     def as_written(self) -> Iterator[None]:
-        """Within, the run's files are taken to be as training wrote them; where one is not, that is said."""
+        """Inside the block, errors that a damaged file of the run causes become one error that names `verify`."""
         try:
             yield
         except SkillOptError:
             raise
         except (*ALTERED, OSError) as error:
-            if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:  # of a version with very many digits
+            if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:  # a version with too many digits
                 raise
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             way_out = f"`skillopt verify {self.root}` checks them"
@@ -271,7 +271,7 @@ class RunDirectory:
 
 
 ANNOUNCED_IN = "SKILLOPT_ANNOUNCED_IN"
-"""Variable: the file in which a command announces where it works, for the program that started the command."""
+"""Environment variable with the file in which a command writes its folder, for the program that started it."""
 
 
 def announce(folder: Path, *, finished: bool = False) -> None:
@@ -282,13 +282,13 @@ def announce(folder: Path, *, finished: bool = False) -> None:
 
 
 def _read_own(folder: Path) -> Skill:
-    if folder.is_symlink():  # a run from elsewhere may hold anything
+    if folder.is_symlink():  # a run from another machine may hold anything
         raise PackageError(f"{folder}: is a link, and a run keeps a folder there")
     return read_folder(folder)
 
 
 def make_folder(path: Path, *, private: bool) -> None:
-    """Create a folder; a `private` one is closed to other users, also where it was there before."""
+    """Create a folder; a `private` one is closed to other users, even if it existed before."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
     if private and path.stat().st_mode & 0o077:
         with suppress(PermissionError):  # only its owner can close another user's folder
@@ -296,7 +296,7 @@ def make_folder(path: Path, *, private: bool) -> None:
 
 
 def is_private(chosen: bool | None, output_root: str) -> bool:
-    """What was chosen; else whether keys are nearby: a `.env` in the working folder, output folder or next to it."""
+    """The config's choice; else True if there is a `.env` in the working folder, the output folder or next to it."""
     root = Path(output_root).absolute()
     near = any((folder / ".env").exists() for folder in (Path.cwd(), root, root.parent))
     return near if chosen is None else chosen
@@ -311,13 +311,13 @@ def _numbered(folder: Path, before: str, after: str = "") -> Iterator[tuple[int,
 
 
 def run_name(seed: int, identity: object) -> str:
-    """How a run's name ends. Whatever changes results changes it; what may change between a stop and a resume, and the
+    """The end of a run's name. It depends on everything that changes results; what may change before a resume, and the
     number of epochs, do not."""
     return f"seed{seed}-{short_hash(identity)}"
 
 
 def short_hash(identity: object) -> str:
-    """What a folder is named by: the same question has the same folder."""
+    """A hash for a folder's name: the same question has the same folder."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
@@ -334,7 +334,7 @@ def resolve_run(path: Path) -> Path:
 
 
 def best_in(path: Path) -> Path:
-    """The best skill of a run, where a path means one (`resolve_run`); any other path, and a package's, as it is."""
+    """The best skill of a run if the path means one (`resolve_run`); any other path, or a package, unchanged."""
     if not path.is_dir() or (path / FILE).is_file():
         return path
     run = RunDirectory(resolve_run(path))

@@ -1,4 +1,4 @@
-"""Edits on their way through a step, as patches.json, aggregate.json, selected.json and the review files hold them."""
+"""The edits of a step at each stage, as in patches.json, aggregate.json, selected.json and the review files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Leak(Record):
 
 
 class Patch(Record):
-    """What one analyst made of one minibatch."""
+    """One analyst's edits from one minibatch."""
 
     optional: ClassVar = frozenset({"minimal"})
 
@@ -58,7 +58,7 @@ class Patch(Record):
     """Why there is no usable reply; empty when there is."""
     unreachable: bool = False
     unusable: tuple[str, ...] = ()
-    """What was wrong with each reply that could not be used, also where asking again helped."""
+    """What was wrong with each unusable reply, even if asking again helped."""
     leaks: tuple[Leak, ...] = ()
     """Edits that copy long strings from training items."""
 
@@ -70,7 +70,7 @@ class Pooled(Record):
     support: int
     """How many trajectories support it."""
     merged: tuple[str, ...]
-    """The ids of the edits that it replaces, its own among them."""
+    """The ids of the edits that it replaces, including its own."""
 
 
 class Conflict(Record):
@@ -80,7 +80,7 @@ class Conflict(Record):
     b: Edit | None = None
     reason: str
     applied: str = ""
-    """`a` or `b` where the evidence was clear enough to try one side at once; else neither is applied."""
+    """`a` or `b` if the evidence was clear enough to try that side at once; else neither is applied."""
 
     @property
     def sides(self) -> dict[str, Edit]:
@@ -101,7 +101,7 @@ class FiledConflict(Conflict):
 
 
 class Asked(Record):
-    """How a request to the optimizer about the pool went."""
+    """The outcome of a merge request to the optimizer."""
 
     stage: str
     lost: str = ""
@@ -125,7 +125,7 @@ class EditPool(Record):
 
 
 class Relevance(Record):
-    """Why an edit has its place."""
+    """Why an edit has its rank."""
 
     new_failures: int
     """Failures it covers that no edit before it covers."""
@@ -136,7 +136,7 @@ class Relevance(Record):
 
 
 class Ranked(Record):
-    """An edit's place, and why it is in or out."""
+    """An edit's rank, and why it is in or out."""
 
     edit: Edit
     support: int
@@ -156,9 +156,9 @@ class Selection(Record):
 
 
 class Decision(Record):
-    """A line of `review/decisions.jsonl`; of two for one conflict the later holds."""
+    """A line of `review/decisions.jsonl`; the last one on a conflict counts."""
 
     conflict: str
     choice: Choice
     text: str = ""
-    """What the person wrote, where the choice is their own."""
+    """The person's own text, if that is the choice."""

@@ -21,7 +21,7 @@ from skillopt.record.step import EpochEnd, Evidence, ScreeningRun, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.skill.folder import open_regular
 
-__all__ = [  # as skillopt.events has them
+__all__ = [  # the names in skillopt.events
     "Advice",
     "CreditTried",
     "EditsCarried",
@@ -61,7 +61,7 @@ _ROW: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 
 
 class Event(Record):
-    """Any event: where in the run it happened, and when."""
+    """Any event: its step and epoch, and its time."""
 
     kind: ClassVar[str] = "event"
     """The name of its type in `events.jsonl`, such as `gate_decided`."""
@@ -119,7 +119,7 @@ class RunStarted(Event):
     scheduler_reason: str = ""
     """Why `auto` chose it."""
     phase: Phase | None = None
-    """The extension of a finished run that begins."""
+    """The extension of a finished run that begins now."""
     reads_again: bool = False
     """The test split was read before, and is read again at the end."""
 
@@ -133,7 +133,7 @@ class RepliesReused(Event):
 
 
 class Advice(Event):
-    """What the doctor would warn of."""
+    """A warning that `skillopt doctor` would give."""
 
     checks: tuple[Check, ...]
 
@@ -171,7 +171,7 @@ class LettersOpened(Event):
 
 
 class SetAside(Event):
-    """Items that the endpoint refuses for their own sake, for every skill alike."""
+    """Items that the endpoint refuses because of their content, for every skill."""
 
     items: dict[str, str]
     """The reason by item."""
@@ -278,7 +278,7 @@ class EpochFinished(Event):
 
 
 class EndedEarly(Event):
-    """No further step is done, since none could help."""
+    """The run ends early because no further step could help."""
 
     reason: str
     done: int
@@ -290,7 +290,7 @@ class Stopping(Event):
     """Ctrl-C: nothing new starts."""
 
     in_flight: int
-    """Calls that are paid for and kept."""
+    """Calls in flight, which are paid for and kept."""
     letters: int
     """Letters that stay open."""
 
@@ -368,7 +368,7 @@ class Pulse(Moment, Event):
 
 
 class StageProgress(Record):
-    """How far the work under way is; empty if unknown."""
+    """The progress of the present stage; empty if unknown."""
 
     optional: ClassVar = frozenset({"stage", "done", "total"})
 
@@ -411,7 +411,7 @@ class Events:
     def emit(self, event: Event, *, step: int = 0, epoch: int = 0) -> None:
         event = event.model_copy(update={"step": step, "epoch": epoch, "time": round(time.time(), 3)})
         if self._file and event.stored:
-            with suppress(OSError):  # a full disk stops the run where results are written, not for its log
+            with suppress(OSError):  # a full disk must not stop the run because of its log
                 self._file.write(json.dumps(event.row(), ensure_ascii=False).encode() + b"\n")
                 self._file.flush()
         if not isinstance(event, Pulse):

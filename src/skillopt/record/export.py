@@ -66,7 +66,7 @@ def _fresh(run: RunDirectory, skill: Skill, name: str, description: str) -> Pack
 
 
 def _described(summary: Summary, skill: Skill) -> str:
-    """What can be said without the author: the task's name, and the skill's own first sentence."""
+    """A description if the author gives none: the task's name and the skill's first sentence."""
     words = re.sub(r"[-_.]+", " ", summary.benchmark).strip()
     first = next((line for line in skill.text.splitlines() if re.match(r"\s*[A-Za-z]", line)), "")
     return one_line(f"How to do {words} tasks. Use for {words} tasks and questions like them. {first}")[:1000]

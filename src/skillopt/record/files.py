@@ -18,7 +18,7 @@ from skillopt.skill.folder import open_regular
 
 
 def draft_of(path: Path) -> Path:
-    """Where a file or folder is written before it gets its name: a name that nobody can have put a link at."""
+    """A temporary name for a file or folder. It is random, so nobody can have put a link there."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
@@ -27,7 +27,7 @@ def is_draft(name: str) -> bool:
 
 
 def entries(folder: Path | str, skip: Path | None = None) -> Iterator[os.DirEntry[str]]:
-    """Everything below a folder but what is in `skip`. Links are not followed; what disappears is left out."""
+    """Everything below a folder except `skip`. Links are not followed; files that disappear are left out."""
     try:
         with os.scandir(folder) as found:
             listed = list(found)
@@ -51,7 +51,7 @@ def write_atomic(path: Path, text: str) -> None:
         draft.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            draft.unlink()  # on a full disk, half a draft takes the room that the next try needs
+            draft.unlink()  # on a full disk, half a draft takes the space that the next try needs
         error.filename = str(path)
         raise
 
@@ -103,7 +103,7 @@ def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
 
 
 def torn(file: BinaryIO) -> bool:
-    """Does a file of lines end in half a line? What is added next must not run into it."""
+    """Does the file end in half a line? Then an addition must begin with a line break."""
     if not file.seek(0, os.SEEK_END):
         return False
     file.seek(-1, os.SEEK_END)

@@ -7,14 +7,14 @@ from typing import Literal
 from skillopt.record.base import Record
 
 FindingKind = Literal["rule", "form", "hypothesis"]
-"""A rule of the task; a form that the target follows or not; something that is still open."""
+"""A rule of the task, a form that the target follows or does not follow, or an open hypothesis."""
 
 
 class ReportedFinding(Record):
-    """What one reply says of a new finding, or of an earlier one."""
+    """A reply's row about a new or an earlier finding."""
 
     number: int = 0
-    """The earlier finding's; 0 for a new one."""
+    """The number of the earlier finding; 0 for a new one."""
     kind: FindingKind = "hypothesis"
     text: str = ""
     supports: tuple[str, ...] = ()

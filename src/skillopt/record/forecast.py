@@ -1,4 +1,4 @@
-"""What is known before a run: the plan with its ranges, and the checks of the doctor."""
+"""Records from before a run: the plan with its ranges, and the doctor's checks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class StagePlan(BaseModel):
 
 
 class Plan(BaseModel):
-    """What a run takes. All but the steps are estimates."""
+    """The expected calls, tokens, dollars and time of a run. Only the number of steps is exact."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,7 +91,7 @@ class Plan(BaseModel):
 
 
 class Preflight(BaseModel):
-    """What whoever starts a training passes to it."""
+    """The plan and the advice that the caller of a training passes to it."""
 
     plan: Plan
     advice: list[Check] = []

@@ -47,7 +47,7 @@ class Repository:
         return place.relative_to(self.top.resolve()).as_posix()
 
     def files(self, commit: str, path: str) -> Files | None:
-        """A file as {"": itself}, or a folder's files by their paths within it; None where nothing is there.
+        """A file as {"": itself}, or a folder's files by their paths within it; None if nothing is there.
 
         Links and submodules are left out: they may lead anywhere.
         """

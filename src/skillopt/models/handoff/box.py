@@ -120,14 +120,14 @@ class Letter:
         return json.dumps(plain(value), ensure_ascii=False)
 
     def read_reply(self) -> str:
-        """As `checked`, of the reply's file; raises OSError if there is none."""
+        """As `checked`, for the reply's file; raises OSError if there is none."""
         try:
             return self.checked(read_bytes(self.reply, LONGEST_REPLY + 1))
         except NotAFileError as error:
             raise BadReply(self.name, [f"it {error.strerror}"]) from None
 
     def row(self) -> LetterState:
-        """For programs: where everything is, and what was wrong with the last reply."""
+        """For programs: the paths of a letter's files, and what was wrong with the last reply."""
         wrong = ""
         with contextlib.suppress(OSError):
             wrong = read_bytes(self.problem, LONGEST_REPLY).decode("utf-8", "replace") if self.open else ""
@@ -191,7 +191,7 @@ class Box:
         return letter
 
     def hand_in(self, number: int, data: bytes) -> Letter:
-        """Put a reply where the run looks for it; raises BadReply, or UserError if there is nothing to reply to."""
+        """Store a reply for the run; raises BadReply, or UserError if no such letter waits for a reply."""
         letter = self.letter(number)
         if not letter.open:
             raise UserError(f"{letter.reply}: letter {number} has its reply already")
@@ -239,7 +239,7 @@ class Box:
 
 
 def meant(path: Path) -> Path:
-    """A folder of letters as it is; else the run that is meant."""
+    """The path itself if it is a folder of letters; else the run that it means."""
     return path if _holds_letters(path) else resolve_run(path)
 
 

@@ -22,7 +22,7 @@ class HandoffModel(ChatModel):
     """`handoff`, or `handoff:FOLDER`. A reader may reply differently to the same request."""
 
     box: Box | None
-    """None if nothing will be asked, as in a check of the config."""
+    """None if no request will be sent, as when only the config is checked."""
     name: str = "handoff"
     endpoint: str = "handoff"
     human_paced: bool = True

@@ -33,7 +33,7 @@ def page(letter: Letter) -> str:
 
 
 def problem_page(letter: Letter, problems: list[str], refused_name: str) -> str:
-    """What is wrong with a reply that was not taken; `kept` is the file that has it now, if there is one."""
+    """The page about a reply that was refused. `kept` is the file that holds it now, if there is one."""
     listed = "\n".join(f"- {problem}" for problem in problems)
     where = (
         f"The reply that was not taken is `{refused_name}`." if refused_name else "The file that was there was removed."

@@ -46,7 +46,7 @@ _OURS: JsonObject = {
 
 
 def excess(schema: Any) -> str:
-    """What a schema asks for that no schema of ours does; empty if there is nothing."""
+    """A feature of the schema that our schemas never use; empty if there is none."""
     try:
         return next(iter(problems(schema, _OURS)), "")
     except RecursionError:
@@ -89,7 +89,7 @@ def example(schema: Any, name: str = "") -> Any:
         return {"number": 0.5, "integer": 1, "boolean": True}.get(str(kind))
     if "pattern" in schema:  # alternatives, of which the first is literal
         return re.split(r"(?<!\\)\|", schema["pattern"].removeprefix("^(").removesuffix(")$"))[0].replace("\\", "")
-    # the example shows an addition, which has no anchor
+    # the example is an `add`, which has no anchor
     return "" if name == "anchor" else f"your {name.replace('_', ' ')}".ljust(schema.get("minLength", 0), ".")
 
 
