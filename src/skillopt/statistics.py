@@ -23,7 +23,7 @@ _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Where the true mean of such items lies: Wilson for 0/1 scores, bootstrap for others; None without values."""
+    """95 % interval of the mean: Wilson's for 0/1 scores, bootstrap for others; None without values."""
     if not values:
         return None
     if all(value in (0, 1) for value in values):
@@ -66,7 +66,7 @@ def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tup
 
 
 def smallest_sure(items: int) -> float:
-    """The smallest gain, where nothing gets worse, whose interval leaves out zero."""
+    """The smallest gain whose interval leaves out zero if no item gets worse."""
     for better in range(1, items + 1):
         bounds = gain_interval([1.0] * better + [0.0] * (items - better))
         if bounds and bounds[0] > 0:
@@ -115,7 +115,7 @@ def _weight(difference: float) -> float:
 
 
 def _exact(counts: Sequence[tuple[int, int, int]]) -> float:
-    """The distribution over all deals at once, item after item; each is hypergeometric."""
+    """The exact distribution over all permutations, item after item; each item's is hypergeometric."""
     reach: dict[int, float] = {0: 1.0}
     observed = 0
     for repeats, before, after in counts:

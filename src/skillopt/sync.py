@@ -1,4 +1,4 @@
-"""Async work from code that is not async, also where a loop runs already: in a notebook."""
+"""Async work from code that is not async, also if an event loop runs already, as in a notebook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambda: False) -> T:
-    """Wait for async work from code that is not async: in a notebook, where a loop runs already, in another thread.
+    """Wait for async work from code that is not async. If a loop runs already (in a notebook), use another thread.
 
     A notebook's stop button does what Ctrl-C does: `interrupt` ends the work cleanly; where it cannot (it gives False),
     and when the button is pressed again, the work is cancelled.
@@ -45,7 +45,7 @@ def one_message(function: F) -> F:
 
 
 def _alone(error: SkillOptError) -> SkillOptError:
-    """Without what caused it, and without the frames that it came through."""
+    """The error without its causes and its traceback."""
     error.__cause__ = None
     return error.with_traceback(None)
 
@@ -84,7 +84,7 @@ def ending_shortly() -> Iterator[None]:
     try:
         yield
     except (Stopped, KeyboardInterrupt):
-        if sys.excepthook is sys.__excepthook__:  # not where somebody else shows errors
+        if sys.excepthook is sys.__excepthook__:  # leave it if other code shows errors
             sys.excepthook = _say_stopped
         raise
 
@@ -113,7 +113,7 @@ class _Elsewhere(Generic[T]):
                 self.done.set_result(runner.run(self._awaited()))
             except asyncio.CancelledError:
                 self.done.set_exception(KeyboardInterrupt())
-            except BaseException as error:  # raised where it is waited for
+            except BaseException as error:  # raised by the caller that waits
                 self.done.set_exception(error)
 
     async def _awaited(self) -> T:

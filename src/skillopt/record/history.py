@@ -1,4 +1,4 @@
-"""The step records of a run, in one JSON array, one line each."""
+"""The step records of a run: one JSON array with one record a line."""
 
 from __future__ import annotations
 

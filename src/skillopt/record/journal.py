@@ -25,7 +25,7 @@ _TOTALS = """
         sum(iif(instr(substr(reply, 1, 200), '"written": '), json_extract(reply, '$.usage.written'), 0))
         AS written_tokens FROM replies WHERE paid GROUP BY role, stage, model ORDER BY role, stage, model
 """
-"""In the order of the fields of `Total`. What a cache took is in the reply, so that journals of earlier versions can be
+"""In the order of the fields of `Total`. Cache tokens are in the reply, so that journals of earlier versions can be
 read; a whole reply is parsed only if it says so."""
 _TABLES = f"""
     CREATE TABLE replies (
@@ -51,9 +51,9 @@ REPLIES = """paid, key, attempt, role, stage, model, turn, calls, prompt_tokens,
     reply"""
 """The columns that a row's seal covers. `paid` is 0 for a reply that another run has paid for."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What SQLite raises for a damaged file; the second where its own message repeats bytes that are no text."""
+"""Errors of SQLite for a damaged file; the second if its message repeats bytes that are not text."""
 SENT = "sent"
-"""In an optimizer's reply as it is stored: what was asked, and for which step or epoch."""
+"""The part of an optimizer's stored reply that says what was asked, and for which step or epoch."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -79,14 +79,14 @@ class JournalRow:
     completion_tokens: int = 0
     cached_tokens: int = 0
     usd: float | None = None
-    """What the model itself says that it cost."""
+    """The cost that the model reports."""
     calls: int = 1
-    """0 for a rollout whose own calls are in the journal, too."""
+    """0 for a rollout whose single calls are in the journal as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """What was paid for one role, stage and model."""
+    """The cost of one role, stage and model."""
 
     role: str
     stage: str
@@ -97,7 +97,7 @@ class Total:
     completion_tokens: int
     cached_tokens: int
     usd: float | None = None
-    """What the model itself said that its replies cost; None where it says nothing."""
+    """The cost that the model reports for its replies; None if it reports none."""
     written_tokens: int = 0
     """Prompt tokens that the endpoint wrote into its cache."""
 
@@ -110,10 +110,10 @@ class Journal:
     """
 
     def __init__(self, path: Path | str, *, shared: Path | None = None) -> None:
-        """With `shared`, a journal of several runs: what one of them has paid for, the others take from there."""
+        """`shared` is a journal of several runs: each takes from it what another has paid for."""
         self.path = Path(path)
         self._pending: list[tuple[JournalRow, asyncio.Future[None] | None]] = []
-        """What the next transaction writes, and who waits for each."""
+        """The rows of the next transaction, each with the callers that wait for it."""
         self._shared = Journal(shared) if shared else None
         _take_after_folder(self.path)
         try:
@@ -165,14 +165,14 @@ class Journal:
         await stored
 
     def _flush_together(self) -> None:
-        with contextlib.suppress(Exception):  # whoever waits hears of it
+        with contextlib.suppress(Exception):  # the callers that wait get the error
             self._flush()
 
     def _flush(self) -> None:
         """Write all that is pending in one transaction. If that fails, nothing of it is stored, and everybody who waits
         for a part of it gets the error."""
         batch, self._pending = self._pending, []
-        waiting = [stored for _, stored in batch if stored and not stored.done()]  # one that is done was cancelled
+        waiting = [stored for _, stored in batch if stored and not stored.done()]  # a future that is done was cancelled
         try:
             self._write([record for record, _ in batch])
         except BaseException as error:
@@ -198,7 +198,7 @@ class Journal:
             self._shared.take(records)
 
     def take(self, records: list[JournalRow]) -> None:
-        """Keep what another journal has, unless it is here already."""
+        """Copy rows of another journal that this one does not have."""
         self._write([record for record in records if self.get(record.key, record.attempt) is None])
 
     @property
@@ -222,7 +222,7 @@ class Journal:
         return taken
 
     def totals(self) -> list[Total]:
-        """What was paid since the run began, over all sessions."""
+        """The costs since the run began, over all sessions."""
         self._flush()
         try:
             return _totals(self._db)
@@ -232,7 +232,7 @@ class Journal:
             raise Damaged(f"{self.path}: the journal cannot be read ({error}); {WAY_OUT}") from None
 
     def sync(self) -> int:
-        """Every reply so far survives a power cut when this returns; gives how many there are."""
+        """After this call every reply so far survives a power cut. Returns how many there are."""
         self._flush()
         log = Path(f"{self.path}-wal")
         if log.exists():
@@ -272,7 +272,7 @@ class OptimizerExchange(BaseModel):
 
 
 def read_exchanges(path: Path) -> list[OptimizerExchange]:
-    """What the optimizer was sent and what it answered; nothing for runs of versions that did not keep it."""
+    """The requests to the optimizer with its replies; empty for runs of versions that did not store them."""
     if not path.is_file():
         return []
     wanted = "SELECT stage, attempt, prompt_tokens, completion_tokens, reply FROM replies WHERE role = 'optimizer'"
@@ -291,7 +291,7 @@ def read_exchanges(path: Path) -> list[OptimizerExchange]:
 
 
 def read_totals(path: Path) -> list[Total]:
-    """What a run has paid so far, read without touching its journal; nothing where there is none to read."""
+    """The costs of a run so far, read without touching its journal; empty if there is none to read."""
     if not path.is_file():
         return []
     try:

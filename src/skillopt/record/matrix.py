@@ -5,7 +5,7 @@ from __future__ import annotations
 from skillopt.record.base import Document, Interval, Record
 
 RANKS = {"keep": 2, "prune": 2, "retire": 1, "retrain": 0}
-"""The words, and which of them is better. A cell without a verdict has the check's word: cannot tell, error …"""
+"""The words by rank, a higher one is better. A cell without a verdict has the check's word: cannot tell, error …"""
 
 
 class MatrixCell(Record):

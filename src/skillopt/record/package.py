@@ -17,7 +17,7 @@ from skillopt.skill.package import Package, PackageError, problems, read_package
 
 
 def package_file(path: str | Path) -> Path | None:
-    """The SKILL.md that a path means, itself or in the folder that it names; None where it is no package's."""
+    """The SKILL.md that a path means, itself or in the folder that it names; None if that is not a package."""
     place = Path(path)
     if place.is_dir():
         place = place / FILE
@@ -91,7 +91,7 @@ def is_package(folder: Path, skill: Skill) -> bool:
 
 
 def package_hash(init_skill: str) -> str:
-    """Fingerprint of all files of the package that a run starts from; empty where it is none."""
+    """Fingerprint of all files of the package that a run starts from; empty if the run starts from one document."""
     file = package_file(init_skill) if init_skill else None
     return whole_package(file.parent).hash if file else ""
 

@@ -18,7 +18,7 @@ class Replies(Record):
     count: int
     right: float
     cut_off: float
-    """At the longest reply that the target may give."""
+    """Replies that were cut off at the target's token limit."""
     unparsable: float
     """Wrong, not cut off, and not of the form of an answer: empty, far too long, or not one of the possible answers."""
 
@@ -28,7 +28,7 @@ class Replies(Record):
 
 
 class ProbePlan(Record):
-    """What a probe takes. All but the calls are estimates; the calls of a task with several turns are one, too."""
+    """The expected cost of a probe. All but the calls are estimates; a task with several turns counts as one call."""
 
     calls: int
     tokens: Estimate
@@ -47,9 +47,9 @@ class Probe(Document):
     items: tuple[str, ...]
     """Training tasks; no task of another split is asked."""
     samples: int
-    """Of each task with the initial skill."""
+    """Samples of each task with the initial skill."""
     temperature: float | None
-    """Of the samples after the first, and of the first if the config has one."""
+    """Temperature of the samples after the first; also of the first if the config sets it."""
     pass_1: float
     """Mean share of tasks that one sample solves, at the config's own temperature."""
     pass_any: float

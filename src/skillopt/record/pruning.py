@@ -8,7 +8,7 @@ from skillopt.record.base import Document, Interval, Record
 from skillopt.record.results import CheckWord, Spent
 
 PruneOutcome = Literal["pruned", "nothing to prune", "worse", "cannot tell"]
-"""worse and cannot tell: of the last shorter skill; nothing was written."""
+"""`worse` and `cannot tell` are about the last shorter skill; nothing was written then."""
 
 
 class PruneTrial(Record):
@@ -41,19 +41,19 @@ class Pruning(Document):
     skill_hash: str
     """Of the best skill."""
     pruned_hash: str
-    """Of the shorter skill; empty if there is none."""
+    """Path of the shorter skill; empty if there is none."""
     tokens: int
     pruned_tokens: int
     margin: float
     metric: str
     removed: tuple[str, ...]
     put_back: tuple[str, ...]
-    """Rules that the ablation gave no worth, and that stay, because the skill was not shown to be as good without."""
+    """Rules without a measured worth that stay, because the skill without them was not shown to be as good."""
     trials: tuple[PruneTrial, ...]
     spent: Spent
     """With the ablation."""
     path: str | None = None
-    """Of the shorter skill; not in the file."""
+    """Text of the shorter skill; not in the file."""
 
     @property
     def exit_code(self) -> int:

@@ -17,7 +17,7 @@ from skillopt.skill import Skill
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """What a training gives. It prints as a short table."""
+    """The result of a training. It prints as a short table."""
 
     path: Path
     """The run's folder."""
@@ -27,7 +27,7 @@ class Result:
 
     @property
     def scores(self) -> dict[str, float | None]:
-        """initial_val, best_val, initial_test and best_test; a test score is None while the split is sealed."""
+        """initial_val, best_val, initial_test and best_test; a test score is None until the test split is read."""
         initial, best = self.summary.initial, self.summary.best
         return {"initial_val": initial.val, "best_val": best.val, "initial_test": initial.test, "best_test": best.test}
 
@@ -46,7 +46,7 @@ class Result:
         return "\n".join([self.verdict, *rows, f"{'run':<12}{self.path}"])
 
     def _repr_html_(self) -> str:
-        """The same in a notebook."""
+        """The table in a notebook."""
         head, *rows = (
             "".join(f"<{tag}>{html.escape(text)}</{tag}>" for tag, text in zip(("th", "td", "td"), row, strict=True))
             for row in self._rows()

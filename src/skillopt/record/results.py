@@ -36,7 +36,7 @@ class SkillFile(Record):
 
 
 class Spent(Record):
-    """What a measurement took in all."""
+    """The total cost of a measurement."""
 
     calls: int
     tokens: int
@@ -45,7 +45,7 @@ class Spent(Record):
     estimated: bool = False
     """The tokens are counted from the texts."""
     silent: bool = False
-    """The target made calls and did not say what they took."""
+    """Did the target make calls without reporting their usage?"""
 
 
 class TypeScore(Record):
@@ -57,7 +57,7 @@ class _ResultFile(Document):
     optional: ClassVar = frozenset({"path"})
 
     path: str | None = None
-    """The file; not in it."""
+    """Path of the file; not stored in it."""
 
 
 class _Verdict(_ResultFile):
@@ -94,7 +94,7 @@ class EvalSummary(_Verdict):
     spent: Spent
     seconds: float
     test_reads: int | None = None
-    """How often the test split was read, if it was."""
+    """How often the test split was read; None for another split."""
 
 
 class ComparedSkill(ScoreWithInterval, SkillFile):
@@ -203,7 +203,7 @@ class CheckTelemetry(Record):
 
 
 class CheckResult(_ResultFile):
-    """check.json: does a skill earn its place?"""
+    """check.json: is a skill better than, no worse than or worse than another?"""
 
     optional: ClassVar = frozenset({"test_reads", "path"})
 
@@ -255,7 +255,7 @@ class AblatedPart(Record):
     losses: int
     verdict: PartVerdict
     names: tuple[str, ...] | None = None
-    """Of parts that were left out together."""
+    """A group of parts that were left out together."""
 
 
 class Ablation(_ResultFile):
@@ -331,7 +331,7 @@ class ReplicatedRun(Record):
     run: str = ""
     initial_val: float
     best_val: float
-    """By fresh samples, if there are any."""
+    """The score of fresh samples, if there are any."""
     initial_test: float
     best_test: float
     tasks: dict[str, int] = Field(default={})
@@ -363,7 +363,7 @@ class Replication(_Verdict):
 
 
 class TransferRow(Record):
-    """A skill at the goal; scores that were not measured are left out."""
+    """A skill on the goal's tasks; scores that were not measured are left out."""
 
     optional: ClassVar = frozenset({"val", "val_interval", "test", "test_interval", "tokens"})
 
@@ -397,6 +397,6 @@ class Transfer(_Verdict):
 
     @model_serializer(mode="wrap")
     def _with_from(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """`from` is no name for a field in Python."""
+        """`from` cannot be the name of a field in Python."""
         fields: dict[str, Any] = serialize(self)
         return {"from" if name == "source" else name: fields[name] for name in fields if fields[name] is not None}

@@ -40,7 +40,7 @@ class Misrouted(Record):
 
 
 class Confusion(Record):
-    """Rows are what requests are for, columns what was loaded."""
+    """The confusion matrix: a row for each skill that requests are for, a column for each skill that was loaded."""
 
     names: tuple[str, ...]
     """The skills; then none, and several if that happened."""
@@ -75,7 +75,7 @@ class Routing(Document):
 
 
 def confusion(trajectories: Iterable[Trajectory]) -> Confusion:
-    """Of rollouts with a library (`env.options.skills`), whose outputs are the names that were loaded."""
+    """The matrix from rollouts with a library (`env.options.skills`): their outputs are the names that were loaded."""
     counts: dict[str, Counter[str]] = {}
     wrong = []
     for each in trajectories:

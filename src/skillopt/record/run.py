@@ -125,7 +125,7 @@ class Run:
 
     @cached_property
     def status(self) -> tuple[str, str]:
-        """What became of it in a word (status.WORDS), and why it ended before its last step."""
+        """The status in a word (status.WORDS), and why the run ended before its last step."""
         return status_of(self.summary, self._inside(self.files.events), busy=self.busy)
 
     @property
@@ -135,7 +135,7 @@ class Run:
 
     @property
     def live(self) -> Live | None:
-        """What it does now; None if no process works on it."""
+        """The run's present activity; None if no process works on it."""
         return self._optional(Live, self.files.live)
 
     @cached_property
@@ -149,7 +149,7 @@ class Run:
 
     @cached_property
     def feedback(self) -> list[Comment]:
-        """Comments on an earlier run that this one was given."""
+        """Comments on an earlier run that this one uses."""
         return read_comments(self._inside(self.files.feedback))
 
     @cached_property
@@ -157,11 +157,11 @@ class Run:
         return self._optional(Labels, self.files.labels) or Labels()
 
     def totals(self) -> list[Total]:
-        """What the journal holds, by role, model and stage."""
+        """The journal's totals by role, model and stage."""
         return read_totals(self._inside(self.files.journal))
 
     def exchanges(self, step: int, epoch: int | None = None) -> list[OptimizerExchange]:
-        """What the optimizer was sent for a step, and at the end of an epoch, and what it answered."""
+        """Requests to the optimizer, with its replies, for a step and at the end of an epoch."""
         ends = {f"{stage}/{epoch}" for stage in ("slow_update", "meta_skill")}
         found = [(each.label.partition("/")[2], each) for each in read_exchanges(self._inside(self.files.journal))]
         own = [each for name, each in found if name.partition("/")[2].startswith(f"{step:04d}")]
@@ -176,7 +176,7 @@ class Run:
         return events_after(self._inside(self.files.events), offset)
 
     def event_page(self, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-        """Of the events that contain a text, the newest first, `count` after the first `skip`; and their number."""
+        """Events that contain a text, newest first: `count` of them after the first `skip`, and how many there are."""
         return event_page(self._inside(self.files.events), skip, count, text)
 
     @property
@@ -203,7 +203,7 @@ class Run:
 
     @cached_property
     def versions_by_hash(self) -> dict[str, int]:
-        """The version of each skill; of equal ones the first."""
+        """Versions by the hash of the skill; if two are equal, the first."""
         return {self.skill(version).hash: version for version in reversed(self.versions)}
 
     def patch_log(self) -> list[Entry]:
@@ -216,7 +216,7 @@ class Run:
         entries: list[Entry] = []
         left = self.files.patch_log.size if self.state is None else self.state.patch_log_size
         self._inside(self.files.patch_log.path)
-        for entry in self.files.patch_log.entries() if left else ():  # what follows may be half an entry
+        for entry in self.files.patch_log.entries() if left else ():  # the rest may be half an entry
             entries.append(entry)
             left -= len(entry.line())
             if left <= 0:
@@ -243,7 +243,7 @@ class Run:
             )
         for folder in sorted(self.files.steps.glob("step_*")):
             if not ((folder / "trajectory_digest.json").exists() and (folder / "gate.json").exists()):
-                continue  # a full disk cut it short; it is done again
+                continue  # a full disk cut the step short; it is repeated
             batch = self._read(BatchDigest, folder / "trajectory_digest.json")
             yield Measurement(
                 kind="batch",

@@ -1,4 +1,4 @@
-"""Which runs a command means, and what a new one is named: `2026-11-17_22-40-05_seed42-2278d520`."""
+"""Finds the runs that a command means, and names new ones: `2026-11-17_22-40-05_seed42-2278d520`."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def sibling_runs(run: RunDirectory, seed: int | None = None) -> Iterator[RunDire
 
 @dataclass(frozen=True, kw_only=True)
 class RunKey:
-    """What makes a run: all runs of one key differ in nothing that changes results, except their number of epochs."""
+    """The identity of a run: runs with the same key differ in nothing that changes results but the number of epochs."""
 
     folder: Path
-    """Of all runs of the benchmark."""
+    """The folder of all runs of the benchmark."""
     name: str
     """How the runs' names end: seed and hash."""
     old_name: str
-    """What earlier versions named a run of as many epochs."""
+    """The name that earlier versions gave a run of so many epochs."""
     epochs: int
 
     def runs(self) -> list[RunDirectory]:
@@ -91,7 +91,7 @@ class RunKey:
 
 
 def epochs_of(run: RunDirectory) -> tuple[int, ...]:
-    """How many epochs the run was to have: at its beginning, and after each extension. Empty if it has not begun."""
+    """The planned number of epochs at the run's beginning and after each extension. Empty if it has not begun."""
     with suppress(Damaged):
         if run.state.exists() and (phases := State.read(run.state).phases):
             return tuple(phase.epochs for phase in phases)

@@ -1,4 +1,4 @@
-"""A skill as it lies somewhere: a file or a package's folder, on the disk or in a commit."""
+"""A skill on disk or in a commit: a file or a package's folder."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _LONGEST = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The main document and what lies next to it."""
+    """The main document and the files next to it."""
 
     path: str
-    """Of the main document, as people and git name it: `skills/triage/SKILL.md`; empty for no skill."""
+    """The main document's path as git names it: `skills/triage/SKILL.md`; empty for no skill."""
     where: str
     """Which version: `the working tree`, `origin/main (1a2b3c4)`, `no skill`."""
     main: str = ""
     """The main document among the files."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """By path within the package; a plain file has itself alone."""
+    """Contents by path within the package; for a plain file, only its own."""
     executable: frozenset[str] = frozenset()
     """Those of the files that may be run."""
     folder: str = ""
     """The package's folder, by its name; empty for a plain file."""
     near: Callable[[str], bool] = lambda _: False
-    """Does a plain file have this neighbour?"""
+    """Says whether a plain file has a neighbour of this name."""
 
     @property
     def is_package(self) -> bool:
@@ -125,7 +125,7 @@ def on_disk(path: Path, shown: str = "", where: str = "the working tree") -> Sou
 
 
 def in_commit(repository: Repository, commit: str, path: str, label: str) -> Source | None:
-    """The same at a commit; None where it is not there. Links and what never belongs to a package are left out."""
+    """The same at a commit; None if it is not there. Links, and files that never belong to a package, are left out."""
     found = repository.files(commit, path)
     if found is None:
         return None

@@ -28,14 +28,14 @@ class Best(BaseModel):
 
 
 class Rejected(BaseModel):
-    """An edit that a gate turned down, kept so that it is not proposed again."""
+    """A rejected edit, which must not be proposed again."""
 
     step: int
     edit: Edit
 
 
 class TriedEdit(BaseModel):
-    """An edit of an earlier step, and what became of it."""
+    """An edit of an earlier step, and the decision about it."""
 
     op: str
     file: str = ""
@@ -63,9 +63,9 @@ class Tried(BaseModel):
     measured: int = 0
     """Validation tasks that the candidate did before the gate had decided."""
     gained: int = 0
-    """Of those, tasks that it solved and the skill before it did not."""
+    """Tasks among `measured` that the candidate solved and the skill before it did not."""
     lost: int = 0
-    """Of those, tasks that it failed and the skill before it solved."""
+    """Tasks among `measured` that the candidate failed and the skill before it solved."""
     edits: tuple[TriedEdit, ...] = ()
     helped: tuple[str, ...] = ()
     """Task types whose validation score rose."""
@@ -74,16 +74,16 @@ class Tried(BaseModel):
     causes: tuple[str, ...] = ()
     """Why tasks of the batch failed before the step, as the analysts saw it."""
     outputs: tuple[dict[str, str], ...] = ()
-    """Of a rejected step: what the target made of some of the batch's failed tasks with it."""
+    """For a rejected step: the target's outputs with the candidate on some failed tasks of the batch."""
 
 
 class ShortForm(BaseModel):
-    """The newest minimal remedy and how it did, alone, against all edits of its step."""
+    """The newest minimal remedy and its score alone, against all edits of its step."""
 
     step: int
     text: str
     tasks: int
-    """Training tasks that both did."""
+    """Training tasks that were done with both."""
     score: float
     complete: float
     """The score of all edits together."""
@@ -128,12 +128,12 @@ class Phase(Record):
 
 
 class Telemetry(BaseModel):
-    """Circumstances, which comparisons of two runs leave out."""
+    """Times and call counts, which comparisons of two runs leave out."""
 
     seconds: float = 0.0
     """Over all sessions."""
     from_journal: int = 0
-    """Replies that were there already, over all sessions."""
+    """Replies from the journal, over all sessions."""
     stages: dict[str, float] = {}
     """Seconds by stage, over all sessions; of steps that were finished."""
     gate_calls_saved: int = 0
@@ -151,7 +151,7 @@ class Seal(BaseModel):
 
 
 class State(BaseModel):
-    """Everything that the next step needs and that is not in a step's own folder."""
+    """Everything that the next step needs, except the files of a step's folder."""
 
     model_config = ConfigDict(validate_assignment=True)
 
@@ -166,7 +166,7 @@ class State(BaseModel):
     current: int = 0
     """The version that training continues from."""
     val: dict[str, float] = {}
-    """The current version's validation score, item by item."""
+    """The current version's validation scores by item."""
     changed: dict[str, int] = {}
     """How often each validation item has scored differently under a candidate: gates begin with these."""
     score: float | None = None
@@ -174,17 +174,17 @@ class State(BaseModel):
     an earlier version's."""
     initial_val: float = 0.0
     set_aside: dict[str, str] = {}
-    """Items that the endpoint refuses for their own sake, for every skill alike."""
+    """Items that the endpoint refuses because of their content; they count for no skill."""
     best: Best = Best()
     decay: float = 1.0
-    """What rejected steps have made of the learning rate."""
+    """The factor by which steps that were not accepted have lowered the learning rate."""
     stale_steps: int = 0
     """Steps since the last improvement, for patience."""
     rejected: list[Rejected] = []
     tried: list[Tried] = []
-    """The last steps with their edits' fates, for the optimizer."""
+    """The last steps with what became of their edits, for the optimizer."""
     pending: list[Edit] = []
-    """Edits of rejected candidates that broke nothing; the next steps try them again with their own."""
+    """Edits of rejected candidates that broke nothing; the next steps try them again together with new edits."""
     short_form: ShortForm | None = None
     """The newest minimal remedy that was tried."""
     reviewed: dict[str, int] = {}
@@ -192,11 +192,11 @@ class State(BaseModel):
     memory: str = ""
     """The meta skill."""
     findings: list[TaskFinding] = []
-    """What the optimizer found out; no gate takes it back."""
+    """The optimizer's findings; no gate removes them."""
     guidance_won: list[str] = []
     """Validation items that failed before an accepted guidance and were solved with it."""
     phases: list[Phase] = []
-    """The training as it was begun, then its extensions; empty in runs of earlier versions."""
+    """The phases: the first training, then its extensions; empty in runs of earlier versions."""
     epoch_versions: list[int] = [0]
     """The current version at the start of the run and at each epoch's end."""
     counts: Counts = Field(default_factory=Counts)  # a default that can be hashed would be shared by all runs
@@ -208,12 +208,12 @@ class State(BaseModel):
     sealed: dict[str, Seal] = {}
     """Every file that a finished step left, by its path in the run's folder; see record/damage.py."""
     replies: int = 0
-    """How many the journal held."""
+    """How many replies the journal held."""
     telemetry: Telemetry = Telemetry()
 
     @classmethod
     def read(cls, path: Path) -> State:
-        """Raises Damaged where the file is not as it was written."""
+        """Raises Damaged if the file is not as it was written."""
         try:
             body = read_json(path)
             intact = body.pop("check", "") == digest(body)

@@ -1,4 +1,4 @@
-"""What became of a run, in one word and a reason: the same on the terminal, on the page and in the files."""
+"""The status of a run, a word and a reason: the same on the terminal, on the page and in the files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GONE = "its process is gone: it was killed, or the machine was restarted"
 
 
 def status_of(summary: Mapping[str, JsonValue] | Summary | None, events: Path, *, busy: bool) -> tuple[str, str]:
-    """The word and, unless somebody works on it, why the run ended before its last step."""
+    """The status and, unless a process works on the run, why it ended before its last step."""
     word = str(summary["status"]) if summary else "running"
     if summary and word == "finished":
         return word, str(summary.get("stop_reason") or "")
@@ -31,7 +31,7 @@ def status_of(summary: Mapping[str, JsonValue] | Summary | None, events: Path, *
 
 
 def ending(status: str, reason: str) -> str:
-    """The status in a word that says how a run ended: a stop is a pause, a limit or a failure."""
+    """The status for people: a stop is called a pause, a limit or a failure."""
     if status != "stopped":
         return status
     if reason == BY_HAND:

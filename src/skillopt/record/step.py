@@ -34,7 +34,7 @@ class Evidence(Record):
     """The candidate's score, the mean over the items; None if the gate stopped before it was known, or measured
     nothing (`measured` is 0). If the candidate is accepted, this is `before` of the next gate."""
     at_most: float
-    """What the candidate can reach at best; equal to `after` if that is known."""
+    """The highest score that the candidate can still reach; equal to `after` if that is known."""
     items: int
     measured: int
     paired_gain: float | None = None
@@ -43,13 +43,13 @@ class Evidence(Record):
     remeasured: float | None = None
     """The current skill's score with the fresh samples of this gate, if it stays: `before` of the next gate."""
     p: float | None = None
-    """How likely the candidate looks this good without being better; None if nothing was repeated."""
+    """The p-value: how likely a candidate that is not better looks this good; None if nothing was repeated."""
     repeats: int = 0
     """Rounds of fresh samples of both skills on the items on which they differ."""
     reason: str = ""
-    """Why a candidate that scores higher was rejected all the same."""
+    """Why a candidate that scores higher was rejected."""
     set_aside: dict[str, str] = Field(default={})
-    """Items that the endpoint refused for their own sake during this gate."""
+    """Items that the endpoint refused because of their content during this gate."""
 
     @property
     def accepted(self) -> bool:
@@ -72,7 +72,7 @@ class ItemEvidence(Record):
     after: float
     """The mean of the candidate's scores."""
     hard: float
-    """Whether the candidate solved it, whatever the metric."""
+    """Whether the candidate solved it, by the hard score."""
     repeats: int = 0
     """Fresh samples of each skill."""
     compared: tuple[float, float] | None = None
@@ -109,15 +109,15 @@ class GateRecord(GateResult, Document):
 class LearningRate(Record):
     scheduled: float
     used: float
-    """After the decay of rejected steps."""
+    """The learning rate after the decay of rejected steps."""
 
 
 class EditCounts(Record):
-    """What became of a step's edits."""
+    """How many of a step's edits reached each stage."""
 
     proposed: int
     dropped: dict[str, int]
-    """Edits that the analysts' replies held and that could not be used, by reason."""
+    """Unusable edits of the analysts' replies, counted by reason."""
     lost_replies: tuple[str, ...]
     """Why replies of the optimizer could not be used."""
     unusable_replies: tuple[str, ...]
@@ -140,7 +140,7 @@ class Acceptance(Record):
     step: float | None
     """Of this step."""
     so_far: float | None
-    """Of all steps up to this one."""
+    """The same share over all steps up to this one."""
 
 
 def acceptance_rate(accepted: int, proposed: int) -> float | None:
@@ -154,7 +154,7 @@ class ScreeningRun(Record):
     """complete or minimal."""
     edits: tuple[str, ...]
     items: int
-    """Training tasks that it did."""
+    """Training tasks that were done with it."""
     score: float
 
 
@@ -168,7 +168,7 @@ class CreditTry(Evidence):
 
 
 class StepTelemetry(Record):
-    """Circumstances, which comparisons of two runs leave out."""
+    """Times and call counts, which comparisons of two runs leave out."""
 
     seconds: dict[str, float]
     """By stage."""
@@ -176,7 +176,7 @@ class StepTelemetry(Record):
 
 
 class SlowUpdateOutcome(Record):
-    """What became of a slow update's guidance."""
+    """The outcome of a slow update's guidance."""
 
     equal: bool
     """The epoch changed nothing, so there was nothing to compare."""
@@ -219,7 +219,7 @@ class StepRecord(Document):
     rollout_errors: int
     """Rollouts without a score."""
     failure_kinds: dict[FailureKind, int] = Field(default={})
-    """How the batch's failed tasks failed, the most frequent kind first."""
+    """Kinds of failure among the batch's failed tasks, the most frequent first."""
     val: float | None
     """The validation score of the skill after the step."""
     val_before: float | None
@@ -232,7 +232,7 @@ class StepRecord(Document):
     acceptance: Acceptance | None = None
     """None in runs of earlier versions."""
     review: tuple[Decision, ...] = ()
-    """A person's decisions that this step is the first to use."""
+    """A person's decisions that no earlier step has used."""
     race: tuple[ScreeningRun, ...] = ()
     """The complete and the minimal remedy on a part of the batch, the winner first; empty if there was one."""
     credit: tuple[CreditTry, ...] = ()
@@ -248,7 +248,7 @@ class StepRecord(Document):
     candidate_tokens: int
     telemetry: StepTelemetry
     epoch_end: EpochEnd | None = None
-    """Of an epoch's last step."""
+    """The end of the epoch, if this is its last step."""
 
 
 class BatchDigest(Document):
@@ -270,7 +270,7 @@ class Evaluation(Document):
     score: float
     items: dict[str, ItemScore]
     set_aside: dict[str, str]
-    """Items that the endpoint refuses for their own sake."""
+    """Items that the endpoint refuses because of their content."""
 
 
 class ComparedItem(Record):
@@ -318,4 +318,4 @@ class TestSplitRead(Record):
     items: int
     score: float | None = None
     scores: dict[str, float | None] | None = None
-    """Of a training: the initial and the best skill's."""
+    """For a training: the scores of the initial and the best skill."""

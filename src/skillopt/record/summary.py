@@ -13,7 +13,7 @@ from skillopt.record.costs import Bill
 from skillopt.record.state import Counts, Phase
 
 _MOST_NEEDED = 5000
-"""Above this many tasks, a number that is needed helps nobody."""
+"""If more tasks than this are needed, the verdict does not name the number."""
 
 
 class InitialScores(Record):
@@ -26,7 +26,7 @@ class InitialScores(Record):
     test_interval: Interval | None = None
     tokens: int
     kind: str
-    """Where the skill is from, such as `empty` or `file`."""
+    """The origin of the skill, such as `empty` or `file`."""
 
 
 class BestScores(Record):
@@ -106,7 +106,7 @@ class Gain(Record):
 
     @property
     def word(self) -> Literal["better", "no better", "worse", "cannot tell"]:
-        """Sure only if the interval leaves out zero."""
+        """better or worse only if the interval leaves out zero."""
         low, high = self.interval or (0.0, 0.0)
         if low > 0:
             return "better"
@@ -137,11 +137,11 @@ class PlannedSteps(Record):
 
 
 class Forecast(Record):
-    """An estimate from before the run, and the real figure."""
+    """The plan's estimate and the real figure."""
 
     low: Number | None = None
     likely: Number | None = None
-    """None for runs of earlier versions, which had a range alone."""
+    """None for runs of earlier versions, which had only a range."""
     high: Number | None = None
     real: Number | None
 
@@ -193,15 +193,15 @@ class Summary(Bill, _Heading, Document):
     persistent_failures: tuple[str, ...]
     """Items that failed under every skill they were measured with."""
     set_aside: dict[str, str]
-    """Items that the endpoint refuses for their own sake."""
+    """Items that the endpoint refuses because of their content."""
     steps: Counts
     gate: GateTotals
     seconds: float
     gain: Gains = Gains()
     item_names: dict[str, str] = Field(default={})
-    """What people call the persistent failures, by id."""
+    """Names for people of the persistent failures, by id."""
     plan: PlanFigures | None = None
     judge: JudgeStanding | None = None
     """None if no model judges."""
     phases: tuple[Phase, ...] = ()
-    """The training as it was begun, then its extensions."""
+    """The phases: the first training, then its extensions."""

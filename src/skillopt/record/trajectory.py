@@ -28,10 +28,10 @@ class ItemScore(Record):
 
 
 class Score(ItemScore):
-    """The loss of one rollout."""
+    """The score of one rollout."""
 
     feedback: str = ""
-    """What the scorer can say of the failure; analysts read it."""
+    """The scorer's sentence on the failure; analysts read it."""
 
     @property
     def numbers(self) -> ItemScore:
@@ -39,14 +39,14 @@ class Score(ItemScore):
 
 
 class FileChange(BaseModel):
-    """What became of one file of a workspace."""
+    """A rollout's change of one file of its workspace."""
 
     model_config = ConfigDict(frozen=True)
 
     path: str
     kind: Literal["added", "changed", "removed"]
     shown: str = ""
-    """The difference as text, cut where it is long; of a file that is no text, its size."""
+    """The difference as text, cut if it is long; for binary files, the size."""
 
 
 class Trajectory(BaseModel):
@@ -60,7 +60,7 @@ class Trajectory(BaseModel):
     skill_hash: str
     input: str
     answers: tuple[str, ...] = ()
-    """What would have been right, for analysts; only training trajectories reach them."""
+    """The expected answer, for analysts; they get only training trajectories."""
     messages: list[StoredMessage]
     output: str
     score: Score
@@ -77,13 +77,13 @@ class Trajectory(BaseModel):
 
     @model_serializer(mode="wrap")
     def _only_what_is_there(self, plain: SerializerFunctionWrapHandler) -> Any:
-        """A task without files is stored as it always was."""
+        """Without the fields for files if the task has none."""
         fields = plain(self)
         return {key: value for key, value in fields.items() if value or key not in {"changes", "opened", "ran"}}
 
 
 class RolloutError(BaseModel):
-    """A rollout that gave no score for the endpoint's sake. It enters no mean."""
+    """A rollout without a score, because the endpoint failed. It enters no mean."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,7 +91,7 @@ class RolloutError(BaseModel):
     item_id: str
     skill_hash: str
     refused: bool = False
-    """The item cannot be measured for its own sake: the endpoint refuses it (content filter, too long), or its scorer
+    """The item itself cannot be measured: the endpoint refuses it (content filter, too long), or its scorer
     fails."""
     alone: bool = False
     """All its tries failed, while other rollouts were answered: if further rounds fail as well, it is set aside."""

@@ -18,7 +18,7 @@ class SimWorld(Options):
     """`env.options` of the simulated world."""
 
     world: int = 0
-    """Which secret codes hold; must be the model's `world`."""
+    """Selects the secret codes; must be the model's `world`."""
     rules: int = Field(default=12, ge=1, le=len(TOPICS))
     """How many hidden rules there are to learn."""
     topics_per_item: int = Field(default=2, ge=1, le=4)

@@ -56,7 +56,7 @@ _REFERENCE = re.compile(r"\breferences/[\w./-]+\.md\b")
 
 @dataclass(frozen=True, kw_only=True)
 class SimOptions:
-    """The world and its weather. Shares are of all requests, 0 to 1."""
+    """The options of the simulated world and its faults. Shares are of all requests, 0 to 1."""
 
     world: int = 0
     """Which secret codes hold."""
@@ -85,13 +85,13 @@ class SimOptions:
     hang: float = 0.0
     """Share never answered."""
     garbled: float = 0.0
-    """Share answered with something that is no chat completion."""
+    """Share answered with something that is not a chat completion."""
     torn: float = 0.0
     """Share whose answer breaks off in the middle."""
     cut_off: float = 0.0
     """Share of optimizer replies cut off in the middle."""
     malformed: float = 0.0
-    """Share of optimizer replies that are no JSON."""
+    """Share of optimizer replies that are not JSON."""
     empty: float = 0.0
     """Share of optimizer replies without a word."""
     wrapped: float = 0.0
@@ -112,7 +112,7 @@ class ConnectionCut(TransientError):  # noqa: N818 - what happens to a request
 
 
 class Garbled(TransientError):  # noqa: N818
-    """An answer that is no chat completion."""
+    """An answer that is not a chat completion."""
 
 
 class Torn(TransientError):  # noqa: N818
@@ -247,7 +247,7 @@ class SimulatedModel(ChatModel):
 
 @dataclass(frozen=True)
 class Draw:
-    """The fate of one arrival of one request: the same request sent again has another."""
+    """The fault, if any, of one arrival of a request. The same request sent again may get another."""
 
     seed: int
     key: str

@@ -27,7 +27,7 @@ _SEALED_PATTERN = "sealed tickets are left open"
 _RULE = re.compile(r"For ([a-z]+), answer ([A-Z]{2}-\d{2})\.")
 _SPELLED_OUT = re.compile(r'It must fit this JSON schema, "(\w+)":\n(\{.*\})\s*\Z', re.DOTALL)
 _WORDINGS = ("{}", "{} Always.", "{} This holds for every ticket.")
-"""Three ways to put one rule, where the optimizer repeats itself."""
+"""Three wordings of one rule, for an optimizer that repeats itself."""
 _FILE = re.compile(r'<file name=("[^"\n]*")>\n(.*?)\n</file>', re.DOTALL)
 _TARGET = re.compile(r"The agent's model is \S+")
 _DATA = ("skill", "guidance", "difference", "edits")
@@ -99,7 +99,7 @@ class SimLine(TypedDict):
 
 
 class SimReply(TypedDict, total=False):
-    """What any stage, or a judge, replies."""
+    """The fields of all stages' replies, and of a judge's."""
 
     reason: str
     lines: list[SimLine]
@@ -123,12 +123,12 @@ def chance(*parts: object) -> float:
 
 
 def rules_in(text: str) -> dict[str, str]:
-    """The rules that a skill states; of two for one topic the last holds."""
+    """The rules that a skill states; the last one on a topic holds."""
     return dict(_RULE.findall(text))
 
 
 def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> SimReply:
-    """What a letter leads to. It knows the form of a letter and of a rule; every fact comes from the letter itself."""
+    """The reply to a request. The code knows the form of requests and rules; every fact comes from the request."""
     assert request.schema is not None
     prompt = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
     stage = request.schema.name
@@ -149,7 +149,7 @@ def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> SimR
 
 
 def grade(request: ChatRequest) -> SimReply:
-    """As a judge: full marks where the answer has a reference answer in it, else none."""
+    """As a judge: full marks if the answer contains a reference answer, else none."""
     prompt = str(request.messages[-1]["content"])
     shown = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in prompt.splitlines())}
     wanted, answer = shown.get("reference_answers", []), str(shown.get("answer", ""))

@@ -73,7 +73,7 @@ class SimServer:
         )
 
     async def _failed(self, http: web.Request, error: Exception) -> web.StreamResponse:
-        """Each fault as it looks on the wire."""
+        """Each fault as an HTTP response."""
         if isinstance(error, ConnectionCut):
             if http.transport is not None:
                 http.transport.abort()

@@ -21,7 +21,7 @@ FILE = "SKILL.md"
 OPEN_MARKER = "<!-- skillopt:protected slow_update -->"
 CLOSE_MARKER = "<!-- /skillopt:protected -->"
 MARKER = re.compile(r"<!--\s*/?\s*skillopt\s*:", re.IGNORECASE)
-"""Anything that could be taken for one of our markers."""
+"""Matches anything that could be taken for one of our markers."""
 
 _MARKERS = f"(?:{re.escape(OPEN_MARKER)}|{re.escape(CLOSE_MARKER)})"
 _NOT_SHOWN = re.compile(rf"^[ \t]*{_MARKERS}[ \t]*(?:\r?\n|\Z)|{_MARKERS}", re.MULTILINE)
@@ -78,7 +78,7 @@ class Skill:
 
     @cached_property
     def hash(self) -> str:
-        """Of one document, of its text; of a package, of all files. Two skills that can act differently differ."""
+        """Hash of a document's text or of all files of a package: skills that can act differently have other hashes."""
         if not self.is_package:
             return hashlib.sha256(self.text.encode()).hexdigest()
         rows = [
@@ -102,7 +102,7 @@ class Skill:
 
     @cached_property
     def tokens(self) -> int:
-        """Of the document that every target gets; what is in further files is read only when needed."""
+        """Tokens of the document that every target gets; further files are read only when needed."""
         return count_tokens(self.shown.text)
 
     def read(self, path: str) -> str | None:
@@ -172,13 +172,13 @@ class Skill:
         return replace(self, text=f"{self.text}{gap}{region}\n")
 
     def find_sections(self, title: str) -> list[SkillSection]:
-        """The sections with that title; case, `#` marks and space do not matter. Headings in guidance are none."""
+        """The sections with that title; case, `#` marks and space do not matter. Headings in guidance do not count."""
         wanted = normal_title(title)
         named = [s for s in self.sections if s.level and normal_title(s.title) == wanted]
         return [s for s in named if not any(r.start <= s.span.start < r.end for r in self.protected)]
 
     def below(self, section: SkillSection) -> Span:
-        """A section with its subsections. A title (level 1) is no container: all of the document is below it."""
+        """A section with its subsections. A title (level 1) has none: the whole document is below it."""
         if section.level < 2:
             return section.span
         later = (s for s in self.sections if s.span.start > section.span.start and s.level <= section.level)
@@ -199,7 +199,7 @@ def open_fence(text: str) -> str:
 
 
 def _title(text: str) -> str:
-    """What follows the marks of a heading, without the marks that may close it: ` Form ##` is `Form`."""
+    """The text after a heading's marks, without closing marks: ` Form ##` is `Form`."""
     text = text.strip(" \t")
     bare = text.rstrip("#")
     return (bare if bare.endswith((" ", "\t")) else text).strip()

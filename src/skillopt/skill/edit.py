@@ -19,7 +19,7 @@ Op = Literal["add", "modify", "delete"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _HALF = re.compile(r"[\ud800-\udfff]")
-"""Half a surrogate pair, which no file can hold."""
+"""Matches half a surrogate pair, which cannot be stored in a file."""
 _LIST_MARK = r"[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+)?"
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
 
@@ -53,7 +53,7 @@ class Edit(BaseModel):
     """The verbatim text that is modified or deleted; empty for `add`."""
     text: str = ""
     dropped: tuple[DroppedText, ...] = ()
-    """What a `modify` of several lines leaves out of its anchor, each with the reason. Stored only if there is any."""
+    """Lines of its anchor that a `modify` leaves out, each with the reason. Stored only if there is any."""
     rationale: str = ""
     pattern: str = ""
     """Short name of the failure's cause."""
@@ -82,7 +82,7 @@ class Edit(BaseModel):
     @field_validator("dropped", mode="before")
     @classmethod
     def _complete(cls, value: object) -> object:
-        """Rows of a reply without a text or a reason name nothing."""
+        """Drop rows of a reply that have no text or no reason."""
         rows = value if isinstance(value, list | tuple) else ()
         return [row for row in rows if isinstance(row, DroppedText) or (isinstance(row, dict) and _names(row))]
 
@@ -93,7 +93,7 @@ class Edit(BaseModel):
 
 
 def _without_halves(text: str) -> str:
-    """Half a surrogate pair, as a broken reply may hold it, cannot be written down."""
+    """Replace half surrogate pairs of a broken reply, which cannot be stored."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -103,15 +103,15 @@ def _names(row: dict[str, object]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeLimits:
-    """Gradient clipping: what one edit and each file may grow to; of a package, what it may have in all."""
+    """Gradient clipping: the largest size of an edit, of each file and of a whole package."""
 
     max_edit_tokens: int = 400
     max_skill_tokens: int = 8000
-    """Of the document; of a package, of SKILL.md."""
+    """The most tokens of the document; of a package, of SKILL.md."""
     max_file_tokens: int = 8000
     """Of each further file."""
     max_total_tokens: int = 40_000
-    """Of all text files of a package."""
+    """The most tokens of all text files of a package."""
     train: tuple[str, ...] = PARTS
     """The parts of a package that edits may touch."""
 
@@ -119,7 +119,7 @@ class SizeLimits:
 UNLIMITED = SizeLimits(
     max_edit_tokens=1 << 40, max_skill_tokens=1 << 40, max_file_tokens=1 << 40, max_total_tokens=1 << 40
 )
-"""For edits that were accepted before."""
+"""No limits, for edits that were accepted before."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Skip:
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What came of a list of edits."""
+    """The result of applying a list of edits."""
 
     skill: Skill
     applied: tuple[Edit, ...] = ()
@@ -207,7 +207,7 @@ class SkillBuilder:
     def __init__(self, skill: Skill, limits: SizeLimits, *, in_order: bool = True) -> None:
         self._in_order = in_order
         self.skill = skill
-        """With the edits so far."""
+        """The skill with the edits so far."""
         self._before = skill
         self._limits = limits
         self._drafts: dict[str, _Draft] = {}
@@ -239,7 +239,7 @@ class SkillBuilder:
 
 
 def _in_script(edit: Edit) -> Edit:
-    """What looks like a heading in a script is a comment."""
+    """The document without its headings if the file is a script, in which `#` begins a comment."""
     return edit.model_copy(update={"section": ""}) if part_of(edit.file) == "scripts" else edit
 
 
@@ -264,7 +264,7 @@ def _check_structure(attempt: _Draft, grown: Skill, file: str) -> None:
 
 
 def _check(edit: Edit, limits: SizeLimits) -> None:
-    """What can be said of an edit without looking at the document."""
+    """Problems of an edit that show without the document."""
     if not edit.trajectory_ids:
         raise _Unfit("no_trajectory", "cites no trajectory")
     if edit.op != "delete" and not edit.text.strip():
@@ -423,7 +423,7 @@ def _join(texts: Sequence[str]) -> str:
 
 
 def _stands_in(text: str, document: str) -> bool:
-    """Is it there already as whole lines, with or without a list mark? `Give 1` is not in `Give 12`."""
+    """Does the document have this text as whole lines, with or without a list mark? `Give 1` is not in `Give 12`."""
     bare = re.escape(_LIST_ITEM.sub("", text.replace("\r\n", "\n"), count=1))
     return bool(re.search(rf"(?m)^{_LIST_MARK}{bare}[ \t]*$", document.replace("\r\n", "\n")))
 
@@ -437,7 +437,7 @@ def _markers(skill: Skill) -> int:
 
 
 def _hides_heading(draft: _Draft, grown: Skill) -> bool:
-    """Is a heading that no edit touches no longer one?"""
+    """Do the edits turn a heading that they do not touch into something else?"""
     old, changed = draft.skill.text, [span for span, _ in draft.replacements if span.start < span.end]
     kept: Counter[tuple[int, str]] = Counter()
     for section in draft.skill.sections:

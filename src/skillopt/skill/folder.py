@@ -19,11 +19,11 @@ from skillopt.skill.document import FILE, Skill
 from skillopt.skill.package import PackageError, read_package
 
 MOST_FILES, MOST_BYTES, LARGEST_FILE = 2000, 100_000_000, 30_000_000
-"""More than a package has: a home folder that is named by mistake is not read."""
+"""Limits above the size of any package: a home folder that is named by mistake is not read."""
 _LEFT_OUT = {".git", ".env", "__pycache__", ".DS_Store"}
-"""What is in the folder but not the package's: a `.env` is the user's."""
+"""Files in the folder that do not belong to the package, such as the user's `.env`."""
 _BLANK = re.compile("[\\\\\u115f\u1160\u2800\u3164\uffa0]")
-"""A backslash, and letters that nobody sees."""
+"""Matches a backslash and invisible characters."""
 
 
 class NotAFileError(OSError):
@@ -96,7 +96,7 @@ def read_folder(folder: Path) -> Skill:
 
 
 def listed(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
-    """The package's files in a fixed order: path in the package, place on disk, what the disk says of it.
+    """The package's files in a fixed order: path in the package, path on disk, the result of `stat`.
 
     All are checked before the first is given out: links that lead out of the folder, sizes, names, kinds.
     """

@@ -21,7 +21,7 @@ _DESCRIPTION = re.compile(r"^description[ \t]*:.*?(?=^\S|\Z)", re.DOTALL | re.MU
 
 
 class PackageError(ValueError):
-    """What is wrong with a package, and how to fix it."""
+    """An error that says what is wrong with a package, and how to fix it."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def plain_description(text: str) -> str:
 
 
 def problems(package: Package, folder: str) -> list[str]:
-    """What a validator of the format would turn down; `folder` is the name of the package's folder."""
+    """What a validator of the format would reject; `folder` is the name of the package's folder."""
     fields = package.fields
     messages = [f"front matter: unknown field '{name}'" for name in fields if name not in FIELDS]
     if problem := name_problem(package.name):
@@ -115,5 +115,5 @@ def name_problem(name: str) -> str:
 
 
 def suggested_name(text: str) -> str:
-    """A name that can be: `My Task_2` is `my-task-2`."""
+    """A valid name made from a text: `my-task-2` from `My Task_2`."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_NAME].strip("-") or "skill"

@@ -16,7 +16,7 @@ def rank(title: str) -> int:
 
 
 def next_section(skill: Skill, title: str) -> int | None:
-    """Where the first section begins that a new standard one goes before: a later standard one, or Examples."""
+    """The start of the section before which a new standard section goes: a later standard one, or Examples."""
     later = (section for name in _ORDER[rank(title) + 1 :] for section in skill.find_sections(name))
     return min((section.span.start for section in later if section.level == _LEVEL), default=None)
 

@@ -22,7 +22,7 @@ _LONGEST = 200_000
 
 
 def part_of(path: str) -> TrainedPart | None:
-    """What a file counts as: SKILL.md is the body, `scripts/` are scripts, other Markdown and all of `references/` are
+    """A file's part: SKILL.md is the body, `scripts/` are scripts, other Markdown and all of `references/` are
     references. Assets, licences and the rest are never edited."""
     first, _, _ = path.partition("/")
     name = path.rpartition("/")[2]
@@ -77,6 +77,6 @@ def _allowed(parts: Sequence[str]) -> str:
 
 
 def total_tokens(skill: Skill) -> int:
-    """Of all text files together, SKILL.md among them; assets and long files do not count."""
+    """Tokens of all text files together, with SKILL.md; assets and long files do not count."""
     files = [path for path in skill.others if part_of(path) and is_text(skill, path)]
     return skill.tokens + sum(count_tokens(skill.read(path) or "") for path in files)
