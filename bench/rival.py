@@ -45,7 +45,7 @@ def ours(url: str, out: str, seed: int) -> dict[str, Any]:
     reached: list[float] = []
 
     def listen(event: Event) -> None:
-        if event.kind == "gate_decided" and event.data["after"] == 1.0 and not reached:
+        if event.kind == "gate_decided" and event["after"] == 1.0 and not reached:
             reached.append(time.monotonic())
 
     overrides = [f"env.output_root={out}", f"train.seed={seed}", f"hardware.vllm_url={url}", "hardware.workers=8"]

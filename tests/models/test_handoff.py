@@ -152,11 +152,11 @@ def test_the_time_of_a_budget_ends_the_wait_for_a_letter_and_no_call_timeout_doe
     with pytest.raises(Stopped, match=r"max_minutes"):
         train_sim(tmp_path, HANDOFF, *SHORT, *limits, listeners=[seen.append])
     (opened,) = [event for event in seen if event.kind == "letters_opened"]
-    pulses = [event.data["letters"] for event in seen if event.kind == "pulse"]
+    pulses = [event["letters"].model_dump() for event in seen if event.kind == "pulse"]
     run = only_run(tmp_path)
-    assert opened.data["folder"] == str(run.letters)
-    assert {"waiting": opened.data["waiting"], "folder": str(run.letters)} in pulses
-    assert [letter.number for letter in Box(run.letters, "").open_letters()] == opened.data["numbers"]
+    assert opened["folder"] == str(run.letters)
+    assert {"waiting": opened["waiting"], "folder": str(run.letters)} in pulses
+    assert [letter.number for letter in Box(run.letters, "").open_letters()] == list(opened["numbers"])
     monkeypatch.undo()  # a reader needs real time
     with Reader(tmp_path, WORLD):
         assert train_sim(tmp_path, HANDOFF, *SHORT, "hardware.call_timeout=0.2").summary["status"] == "finished"
@@ -285,7 +285,7 @@ def test_a_judge_can_be_a_handoff_and_a_measurement_says_that_it_waits(tmp_path:
     ended.set()
     judge.join()
     assert found["soft"] == 0.5
-    (folder,) = {Path(event.data["folder"]) for event in seen}
+    (folder,) = {Path(event["folder"]) for event in seen}
     assert letter_status(folder)["status"] == "ended"
 
 

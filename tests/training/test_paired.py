@@ -295,9 +295,9 @@ def test_every_score_before_a_step_is_the_known_mean_of_the_skill_that_it_contin
 
     def watch(event: Event) -> None:
         line = lines(event) or ""
-        if event.kind == "gate_decided" and event.data["decision"] != "skipped":
+        if event.kind == "gate_decided" and event["decision"] != "skipped":
             known.append(known_score(only_run(tmp_path)))
-            shown.append((event.data["before"], known[-1], line))
+            shown.append((event["before"], known[-1], line))
 
     result = train_sim(tmp_path, *DULL, models={"optimizer": optimizer}, listeners=[watch])
     run = RunDirectory(result.path)

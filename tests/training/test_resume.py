@@ -141,7 +141,7 @@ def test_a_run_does_not_continue_by_another_method_or_under_other_prompts(
     assert {path: path.read_bytes() for path in before} == before
     seen: list[Event] = []
     fresh = train_sim(tmp_path, *SHORT, mode="fresh", listeners=[seen.append])
-    assert [event.data["replies"] for event in seen if event.kind == "replies_reused"] == [60]
+    assert [event["replies"] for event in seen if event.kind == "replies_reused"] == [60]
     assert fresh.path != run.root
 
 

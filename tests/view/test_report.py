@@ -230,7 +230,7 @@ def told(events: list[Event], *, terminal: bool) -> str:
 def test_hostile_text_is_inert_on_the_console(
     trained: tuple[RunDirectory, list[Event]], text: str, terminal: bool
 ) -> None:
-    events = [type(e).model_validate({**inject(e.data, text), "step": e.step, "epoch": e.epoch}) for e in trained[1]]
+    events = [type(e).model_validate({**inject(e.row(), text), "step": e.step, "epoch": e.epoch}) for e in trained[1]]
     shown = told(events, terminal=terminal)
     assert printable(text) in shown
     assert not unprintable(shown, allowed="\n\t\r\x1b" if terminal else "\n\t")

@@ -7,9 +7,8 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import JsonValue, TypeAdapter, field_serializer
 
@@ -78,14 +77,10 @@ class Event(Record):
         cls.kind = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
         KINDS[cls.kind] = cls
 
-    @cached_property
-    def data(self) -> dict[str, Any]:
-        """All fields of its type, as JSON."""
-        return {name: value for name, value in plain(self).items() if name not in Event.model_fields}
-
     def row(self) -> dict[str, JsonValue]:
         """As it is in `events.jsonl`."""
-        return {"time": self.time, "kind": self.kind, "step": self.step, "epoch": self.epoch, **self.data}
+        fields = {name: value for name, value in plain(self).items() if name not in Event.model_fields}
+        return {"time": self.time, "kind": self.kind, "step": self.step, "epoch": self.epoch, **fields}
 
 
 class NearestRun(Record):
@@ -392,8 +387,6 @@ class Live(Moment):
     """Calls that were made again."""
 
 
-FLEETING = frozenset(kind for kind, event in KINDS.items() if not event.stored)
-"""Events that are sent to listeners but not stored."""
 Listener = Callable[[Event], None]
 
 

@@ -7,17 +7,17 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-from skillopt.record.events import FLEETING, Event, Listener
+from skillopt.record import events
+from skillopt.record.events import Event, Listener
 from skillopt.record.forecast import Check
 from skillopt.record.result import Result
-from skillopt.record.state import Phase
-from skillopt.record.step import Evidence, ScreeningRun
+from skillopt.record.step import Evidence
 from skillopt.record.summary import BestScores, Summary
 from skillopt.view.columns import table_lines
 from skillopt.view.figures import measured_skills
@@ -61,7 +61,7 @@ def _print(console: Console, text: str | None) -> None:
 
 def _print_json(event: Event) -> None:
     """ASCII only: what a model wrote cannot move the cursor of a terminal."""
-    if event.kind not in FLEETING:
+    if event.stored:
         print(json.dumps(event.row()), flush=True)
 
 
@@ -80,138 +80,121 @@ class Lines:
         where = f"[Step {event.step}/{self._steps}] " if event.step and event.kind in _IN_STEP else ""
         return f"{where}{line}"
 
-    def _replies_reused(self, event: Event) -> str:
-        return f"{event.data['replies']:,} replies of {event.data['path']} are used again"
+    def _replies_reused(self, event: events.RepliesReused) -> str:
+        return f"{event.replies:,} replies of {event.path} are used again"
 
-    def _run_started(self, event: Event) -> str:
-        data = event.data
-        self._steps, self._epochs = data["steps"], data["epochs"]
-        self._rate = f"lr={data['learning_rate']:g}, {data['scheduler']}"
-        splits = ", ".join(f"{count} {split}" for split, count in data["splits"].items())
-        how, more = "new run", _new_because(**data["differs"]) if data.get("differs") else ""
-        if data["resumed"]:
-            how, more = f"resumed after step {data['done']} of {data['steps']}", ""
-        if data["finished"]:
+    def _run_started(self, event: events.RunStarted) -> str:
+        self._steps, self._epochs = event.steps, event.epochs
+        self._rate = f"lr={event.learning_rate:g}, {event.scheduler}"
+        splits = ", ".join(f"{count} {split}" for split, count in event.splits.items())
+        how, more = "new run", _new_because(event.differs) if event.differs else ""
+        if event.resumed:
+            how, more = f"resumed after step {event.done} of {event.steps}", ""
+        if event.finished:
             how = "already finished"
-            again = f"to train on from its best skill, add train.init_skill={shlex.quote(data['best_skill'])}"
+            again = f"to train on from its best skill, add train.init_skill={shlex.quote(event.best_skill)}"
             more = f"\nTo train longer, raise train.num_epochs; to start again, add --fresh; {again}"
-        if data.get("phase"):
-            read = "; the test split will be read again" if data["reads_again"] else ""
+        if event.phase:
+            read = "; the test split will be read again" if event.reads_again else ""
             how = "extended"
-            more = f"\nExtending a finished run: {Phase.model_validate(data['phase']).shown}{read}"
-        about = f"Items: {splits}; target {data['target']}, optimizer {data['optimizer']}"
-        why = data.get("scheduler_reason")
-        schedule = f"\nSchedule: {data['scheduler']}: {why}" if why else ""
-        return f"Run: {data['path']} ({how}){more}\n{about}{schedule}"
+            more = f"\nExtending a finished run: {event.phase.shown}{read}"
+        about = f"Items: {splits}; target {event.target}, optimizer {event.optimizer}"
+        schedule = f"\nSchedule: {event.scheduler}: {event.scheduler_reason}" if event.scheduler_reason else ""
+        return f"Run: {event.path} ({how}){more}\n{about}{schedule}"
 
-    def _letters_opened(self, event: Event) -> str:
-        data = event.data
-        numbers = ", ".join(map(str, data["numbers"]))
+    def _letters_opened(self, event: events.LettersOpened) -> str:
+        numbers = ", ".join(map(str, event.numbers))
         return (
-            f"Letters: {data['waiting']} wait for a reply, new: {numbers} (skillopt letters {data['folder']}, then "
+            f"Letters: {event.waiting} wait for a reply, new: {numbers} (skillopt letters {event.folder}, then "
             "skillopt answer)"
         )
 
-    def _throttled(self, event: Event) -> str:
-        data = event.data
-        waits = f"{data['waiting']} calls wait, the next try is in {data['seconds']:.0f} s; " if data["waiting"] else ""
-        return f"Throttled: {data['model']} turns calls away ({data['why']}); {waits}{data['turned_away']} so far"
+    def _throttled(self, event: events.Throttled) -> str:
+        waits = f"{event.waiting} calls wait, the next try is in {event.seconds:.0f} s; " if event.waiting else ""
+        return f"Throttled: {event.model} turns calls away ({event.why}); {waits}{event.turned_away} so far"
 
-    def _set_aside(self, event: Event) -> str:
-        why = next(iter(event.data["items"].values()))
-        return f"Set aside, for every skill alike: {', '.join(event.data['items'])} ({why})"
+    def _set_aside(self, event: events.SetAside) -> str:
+        why = next(iter(event.items.values()))
+        return f"Set aside, for every skill alike: {', '.join(event.items)} ({why})"
 
-    def _ended_early(self, event: Event) -> str:
-        return ended_early(event.data["done"], event.data["steps"], event.data["reason"])
+    def _ended_early(self, event: events.EndedEarly) -> str:
+        return ended_early(event.done, event.steps, event.reason)
 
-    def _stopping(self, event: Event) -> str:
-        data = event.data
-        letters = f"; {data['letters']} letters still wait for a reply" if data.get("letters") else ""
-        kept = f"{data['in_flight']} calls are in flight and will be kept{letters}"
+    def _stopping(self, event: events.Stopping) -> str:
+        letters = f"; {event.letters} letters still wait for a reply" if event.letters else ""
+        kept = f"{event.in_flight} calls are in flight and will be kept{letters}"
         return f"Stopping: {kept}; Ctrl-C again leaves at once"
 
-    def _advice(self, event: Event) -> str | None:
-        return "\n".join(check_line(Check.model_validate(check)) for check in event.data["checks"]) or None
+    def _advice(self, event: events.Advice) -> str | None:
+        return "\n".join(map(check_line, event.checks)) or None
 
-    def _evaluation_started(self, event: Event) -> str:
-        data = event.data
-        return f"Evaluate: {_named(data['name'])} on {data['items']} {data['split']} items..."
+    def _evaluation_started(self, event: events.EvaluationStarted) -> str:
+        return f"Evaluate: {_named(event.name)} on {event.items} {event.split} items..."
 
-    def _evaluation_finished(self, event: Event) -> str:
-        data = event.data
-        return f"Evaluate: {_named(data['name'])}, {data['split']} score {score(data['score'])}"
+    def _evaluation_finished(self, event: events.EvaluationFinished) -> str:
+        return f"Evaluate: {_named(event.name)}, {event.split} score {score(event.score)}"
 
-    def _rollout_started(self, event: Event) -> str:
-        return f"Rollout: {event.data['items']} items, {event.data['workers']} workers..."
+    def _rollout_started(self, event: events.RolloutStarted) -> str:
+        return f"Rollout: {event.items} items, {event.workers} workers..."
 
-    def _reflect_started(self, event: Event) -> str:
-        data = event.data
-        lost = f" ({data['errors']} without a score)" if data["errors"] else ""
-        return f"Score: {score(data['score'])}{lost} → Reflect..."
+    def _reflect_started(self, event: events.ReflectStarted) -> str:
+        lost = f" ({event.errors} without a score)" if event.errors else ""
+        return f"Score: {score(event.score)}{lost} → Reflect..."
 
-    def _reflected(self, event: Event) -> str:
-        data = event.data
+    def _reflected(self, event: events.Reflected) -> str:
         counts = {
-            "replies lost": data["lost"],
-            "asked again": data["asked_again"],
-            "copy from a training item": data["leaks"],
+            "replies lost": event.lost,
+            "asked again": event.asked_again,
+            "copy from a training item": event.leaks,
         }
         notes = "".join(f", {count} {what}" for what, count in counts.items() if count)
-        deep = f"; looked deeper into: {', '.join(data['deep'])}" if data["deep"] else ""
-        return f"{data['edits']} edit patches generated{notes}{deep}"
+        deep = f"; looked deeper into: {', '.join(event.deep)}" if event.deep else ""
+        return f"{event.edits} edit patches generated{notes}{deep}"
 
-    def _selected(self, event: Event) -> str:
-        data = event.data
-        flagged = f", {data['conflicts']} conflicts set aside (skillopt review)" if data["conflicts"] else ""
-        return f"Selected {data['edits']} edits ({self._rate} → {data['rate']:.1f}){flagged}"
+    def _selected(self, event: events.Selected) -> str:
+        flagged = f", {event.conflicts} conflicts set aside (skillopt review)" if event.conflicts else ""
+        return f"Selected {event.edits} edits ({self._rate} → {event.rate:.1f}){flagged}"
 
-    def _raced(self, event: Event) -> str:
-        runs = [ScreeningRun.model_validate(run) for run in event.data["candidates"]]
-        scores = ", ".join(f"{run.name} {score(run.score)}" for run in runs)
-        return f"Two candidates on {runs[0].items} training tasks: {scores}"
+    def _raced(self, event: events.Raced) -> str:
+        scores = ", ".join(f"{run.name} {score(run.score)}" for run in event.candidates)
+        return f"Two candidates on {event.candidates[0].items} training tasks: {scores}"
 
-    def _edits_carried(self, event: Event) -> str:
-        edits, pending = event.data["edits"], event.data["pending"]
-        which = f"{edits} edits" if edits > 1 else "1 edit"
-        return f"{which} broke nothing: kept as pending ({pending} in all), to be tried again with new edits"
+    def _edits_carried(self, event: events.EditsCarried) -> str:
+        which = f"{event.edits} edits" if event.edits > 1 else "1 edit"
+        return f"{which} broke nothing: kept as pending ({event.pending} in all), to be tried again with new edits"
 
-    def _gate_decided(self, event: Event) -> str:
-        return f"Gate: {gate_line(Evidence.model_validate(event.data))}"
+    def _gate_decided(self, event: events.GateDecided) -> str:
+        return f"Gate: {gate_line(event)}"
 
-    def _ablation_started(self, event: Event) -> str:
-        data = event.data
-        most = (data["units"] + 3) * data["items"] * data["repeats"]
-        parts = f"{data['units']} parts of version {data['version']}, one at a time, on {data['items']} items"
+    def _ablation_started(self, event: events.AblationStarted) -> str:
+        most = (event.units + 3) * event.items * event.repeats
+        parts = f"{event.units} parts of version {event.version}, one at a time, on {event.items} items"
         return f"Ablation by rule: {parts}; at most {most:,} calls (what is in the journal costs nothing)"
 
-    def _part_measured(self, event: Event) -> str:
-        data = event.data
-        text = " ".join(data["text"].split())[:60]
-        return f"[{data['number']}/{data['units']}] {data['worth']:+.3f}  {data['name']}: {text}"
+    def _part_measured(self, event: events.PartMeasured) -> str:
+        text = " ".join(event.text.split())[:60]
+        return f"[{event.number}/{event.units}] {event.worth:+.3f}  {event.name}: {text}"
 
-    def _tracker_failed(self, event: Event) -> str:
-        return f"warn  tracker {event.data['name']} stopped ({event.data['error']}); the run continues without it"
+    def _tracker_failed(self, event: events.TrackerFailed) -> str:
+        return f"warn  tracker {event.name} stopped ({event.error}); the run continues without it"
 
-    def _retrying(self, event: Event) -> str:
-        data = event.data
-        missing = f"{data['unmeasured']} of {data['items']} items could not be measured"
-        return f"{data['stage'].replace('_', ' ').title()}: {missing} ({data['error']}); trying again..."
+    def _retrying(self, event: events.Retrying) -> str:
+        missing = f"{event.unmeasured} of {event.items} items could not be measured"
+        return f"{event.stage.replace('_', ' ').title()}: {missing} ({event.error}); trying again..."
 
-    def _slow_update_started(self, event: Event) -> str:
-        versions = f"version {event.data['before']} against {event.data['after']}"
+    def _slow_update_started(self, event: events.SlowUpdateStarted) -> str:
+        versions = f"version {event.before} against {event.after}"
         return f"[Epoch {event.epoch}/{self._epochs}] Slow update: {versions}..."
 
-    def _slow_update_finished(self, event: Event) -> str:
-        data = event.data
+    def _slow_update_finished(self, event: events.SlowUpdateFinished) -> str:
         named = {"persistent_fail": "still failing", "stable_success": "solved by both"}
-        counts = ", ".join(f"{count} {named.get(name, name)}" for name, count in sorted(data["counts"].items()))
-        gate = Evidence.model_validate(data["gate"])
-        decided = gate.decision != "skipped"
-        outcome = f"guidance: {gate_line(gate)}" if decided else f"no guidance ({data['lost'] or 'unchanged'})"
+        counts = ", ".join(f"{count} {named.get(name, name)}" for name, count in sorted(event.counts.items()))
+        decided = event.gate.decision != "skipped"
+        outcome = f"guidance: {gate_line(event.gate)}" if decided else f"no guidance ({event.lost or 'unchanged'})"
         return f"[Epoch {event.epoch}/{self._epochs}] Slow update: {counts + '; ' if counts else ''}{outcome}"
 
-    def _meta_skill_finished(self, event: Event) -> str:
-        what = f"no new notes ({event.data['lost']})" if event.data["lost"] else "notes for the optimizer written"
+    def _meta_skill_finished(self, event: events.MetaSkillFinished) -> str:
+        what = f"no new notes ({event.lost})" if event.lost else "notes for the optimizer written"
         return f"[Epoch {event.epoch}/{self._epochs}] Meta skill: {what}"
 
 
@@ -219,13 +202,13 @@ _MOST_DIFFERENCES = 4
 """Settings that a new run's line names."""
 
 
-def _new_because(run: str, settings: Mapping[str, tuple[object, object]]) -> str:
+def _new_because(nearest: events.NearestRun) -> str:
     """A line that says why an earlier run is not continued."""
-    changes = [f"{key} {_value(was)} → {_value(now)}" for key, (was, now) in settings.items()]
+    changes = [f"{key} {_value(was)} → {_value(now)}" for key, (was, now) in nearest.settings.items()]
     more = f" and {len(changes) - _MOST_DIFFERENCES} more" if len(changes) > _MOST_DIFFERENCES else ""
     what = ", ".join(changes[:_MOST_DIFFERENCES]) + more
     same = "the data, the initial skill or the code (the settings are the same)"
-    return f"\nIt differs from {run} in: {what or same}"
+    return f"\nIt differs from {nearest.run} in: {what or same}"
 
 
 def _value(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from skillopt.record import events
 from skillopt.record.events import Event
 from skillopt.view.text import dollars, duration, printable, score
 
@@ -46,32 +47,30 @@ class View:
         self.step = self.steps = self.epoch = self.epochs = 0
         self.scores: list[float] = []
         self.in_flight = 0
-        self.spent: dict[str, Sequence[float | None]] = {}
+        self.spent: Mapping[str, Sequence[float | None]] = {}
         self.started = time.monotonic()
         self._steps_started: float | None = None
         self._steps_done = self._earlier = 0
 
     def update(self, event: Event) -> None:
-        data = event.data
         if event.kind in _STAGES:
-            self.stage, self.done, self.total = _STAGES[event.kind], 0, int(data.get("items", 0))
-        if event.kind == "run_started":
+            self.stage, self.done, self.total = _STAGES[event.kind], 0, int(event.get("items", 0))
+        if isinstance(event, events.RunStarted):
             self._begin()
-            self.steps, self.epochs = data["steps"], data["epochs"]
-            self.step = self._earlier = data["done"]
-        elif event.kind == "progress":
-            self.stage, self.done, self.total = str(data["stage"]), int(data["done"]), int(data["total"])
-        elif event.kind == "pulse":
-            self.in_flight, self.spent = sum(data["in_flight"].values()), data["spent"]
-        elif event.kind == "evaluation_finished" and data["split"] == "val" and not self.scores:
-            self.scores.append(float(data["score"]))
-        elif event.kind == "rollout_started":
+            self.steps, self.epochs = event.steps, event.epochs
+            self.step = self._earlier = event.done
+        elif isinstance(event, events.Progress):
+            self.stage, self.done, self.total = event.stage, event.done, event.total
+        elif isinstance(event, events.Pulse):
+            self.in_flight, self.spent = sum(event.in_flight.values()), event.spent
+        elif isinstance(event, events.EvaluationFinished) and event.split == "val" and not self.scores:
+            self.scores.append(event.score)
+        elif isinstance(event, events.RolloutStarted):
             self._steps_started = self._steps_started or time.monotonic()
             self.step, self.epoch = event.step, event.epoch
-        elif event.kind == "step_finished":
+        elif isinstance(event, events.StepFinished):
             self._steps_done += 1
-            now = data["record"]["val"]
-            self.scores += [] if now is None else [now]
+            self.scores += [] if event.record.val is None else [event.record.val]
 
     def seconds_left(self) -> float | None:
         """From the steps of this session; None before the first is done."""

@@ -13,10 +13,10 @@ from skillopt import plugins
 from skillopt.config import Config, TrackersConfig
 from skillopt.errors import UserError
 from skillopt.keys import redact
+from skillopt.record import events
 from skillopt.record.directory import RunDirectory, safe_name
-from skillopt.record.events import Event, Listener, TrackerFailed
+from skillopt.record.events import Event, Listener
 from skillopt.record.run import Run
-from skillopt.record.step import EpochEnd, StepRecord
 from skillopt.view.trackers.base import About, Tracker, final_figures, step_scalars
 
 __all__ = ["About", "Tracker", "Tracking", "check_trackers"]
@@ -57,22 +57,22 @@ class Tracking:
         self._began = 0.0
 
     def __call__(self, event: Event) -> None:
-        if event.kind == "run_started":
-            self._run = RunDirectory(Path(event.data["path"]))
+        if isinstance(event, events.RunStarted):
+            self._run = RunDirectory(Path(event.path))
             for name in self._open:
                 self._try(name, self._begin)
-        elif event.kind == "rollout_started":
+        elif isinstance(event, events.RolloutStarted):
             self._began = event.time
-        elif event.kind == "step_finished":
-            record = StepRecord.model_validate(event.data["record"])
+        elif isinstance(event, events.StepFinished):
+            record = event.record
             if record.step == 1:
                 self._send_skill(0, 0)
             scalars, began = step_scalars(record), self._began or event.time
             self._send(lambda tracker: tracker.step(record.step, scalars, began, event.time))
             if record.evidence.accepted:
                 self._send_skill(record.version, record.step)
-        elif event.kind == "epoch_finished":
-            guided = EpochEnd.model_validate(event.data["outcome"]).slow_update
+        elif isinstance(event, events.EpochFinished):
+            guided = event.outcome.slow_update
             if guided and guided.decision == "accept":
                 self._send_skill(guided.version, event.step)
 
@@ -114,7 +114,7 @@ class Tracking:
                 with suppress(Exception):
                     tracker.close()
             for listener in self._others:
-                listener(TrackerFailed(name=name, error=redact(f"{type(error).__name__}: {error}")))
+                listener(events.TrackerFailed(name=name, error=redact(f"{type(error).__name__}: {error}")))
 
 
 def open_tracker(name: str) -> Tracker:
