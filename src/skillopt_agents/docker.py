@@ -96,7 +96,7 @@ class Container:
             code, reason = _KILLED, f"stopped at the limit of {seconds:g} s" if done.timed_out else "printed too much"
         if code:
             await self._check()
-        return SandboxResult(ok=not reason, reason=reason, stdout=done.stdout, stderr=done.stderr, files={}, code=code)
+        return SandboxResult(ok=not reason, reason=reason, stdout=done.stdout, stderr=done.stderr, code=code)
 
     async def _check(self) -> None:
         done = await _call("inspect", "--format", "{{.State.Running}}", self.name)

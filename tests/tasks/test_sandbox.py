@@ -74,7 +74,7 @@ def test_packages_and_processes_of_its_own_work(mode: sandbox.Mode) -> None:
 
 @needs_namespaces
 def test_the_usual_places_for_passing_files_are_the_programs_own() -> None:
-    done = run("open('/var/tmp/x', 'w').write('hello'); print(open('tmp/x').read())")
+    done = run("open('/var/tmp/x', 'w').write('hello'); print(open('../tmp/x').read())")
     assert (done.ok, done.stdout) == (True, "hello\n"), done
 
 

@@ -17,7 +17,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -63,7 +63,7 @@ class SandboxResult:
     """Why it is not ok, in words; empty when it is."""
     stdout: str
     stderr: str
-    files: Mapping[str, bytes]
+    files: Mapping[str, bytes] = field(default_factory=dict)
     """Those of the wanted files that the program left as plain files."""
     code: int = 0
     """The exit code; of a program that a signal ended, 128 and the signal's number."""
@@ -89,13 +89,17 @@ class Sandbox:
     async def run(
         self, program: str, *, files: Mapping[str, bytes] | None = None, wanted: Sequence[str] = ()
     ) -> SandboxResult:
-        """Run a program with `files` in a fresh folder; return the `wanted` files."""
-        async with self._turn():
-            with temporary_folder("skillopt-sandbox-") as folder:
-                inputs = {**(files or {}), "program.py": program.encode("utf-8", "replace")}
-                spec = _spec(self.limits, self.mode, office=self._office)
-                spec["wanted"] = list(wanted)
-                return await _run(folder, _prepared(folder, inputs, spec), self.limits)
+        """Run a Python program with `files` in a fresh folder; return the `wanted` files."""
+        with temporary_folder("skillopt-program-") as folder:
+            workspace = folder / "workspace"
+            workspace.mkdir()
+            for name, content in {**(files or {}), "program.py": program.encode("utf-8", "replace")}.items():
+                if not name or Path(name).name != name:
+                    raise ValueError(f"'{name}' is not the name of a file")
+                (workspace / name).write_bytes(content)
+            done = await self.shell([sys.executable, "-I", "-B", "program.py"], workspace)
+            left = [name for name in wanted if done.whole and (workspace / name).is_file()]
+            return replace(done, files={name: (workspace / name).read_bytes() for name in left})
 
     async def shell(
         self,
@@ -118,14 +122,11 @@ class Sandbox:
         places = {"workspace": workspace, **(others or {})}
         async with self._turn():
             with temporary_folder("skillopt-sandbox-") as folder:
-                inside = jail.WORK if self.mode == "namespaces" else str(folder / "in")
-                spec = _spec(self.limits, self.mode, office=self._office)
-                spec["argv"], spec["cwd"] = argv, "workspace"
-                spec["trees"] = {name: str(path) for name, path in places.items()}
-                paths = {name: f"{inside}/{relative}" for name, relative in (variables or {}).items()}
-                spec["environment"] = _shell_environment(inside) | paths
+                spec = _spec(folder, argv, places, self.limits, self.mode, office=self._office)
+                home = spec["environment"]["HOME"]
+                spec["environment"] |= {name: f"{home}/{relative}" for name, relative in (variables or {}).items()}
                 spec["keep"], spec["links"] = keep, dict(links or {})
-                outcome = await _run(folder, _prepared(folder, {}, spec), self.limits)
+                outcome = await _run(folder, _prepared(folder, spec), self.limits)
                 if keep and outcome.whole:
                     shutil.rmtree(places[keep], ignore_errors=True)
                     shutil.move(folder / "out" / keep, places[keep])
@@ -187,7 +188,9 @@ def _tried(mode: Mode) -> str:
     """Why a harmless program fails in this mode; empty when it does not. Tried once a process."""
     if mode not in _TRIED:
         with temporary_folder("skillopt-sandbox-") as folder:
-            command = _prepared(folder, {"program.py": b"print('here')"}, _spec(SandboxLimits(), mode))
+            argv = [sys.executable, "-I", "-c", "print('here')"]
+            (folder / "workspace").mkdir()
+            command = _prepared(folder, _spec(folder, argv, {"workspace": folder / "workspace"}, SandboxLimits(), mode))
             pipe = subprocess.PIPE
             # The supervisor takes the end of its standard input as a sign that nobody waits any more: keep it open.
             with subprocess.Popen(  # noqa: S603
@@ -201,51 +204,40 @@ def _tried(mode: Mode) -> str:
     return _TRIED[mode]
 
 
-def _spec(limits: SandboxLimits, mode: Mode, *, office: bool = False) -> jail.Spec:
-    """What the supervisor is asked to do: a Python program, unless the caller changes it."""
+def _spec(
+    folder: Path, argv: list[str], trees: Mapping[str, Path], limits: SandboxLimits, mode: Mode, *, office: bool = False
+) -> jail.Spec:
+    """What the supervisor is asked to do, in a fresh folder."""
     return {
-        "folder": "",
+        "folder": str(folder),
         "mode": mode,
         "office": office,
-        "argv": [sys.executable, "-I", "-B", "program.py"],
-        "environment": _environment(),
-        "cwd": "",
-        "trees": {},
+        "argv": argv,
+        "environment": _environment(jail.WORK if mode == "namespaces" else f"{folder}/in"),
+        "trees": {name: str(path) for name, path in trees.items()},
         "keep": "",
         "links": {},
-        "wanted": [],
         "read_only": [*_SYSTEM, *(_OFFICE if office else ()), *_python_folders()],
         "limits": limits.model_dump(),
     }
 
 
-def _prepared(folder: Path, files: Mapping[str, bytes], spec: jail.Spec) -> list[str]:
+def _prepared(folder: Path, spec: jail.Spec) -> list[str]:
     """Lay out the folder; gives the supervisor's command line."""
     for name in ("in", "out"):
         (folder / name).mkdir()
     folder.chmod(0o711)  # in `limits` mode the program may be another user's
-    for name, content in files.items():
-        if not name or Path(name).name != name:
-            raise ValueError(f"'{name}' is not the name of a file")
-        (folder / "in" / name).write_bytes(content)
     spec_file = folder / "spec.json"
-    spec_file.write_text(json.dumps({**spec, "folder": str(folder)}), encoding="utf-8")
+    spec_file.write_text(json.dumps(spec), encoding="utf-8")
     return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), str(spec_file)]
 
 
-def _environment() -> dict[str, str]:
-    """Nothing of the user's environment: keys live there."""
+def _environment(home: str = jail.WORK) -> dict[str, str]:
+    """Nothing of the user's environment: keys live there. This Python is on the path."""
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")}
-    home = jail.WORK
-    places = {"PATH": "/usr/bin:/bin", "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
-    return {**places, "LANG": "C.UTF-8", "TZ": "UTC", **threads}
-
-
-def _shell_environment(home: str) -> dict[str, str]:
-    """For commands: this Python is on the path, and the home folder is not the workspace."""
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     places = {"PATH": path, "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
-    return {**_environment(), **places, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**places, "LANG": "C.UTF-8", "TZ": "UTC", "PYTHONDONTWRITEBYTECODE": "1", **threads}
 
 
 def _python_folders() -> list[str]:
@@ -301,7 +293,4 @@ def _outcome(folder: Path, stdout: str, stderr: str, limits: SandboxLimits) -> S
         reason = f"killed by signal {status - 128}" if status > 128 else f"exit code {status}: {last[0]}".rstrip(": ")
     if not reason and not result["whole"]:
         reason = f"left more than {limits.disk_mb} MB of files"
-    files = {name: (folder / "out" / name).read_bytes() for name in result["files"]}
-    return SandboxResult(
-        ok=not reason, reason=reason, stdout=stdout, stderr=stderr, files=files, code=status, whole=result["whole"]
-    )
+    return SandboxResult(ok=not reason, reason=reason, stdout=stdout, stderr=stderr, code=status, whole=result["whole"])

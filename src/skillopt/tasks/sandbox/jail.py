@@ -1,7 +1,7 @@
 """The sandbox's supervisor: a script that needs nothing but the standard library and calls.py.
 
 It builds a small root of read-only folders and one writable tmpfs, starts the program there as process 2 of new user,
-network, mount, process and IPC namespaces, watches time and memory, and copies out the files that are wanted. The
+network, mount, process and IPC namespaces, watches time and memory, and copies out the folder that is kept. The
 program has no capability and no way to a socket. What goes wrong before the program starts ends with `SETUP_FAILED`.
 """
 
@@ -20,10 +20,10 @@ from typing import TypedDict
 
 try:
     from skillopt.tasks.sandbox.calls import SetupError, check_machine, forbid, libc, number_of
-    from skillopt.tasks.sandbox.trees import copy_in, copy_out, copy_tree_out
+    from skillopt.tasks.sandbox.trees import copy_in, copy_tree_out
 except ImportError:  # as a script, without the package
     from calls import SetupError, check_machine, forbid, libc, number_of  # type: ignore[import-not-found, no-redef]
-    from trees import copy_in, copy_out, copy_tree_out  # type: ignore[import-not-found, no-redef]
+    from trees import copy_in, copy_tree_out  # type: ignore[import-not-found, no-redef]
 
 SETUP_FAILED = 99
 NOBODY = 65534
@@ -38,11 +38,9 @@ class Spec(TypedDict):
     office: bool
     argv: list[str]
     environment: dict[str, str]
-    cwd: str
     trees: dict[str, str]
     keep: str
     links: dict[str, str]
-    wanted: list[str]
     read_only: list[str]
     limits: dict[str, int]
 
@@ -67,7 +65,7 @@ def main() -> None:
             leader = start_init(spec)
         else:
             work = os.open("in", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
-            copy_in("", os.path.join(spec["folder"], "in"), spec["trees"], NOBODY)
+            copy_in(os.path.join(spec["folder"], "in"), spec["trees"], NOBODY)
             spec["limits"]["processes"] += threads_of_user(proc)  # the kernel counts them all
             libc("prctl", _PR_SUBREAPER, 1, 0, 0, 0, needed=False)
             leader = start_program(spec, os.path.join(spec["folder"], "in"))
@@ -77,9 +75,8 @@ def main() -> None:
     ended, status = supervise(leader, spec["limits"], proc)
     if spec["mode"] != "namespaces":
         kill_rest(proc)
-    copied = [name for name in spec["wanted"] if copy_out(work, folder, name, spec["limits"]["file_mb"] << 20)]
     whole = copy_tree_out(work, folder, spec["keep"], spec["limits"]["disk_mb"] << 20) if spec["keep"] else True
-    result = {"ended": ended, "status": status, "files": copied, "whole": whole}
+    result = {"ended": ended, "status": status, "whole": whole}
     with open(os.open("result.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), "w") as file:
         json.dump(result, file)
 
@@ -111,7 +108,7 @@ def build(spec: Spec, folder: int) -> int:
             os.makedirs(os.path.dirname(f"{root}{path}"), exist_ok=True)
             os.symlink(f"{WORK}/{name}", f"{root}{path}")
     inside = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
-    copy_in(os.path.join(spec["folder"], "in"), work, spec["trees"], NOBODY)
+    copy_in(work, spec["trees"], NOBODY)
     os.chdir(root)
     return inside
 
@@ -216,7 +213,7 @@ def start_program(spec: Spec, work: str) -> int:
         return pid
     try:
         os.setsid()
-        os.chdir(os.path.join(work, spec["cwd"]))
+        os.chdir(os.path.join(work, "workspace"))
         silence = os.open("/dev/null", os.O_RDONLY)
         os.dup2(silence, 0)
         _limit(spec["limits"])

@@ -10,10 +10,8 @@ DEEPEST = 64
 """Folders within folders that come out of the sandbox; a tree of thousands is not a result."""
 
 
-def copy_in(source: str, work: str, trees: dict[str, str], nobody: int) -> None:
-    """The prepared folder, and folders of the machine by the name that the program sees."""
-    if source:
-        shutil.copytree(source, work, dirs_exist_ok=True)
+def copy_in(work: str, trees: dict[str, str], nobody: int) -> None:
+    """Folders of the machine, by the name that the program sees."""
     for name, path in trees.items():
         shutil.copytree(path, os.path.join(work, name), symlinks=True)
     os.makedirs(f"{work}/tmp", exist_ok=True)
@@ -21,25 +19,6 @@ def copy_in(source: str, work: str, trees: dict[str, str], nobody: int) -> None:
         for folder, _, files in os.walk(work):
             for path in [folder, *(os.path.join(folder, name) for name in files)]:
                 os.chown(path, nobody, nobody, follow_symlinks=False)
-
-
-def copy_out(work: int, folder: int, name: str, most: int) -> bool:
-    """A plain file only: the program may have put a link or a pipe there."""
-    try:
-        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=work)
-    except OSError:
-        return False
-    try:
-        info = os.fstat(source)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > most:
-            return False
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with open(os.open(f"out/{name}", flags, 0o600, dir_fd=folder), "wb") as target:
-            while chunk := os.read(source, 1 << 20):
-                target.write(chunk)
-        return True
-    finally:
-        os.close(source)
 
 
 def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
