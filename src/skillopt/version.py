@@ -2,5 +2,5 @@
 
 __version__ = "0.2.0"
 METHOD = "5"
-"""Another one where the same replies would lead to another skill, or other requests would be sent. An unfinished run
+"""Changes if the same replies would lead to another skill, or if other requests would be sent. An unfinished run
 does not silently continue by another method."""

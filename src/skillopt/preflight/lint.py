@@ -107,9 +107,7 @@ def _form(source: Source) -> Iterator[Finding]:
         return
     if not package.front:
         fix = "begin the file with ---, name: …, description: …, ---"
-        yield _finding(
-            source, "form", "error", 1, "the file has no front matter, so no agent lists the skill", fix
-        )
+        yield _finding(source, "form", "error", 1, "the file has no front matter, so no agent lists the skill", fix)
         return
     try:
         found = problems(package, source.folder)

@@ -24,7 +24,7 @@ def is_shipped(name: str) -> bool:
 
 @contextmanager
 def using_env(config: Config) -> Iterator[Env]:
-    """The config's env for as long as the block lasts."""
+    """The config's env, open inside the block."""
     env = open_env(config)
     try:
         yield env

@@ -1,4 +1,4 @@
-"""What does a task: the target model with one question and one reply, or a function of the user."""
+"""How a task is done: by the target model, with one question and one reply, or by a function of the user."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class OwnAgent:
             if self._options.on_timeout == "error":
                 raise TransientError(f"env.agent: no answer within {seconds:g} s") from None
             return timed_out(model.talk or start(skill, task_text(item)), seconds)
-        except Exception as error:  # any error of the user's code: no answer, and no score
+        except Exception as error:  # any error of the user's code: there is no answer and no score
             message = f"{type(error).__name__}: {error}"
             trouble = classify_failure(message)
             turned_away = trouble.kind == "limit"
@@ -166,7 +166,7 @@ class OwnAgent:
 
 
 def _episode_of(result: Any, talk: Sequence[Message]) -> WorkedEpisode:
-    """From what an agent function returns: a text, (text, messages), or an Episode."""
+    """The Episode of an agent function's result: a text, (text, messages), or an Episode."""
     messages: Sequence[Message] = talk
     if isinstance(result, Episode):
         messages = result.messages or [*talk, {"role": "assistant", "content": result.output}]
@@ -181,7 +181,7 @@ def _episode_of(result: Any, talk: Sequence[Message]) -> WorkedEpisode:
 
 
 def _wanted_folders(function: Any) -> tuple[str, ...]:
-    """Which of the two folders a function takes."""
+    """Which of the parameters `workspace` and `skill_dir` a function has."""
     try:
         names = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -190,7 +190,7 @@ def _wanted_folders(function: Any) -> tuple[str, ...]:
 
 
 class Recorder:
-    """The target for an agent, which keeps the conversation as the agent last had it."""
+    """The target for an agent. It records the agent's last conversation."""
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat

@@ -1,4 +1,4 @@
-"""What a user's scorer takes and what it may return, the same wherever it runs.
+"""The arguments and results of a user's scorer, the same in every process.
 
 Only the standard library, so a worker process starts quickly.
 """
@@ -40,7 +40,7 @@ def as_score(value: Any, pass_at: float = 1.0) -> ScoreFields:
 
 
 def _number(fields: Mapping[str, Any], names: tuple[str, ...], value: Any) -> float:
-    """The first of these fields that is there."""
+    """The value of the first of these fields that exists."""
     first: Any = next((fields[name] for name in names if name in fields), None)
     try:
         number = float(first) if hasattr(first, "__float__") else math.nan  # texts and None have no __float__
@@ -61,7 +61,7 @@ def takes_workspace(scorer: Callable[..., Any]) -> bool:
     output."""
     try:
         signature = inspect.signature(scorer)
-    except ValueError:  # some that are written in C tell nothing
+    except ValueError:  # some functions written in C have no signature
         return False
     wanted = "workspace" in signature.parameters
     try:

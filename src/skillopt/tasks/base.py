@@ -159,7 +159,7 @@ class Agent(Protocol):
 
     fingerprint: str
     turns: int
-    """The most model calls that one task may take."""
+    """The most model calls of one task."""
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode: ...
 
@@ -178,7 +178,7 @@ class Scorer:
         raise NotImplementedError
 
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
-    """If a model scores: called instead of `__call__`."""
+    """Called instead of `__call__` if a model scores."""
 
     def is_judged(self, item: Item) -> bool:
         """Is this item scored by a model? In one set some items may be, and others be scored by their files."""
@@ -213,7 +213,7 @@ class Env(ABC):
     problem: str = ""
     """If the env is set up wrongly: the reason. A run does not start then."""
     fingerprint: str = ""
-    """What changes results besides items and config, such as the text of a scorer's file."""
+    """Everything besides items and config that changes results, such as the text of a scorer's file."""
     workspaces: Workspaces | None = None
     """The files that tasks start from, if they have any."""
     scores_files: bool = False
@@ -328,10 +328,10 @@ def check_splits(env: Env) -> None:
             where = f"env '{env.name}': item '{item.id}'"
             try:
                 text = item.model_dump_json()
-            except ValueError as error:  # the library's own limit
+            except ValueError as error:  # the JSON library has a limit
                 raise UserError(f"{where}: cannot be stored, it may be nested too deeply ({error})") from None
             refuse_secrets(text, where, secret_values)
-            content = hashlib.sha256(item.content().encode("utf-8", "replace")).digest()  # a long text is not kept
+            content = hashlib.sha256(item.content().encode("utf-8", "replace")).digest()  # in place of a long text
             same = seen_content.get(content)
             if same and same[0] != split:
                 raise UserError(

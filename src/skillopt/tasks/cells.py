@@ -53,7 +53,7 @@ def ranges(position: str, sheets: list[str]) -> list[tuple[str, str]]:
 
 
 def compare(got: str, want: str, position: str) -> str:
-    """What differs first, in words; empty when nothing does. Without a position, all cells of the answer count."""
+    """The first difference in words; empty if there is none. Without a position, all cells of the answer count."""
     expected = openpyxl.load_workbook(want, data_only=True)
     actual = openpyxl.load_workbook(got, data_only=True)
     whole = [(sheet.title, sheet.dimensions) for sheet in expected.worksheets]

@@ -39,7 +39,7 @@ def check_fields(check: MinedCheck) -> Json:
 
 
 def _pattern(check: MinedCheck) -> str:
-    """All of the wanted texts and none of the unwanted, as whole words."""
+    """A pattern for outputs with all of the wanted texts and none of the unwanted, as whole words."""
     wanted = "".join(rf"(?=.*(?<![\w-]){re.escape(text)}(?!\w))" for text in check.values)
     unwanted = "".join(rf"(?!.*(?<![\w-]){re.escape(text)}(?!\w))" for text in check.unwanted)
     return rf"\A{wanted}{unwanted}"

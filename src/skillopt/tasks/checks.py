@@ -30,7 +30,7 @@ class FilesOptions(Options):
     """`env.scoring_options` of files."""
 
     only: bool = False
-    """No files that are neither expected nor there from the start."""
+    """Fail if there are files that are neither expected nor there from the start."""
     sandbox: Mode = "namespaces"
 
 
@@ -127,7 +127,7 @@ def _compare_lines(has: list[str], wants: list[str]) -> str:
 
 
 def _trimmed(lines: list[str]) -> list[str]:
-    """Without spaces at the ends of lines and empty lines at the end of the file."""
+    """The lines without spaces at their ends and without empty lines at the end of the file."""
     stripped = [line.rstrip() for line in lines]
     while stripped and not stripped[-1]:
         stripped.pop()
@@ -181,7 +181,7 @@ CELLS = Path(__file__).with_name("cells.py")
 
 
 async def ask_cells(sandbox: Sandbox, what: str, got: bytes, want: bytes = b"", position: str = "") -> Any:
-    """Workbooks are read in the sandbox: what an agent wrote is not trusted."""
+    """Compare workbooks in the sandbox, because an agent's files are not trusted."""
     program = CELLS.read_text(encoding="utf-8")
     spec = json.dumps({"ask": what, "position": position}).encode()
     try:

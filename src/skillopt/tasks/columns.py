@@ -27,7 +27,7 @@ _IN_A_HEADING = {
     "id": ("id", "uid", "key", "number", "nr", "no"),
     "type": ("type", "topic", "category", "kind", "area", "department", "team", "section", "domain", "product"),
 }
-"""Words that give a longer heading away, such as "Customer question"."""
+"""Words by which a longer heading is recognised, such as "Customer question"."""
 
 
 def renamed(row: object, named: Mapping[str, str]) -> object:
@@ -42,13 +42,13 @@ def renamed(row: object, named: Mapping[str, str]) -> object:
 
 
 def value_of(row: Fields, column: str) -> Any:
-    """What a row has in a column, or at a path such as `inputs.question`; None if there is nothing."""
+    """A row's value in a column, or at a path such as `inputs.question`; None if there is none."""
     return row[column] if column in row else at(row, column)
 
 
 def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, str], answers: bool) -> dict[str, str]:
     """Field → column: what the user says, else a column of a usual name, else the one whose heading has such a word."""
-    if not rows:  # each has a problem of its own
+    if not rows:  # each has another message
         return {}
     columns = list(dict.fromkeys(str(key) for row in rows[:50] for key in row))
     chosen = {_ALSO.get(field, field): column for field, column in wanted.items() if column}
@@ -103,13 +103,13 @@ def placed_tasks(file: Path, *, columns: Mapping[str, str] | None = None, answer
 
 
 def _names_rows(cells: Sequence[Any]) -> bool:
-    """Nearly every row has one, and no two rows have the same."""
+    """Is it a column of ids? Nearly every row has one, and no two rows have the same."""
     texts = [str(cell).strip() for cell in cells if isinstance(cell, str | int)]
     return len(set(texts)) == len(texts) >= 0.9 * len(cells)
 
 
 def _groups_rows(cells: Sequence[Any]) -> bool:
-    """A few short names that come up again and again."""
+    """Is it a column of types? It has a few short values that repeat."""
     counts = Counter(cell for cell in cells if isinstance(cell, str) and len(cell) <= 60)
     return 2 <= len(counts) <= 40 and counts.total() == len(cells) and len(counts) * 2 <= len(cells)
 

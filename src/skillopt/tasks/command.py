@@ -104,11 +104,11 @@ class CommandAgent:
         return await journalled(chat, identity, work)
 
     def _loaded(self, done: Finished, stdin: str, names: Sequence[str]) -> WorkedEpisode:
-        """An agent that is ended by its time has loaded what it has loaded."""
+        """If the agent reaches its time limit, the skills that it loaded before still count."""
         heard = self._heard()(done.stdout)
         used = [name for name in names if loaded(heard.messages, name)]
         if not done.timed_out and not used:
-            self._result(done, Skill(""), stdin)  # raises what a failure calls for
+            self._result(done, Skill(""), stdin)  # raises the error that fits a failure
         talk: list[Message] = [{"role": "user", "content": stdin}, *heard.messages]
         return WorkedEpisode(output=", ".join(used) or "none", messages=talk, usage=_usage(heard))
 
@@ -122,7 +122,7 @@ class CommandAgent:
             raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
 
     def _with_files(self, episode: WorkedEpisode, skill: Skill, dirs: RolloutDirs) -> WorkedEpisode:
-        """With the package's files that it read, by the disk's account and by its transcript."""
+        """The episode with the package's files that the agent read, by access times and by its transcript."""
         if not skill.others:
             return episode
         folders = self._skill_folders(skill, dirs) or [dirs.skill_dir]
@@ -133,12 +133,12 @@ class CommandAgent:
         return episode.model_copy(update={"opened": tuple(sorted(opened)), "ran": tuple(sorted(ran))})
 
     def _name(self, skill: Skill) -> str:
-        """The skill's name: a package's own, which its folder must have as well."""
+        """The skill's name. A package's folder must have the package's name."""
         name = read_package(skill.front).name if skill.front else ""
         return name if name and not name_problem(name) else self._options.skill_name
 
     def _skill_folders(self, skill: Skill, dirs: RolloutDirs) -> list[Path]:
-        """Where a coding agent finds the skill; empty for any other command."""
+        """The folder in which a coding agent finds the skill; empty for any other command."""
         folders = self._doing.skill_folders(dirs.home) if self._doing else []
         return [folder / self._name(skill) for folder in folders]
 
@@ -158,7 +158,7 @@ class CommandAgent:
             (dirs.home / name).parent.mkdir(parents=True, exist_ok=True)
             (dirs.home / name).write_text(text, encoding="utf-8")
         folders = self._skill_folders(skill, dirs)
-        for folder in folders:  # also without a skill: an agent's own folder must be there
+        for folder in folders:  # also without a skill: the agent needs its folder
             folder.parent.mkdir(parents=True, exist_ok=True)
         if not skill.text.strip() and not skill.is_package:
             return argv, env, task

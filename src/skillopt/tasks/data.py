@@ -39,7 +39,7 @@ Problem = tuple[list[str], str]
 MOST_NAMED = 10
 """Rows that one message names; the rest is counted."""
 WINDOWS = "cp1252"
-"""How Excel saves a CSV file in Western Europe and America."""
+"""The encoding in which Excel saves a CSV file in Western Europe and America."""
 
 
 def content_hash(item: Item) -> str:
@@ -48,7 +48,7 @@ def content_hash(item: Item) -> str:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """On one line, with an ellipsis for what is cut off."""
+    """The text on one line; an ellipsis marks that it was cut."""
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -61,7 +61,7 @@ def shown_name(item: Item) -> str:
 
 
 def shown_names(items: Iterable[Item]) -> dict[str, str]:
-    """By id, if the name is not the id."""
+    """Names by id, for items whose name is not the id."""
     return {item.id: name for item in items if (name := shown_name(item)) != item.id}
 
 
@@ -109,7 +109,7 @@ def items_from(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> list
 
 
 def sorted_rows(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> tuple[list[Placed], list[Problem]]:
-    """The rows that are items, and those that cannot be."""
+    """The rows as items, and the rows that cannot be items."""
     items: list[Placed] = []
     seen: dict[str, str] = {}
     wrong: dict[str, list[str]] = {}
@@ -212,7 +212,7 @@ def _init(file: Path) -> str:
 
 
 def _lines(file: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; neither bad bytes nor an endless line get further than here."""
+    """Lines with their numbers. Bad bytes and endless lines are errors."""
     with file.open("rb") as stream:
         offset = 0
         for number, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
@@ -260,7 +260,7 @@ def _json_array(file: Path, encoding: str) -> list[Any]:
 
 
 def separator(file: Path, encoding: str = "utf-8") -> str:
-    """What is between a table's cells: of comma, semicolon, tab and bar, the one that its header has most of."""
+    """A table's delimiter: comma, semicolon, tab or bar, whichever occurs most in its header."""
     usual = "\t" if file.suffix.lower() == ".tsv" else ","
     header = next((line for _, line in _lines(file, encoding)), "")
     bare = re.sub(r'"[^"]*"', "", header)
@@ -334,7 +334,7 @@ def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -
 
 
 def _as_people_write_it(row: Fields) -> Fields:
-    """Numbers as ids and answers, one answer as text, `answer` for `answers`."""
+    """Accept numbers as ids and answers, a single answer as text, and `answer` for `answers`."""
     out = dict(row)
     if _is_whole(out.get("id")):
         out["id"] = str(out["id"])

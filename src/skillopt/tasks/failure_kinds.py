@@ -1,4 +1,4 @@
-"""What kind of failure an output is, as far as code can tell: for the optimizer and for reports. Only the scorer says
+"""Classifies failures, as far as code can, for the optimizer and for reports. Only the scorer says
 what is right."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from skillopt.tasks.numbers import quantities
 from skillopt.tasks.scoring import NO_ANSWER, SEVERAL, extract_answer, normalise
 
 FORM: frozenset[FailureKind] = frozenset({"no_answer", "several_answers", "wrong_form", "empty"})
-"""The form of the reply is wrong; its content may be right."""
+"""Kinds in which the form of the reply is wrong; its content may be right."""
 KINDS: dict[FailureKind, str] = {
     "cut_off": "cut off",
     "empty": "empty",
@@ -25,7 +25,7 @@ KINDS: dict[FailureKind, str] = {
 }
 """Each kind in words."""
 MOST_CHOICES = 30
-"""More different answers than that are not a list to choose from."""
+"""The most different answers that count as a list to choose from."""
 _REFUSAL = re.compile(
     r"(?:(?:i['’]?m|i am)?\s?(?:so |very )?sorry|unfortunately|as an ai\b[^.,]*)?\W{0,5}(?:but )?"
     r"i\s?(?:can['’]?t|cannot|can not|won['’]?t|am unable to|['’]?m unable to|am not able to|['’]?m not able to)\s"

@@ -33,7 +33,7 @@ def kind_of(content: bytes) -> str:
 
 
 def safe_file(root: Path, name: str, where: str) -> Path:
-    """A file that a row names, below `root`: a dataset cannot make us read anything else."""
+    """A file that a row names. It must be below `root`, so a data set cannot make SkillOpt read other files."""
     path = (root / name).resolve()
     if not path.is_relative_to(root.resolve()):
         raise UserError(f"{where}: '{name}' leads out of {root}; files must lie below it")
@@ -92,7 +92,7 @@ def image_parts(item: Item, root: Path) -> list[ContentPart]:
 
 
 def named_parts(item: Item) -> list[ContentPart]:
-    """In their place, for what is stored and shown to analysts."""
+    """A text in place of the images, for stored messages and for analysts."""
     names = (name if not name.startswith("data:") else f"{name[:40]}…" for name in image_names(item))
     return [{"type": "text", "text": f"[image: {name}]"} for name in names]
 

@@ -187,7 +187,7 @@ def _preference(value: Any) -> tuple[str, str]:
 
 
 def judge_options(env: EnvConfig) -> JudgeOptions | None:
-    """Those of the config's judge, also if it is one of several scorers; None if the config names no judge."""
+    """Options of the config's judge, also if it is one of several scorers; None if there is no judge."""
     if env.scoring == "judge":
         return JudgeOptions.read(env.scoring_options, "env.scoring_options")
     of_judge = env.scoring_options.get("judge", {}) if env.scoring == "by_task" else None
@@ -200,7 +200,7 @@ def calls_per_answer(env: EnvConfig) -> int:
 
 
 def fingerprint_of(options: JudgeOptions) -> str:
-    """What the judge is asked for, besides its options. An earlier judge, which had one form, keeps its own."""
+    """The prompts that the judge uses, for its fingerprint. Judges of earlier versions keep their fingerprint."""
     shown = [PROMPT, RUBRIC]
     if options.form == "pairwise":
         shown = [PAIR, RUBRIC]
@@ -210,7 +210,7 @@ def fingerprint_of(options: JudgeOptions) -> str:
 
 
 def setup_hash(model: str, options: JudgeOptions) -> str:
-    """A calibration holds for this judge alone."""
+    """The judge's fingerprint: a calibration holds for this judge alone."""
     text = json.dumps([model, fingerprint_of(options), options.model_dump(mode="json")])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -239,7 +239,7 @@ class JudgeScorer(Scorer):
 
 
 def rubric_of(item: Item, options: JudgeOptions) -> Rubric:
-    """The item's own, else that of the options."""
+    """The item's rubric, else that of the options."""
     own = (item.model_extra or {}).get("rubric")
     try:
         return _RUBRIC.validate_python(own) if own else options.rubric

@@ -21,7 +21,7 @@ def is_reference(text: str) -> bool:
 
 
 def load_object(reference: str, where: str) -> Any:
-    """What the reference names. `where` is the config key, for the message."""
+    """The object that the reference names. `where` is the config key, for errors."""
     module_name, _, name = reference.rpartition(":")
     if not is_reference(reference):
         raise UserError(f"{where}: '{reference}' must have the form module:name or file.py:name")
@@ -63,7 +63,7 @@ def _source(reference: str) -> Path:
 
 
 class _TextLoader(SourceFileLoader):
-    """Compiles the file's text each time. Python's cache takes an edit of equal length within a second for no edit."""
+    """Compiles the file's text each time: Python's cache misses an edit of equal length within a second."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)

@@ -1,4 +1,4 @@
-"""What a program passes in: tasks as a list of dicts or a file, plain functions as their scorer and their agent."""
+"""Tasks that a program passes in: a list of dicts or a file, with plain functions as scorer and agent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from skillopt.tasks.workspace import Workspaces
 
 Row = Mapping[str, Any]
 Tasks = Sequence[Row] | DataTable | Mapping[str, Sequence[Row] | DataTable] | str | Path
-"""A list of tasks, a data frame, a data set or a file with them, which is split here; or the three splits by name, or
+"""Tasks to be split: a list, a data frame, a data set or a file. Or the three splits by name, or
 as folders."""
 ScorerFunction = Callable[..., Any]
 """Of a task (its fields as keys and as attributes) and the target's output: a number from 0 to 1, a bool,
@@ -46,7 +46,7 @@ _FEWEST = 8
 def own_env(
     config: Config, env: Env | None, tasks: Tasks | None, scorer: ScorerFunction | None, agent: Function | None
 ) -> tuple[Config, Env | None]:
-    """The env that is meant, and the config that names its data; None if the config alone makes the env."""
+    """The env for the arguments, and the config that names its data; None if the config alone makes the env."""
     if tasks is not None and env is not None:
         raise UserError("tasks and env: an env has its own tasks; give one of the two")
     if agent is not None and config.env.command:
@@ -140,13 +140,13 @@ def _as_dict(row: object) -> object:
 
 
 def _unique(placed: Sequence[Placed]) -> list[Item]:
-    """Without copies that have no id; those that have one are there on purpose."""
+    """Tasks without copies, except copies with an id, which are there on purpose."""
     without_copies(placed)
     return [item for _, item in placed if not item.id.startswith(f"{content_hash(item)}-")]
 
 
 def save_tasks(splits: Mapping[str, list[Item]], output_root: str, name: str) -> Path:
-    """Written down as a split folder, so every command works on the run later."""
+    """Write the tasks as a split folder, so every command works on the run later."""
     rows = {split: [item.model_dump(mode="json") for item in items] for split, items in splits.items()}
     digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
     folder = Path(output_root) / TASK_SETS / f"{safe_name(name)}-{digest[:8]}"

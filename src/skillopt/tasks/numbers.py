@@ -52,7 +52,7 @@ _CANONICAL = {
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number and its unit, as far as one was given."""
+    """A number, and its unit if it has one."""
 
     value: float
     unit: str = ""

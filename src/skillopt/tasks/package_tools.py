@@ -18,7 +18,7 @@ from skillopt.tasks.sandbox import Mode, Sandbox, SandboxResult, command_problem
 from skillopt.tasks.tools import Tool, printed, tool_results
 
 MOST_TURNS = 20
-"""Replies that only ask for files, in a row."""
+"""The most replies in a row that only ask for files."""
 E = TypeVar("E", bound=Episode)
 _RUN_BY = {".py": ["python"], ".sh": ["sh"]}
 
@@ -87,11 +87,11 @@ class PackageChat:
                 return await self._sandbox.shell(
                     words, Path(empty), others=places, variables={"SKILLOPT_SKILL_DIR": "skill"}, keep=""
                 )
-        except SkillOptError as error:  # this machine's, and no mistake of the target
+        except SkillOptError as error:  # a problem of this machine, not a mistake of the target
             raise FatalError(f"the skill's script '{name}' cannot be run: {error}") from None
 
     def _known(self, path: str) -> str:
-        """A path that the model gave; only the package's own are used."""
+        """A file of the package by the path that the model named; any other path is an error."""
         if path in {FILE, *self._skill.others}:
             return path
         files = ", ".join(sorted(self._skill.others)[:50])

@@ -1,4 +1,4 @@
-"""One rollout's own folders: a fresh workspace, a home, the skill's whole package, the item without its answers."""
+"""The folders of one rollout: a fresh workspace, a home, the skill's whole package, the item without its answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RolloutDirs:
     item: Path
 
     def with_diff(self, episode: WorkedEpisode, start: WorkspaceStart, most: int) -> WorkedEpisode:
-        """The episode with what it did to the workspace."""
+        """The episode with its changes of the workspace."""
         return episode.model_copy(update=vars(difference(start, self.workspace, most)))
 
 

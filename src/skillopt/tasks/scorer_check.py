@@ -17,7 +17,7 @@ from skillopt.tasks.data import shortened, shown_name
 from skillopt.tasks.scoring import normalise
 
 PROSE = 10
-"""Words of an answer that nobody writes twice in the same way."""
+"""From so many words on, nobody writes an answer twice in the same way."""
 INSTEAD = (
     "set env.scoring to f1 (shared words) and evaluation.metric to soft, or env.scoring to judge (the optimizer model "
     "grades each reply)"
@@ -35,7 +35,7 @@ class ScorerFault:
     says: str
     fix: str
     certain: bool = True
-    """False: it happens with some items only."""
+    """Does the fault affect all items? False: only some."""
 
 
 def is_prose(items: Sequence[Item]) -> bool:
@@ -56,7 +56,7 @@ def _reads_as_prose(answer: str) -> bool:
 
 
 def _is_copied(item: Item) -> bool:
-    """The task shows its answer: a passage to quote, a choice."""
+    """Does the task show its answer, such as a passage to quote or a choice?"""
     return normalise(item.answers[0]) in normalise(f"{item.context} {item.question} {item.get('choices', '')}")
 
 

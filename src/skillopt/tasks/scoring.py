@@ -16,11 +16,11 @@ from skillopt.tasks.base import Score
 from skillopt.tasks.numbers import Quantity, known_unit, quantities
 
 _ANSWER_TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
-"""A tag that is only mentioned before the real one begins nothing."""
+"""Matches a tag, but not one that is only mentioned before the real one."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _UNFINISHED = re.compile(r"[^=\s][ \t]*[=≈][^\w=]*\Z")
-"""A calculation whose result was never written."""
+"""Matches a calculation that ends before its result."""
 
 
 NO_ANSWER = ("the reply names no choice", "the reply holds no number", "the reply holds no usable JSON object")
@@ -31,7 +31,7 @@ Choices = Sequence[str | int | float] | Mapping[str, str | int | float]
 
 
 def extract_answer(output: str) -> str:
-    """What the target means as its answer: the last `<answer>…</answer>`, or the whole output."""
+    """The target's answer: the last `<answer>…</answer>`, or the whole output."""
     tagged = _ANSWER_TAG.findall(output)
     return (tagged[-1] if tagged else output).strip()
 
@@ -93,7 +93,7 @@ def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Sco
 def choice(output: str, answers: Sequence[str], *, choices: Choices = ()) -> Score:
     """hard = soft: the reply names the right choice and no other, by its letter or its text.
 
-    `choices` are the labels, or {letter: text}; a list of texts is lettered A, B, C … where the answer is a letter.
+    `choices` are the labels, or {letter: text}; a list of texts is lettered A, B, C … if the answer is a letter.
     """
     texts = _lettered(choices, answers)
     named = _named_choices(extract_answer(output), texts)
@@ -194,7 +194,7 @@ def _last_line_of_answer(output: str) -> str:
 
 
 def _number_problem(got: Quantity | None, want: Quantity, tolerance: float, units: str) -> str:  # noqa: PLR0911
-    """Why the number is wrong; empty if it is right."""
+    """A sentence on why the number is wrong; empty if it is right."""
     if got is None:
         return NO_ANSWER[1]
     unit = got.unit if known_unit(got.unit) or got.unit == want.unit else ""
@@ -350,7 +350,7 @@ def _short(value: Any) -> str:
 
 
 def expected_feedback(answers: Sequence[str]) -> str:
-    """What scorers say of a wrong answer if they can say no more."""
+    """The feedback on a wrong answer if a scorer has nothing more precise."""
     return "expected " + " or ".join(f'"{answer}"' for answer in answers[:3])
 
 

@@ -54,7 +54,7 @@ class ShellOptions(Options):
     """Seconds for the whole task."""
     sandbox: Mode = "namespaces"
     limits: SandboxLimits = SandboxLimits()
-    """What one command may use up."""
+    """The limits of one command."""
 
 
 class ShellAgent:
@@ -81,7 +81,7 @@ class ShellAgent:
         return await journalled(chat, self.identity(item, skill), work)
 
     def identity(self, item: Item, skill: Skill) -> list[Any]:
-        """What makes a rollout the same as another, for the journal."""
+        """The identity of a rollout for the journal."""
         options = self.options.model_dump(mode="json", exclude={"timeout"})
         return ["shell agent", options, item.model_dump(mode="json"), self._workspaces.start(item).digest, skill.hash]
 
@@ -145,7 +145,7 @@ class _Session:
             return f"error: {problem}"
         try:
             done = await self._command(command)
-        except SkillOptError as error:  # this machine's, and no mistake of the target
+        except SkillOptError as error:  # a problem of this machine, not a mistake of the target
             raise TransientError(f"env.agent: shell: {error}") from None
         return shown(done)
 
@@ -171,7 +171,7 @@ def written_command(text: str) -> str:
 
 
 def shown(outcome: SandboxResult) -> str:
-    """What the model is shown of a command's end."""
+    """The result of a command as the model sees it."""
     text = printed(outcome.stdout, outcome.stderr)
     if len(text) > _LONGEST_RESULT:
         half = _LONGEST_RESULT // 2

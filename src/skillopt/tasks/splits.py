@@ -160,7 +160,7 @@ def divide(
     for item in items:
         if (split := result.get(content_hash(item))) is not None:
             dealt[strata[item.id], split] += 1
-    over = dict.fromkeys(SPLITS, 0.0)  # what the strata before were short of: the next give it back
+    over = dict.fromkeys(SPLITS, 0.0)  # what earlier strata lacked, later ones make up for
     lack = dict.fromkeys(SPLITS, 0.0)
     reached: str | None = None
     for group in _in_order(_groups(items), strata, seed):
@@ -211,7 +211,7 @@ def _groups(items: Sequence[Item]) -> list[list[Item]]:
 
 
 def _in_order(groups: Iterable[list[Item]], strata: Mapping[str, str], seed: int) -> list[list[Item]]:
-    """By stratum, then by hash; large groups first, since they fit in fewest places."""
+    """By stratum, then by hash; large groups first, because they are the hardest to fit in."""
 
     def key(group: list[Item]) -> tuple[str, int, str]:
         name = "/".join(sorted(content_hash(item) for item in group))
@@ -253,7 +253,7 @@ def _read(written: Path, key: Literal["content", "id"]) -> dict[str, str]:
 def _write(
     written: Path, file: Path, items: Sequence[Item], split: Mapping[str, str], ratios: Mapping[str, float], seed: int
 ) -> None:
-    """Where the folder cannot be written to, nothing is lost: the same file and seed give the same split."""
+    """Write the split. If the folder is read-only, nothing is lost: the same file and seed give the same split."""
     strata = stratum_of(items)
     rows = {
         name: [
@@ -290,7 +290,7 @@ def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
 
 
 def _from_here(path: str) -> str:
-    """As a person in the working folder writes it."""
+    """The path relative to the working folder."""
     plain = os.path.normpath(path) if path else ""
     return os.path.relpath(plain) if Path(plain).is_relative_to(Path.cwd()) else plain
 

@@ -82,7 +82,7 @@ def _arrow(file: Path) -> Iterator[Any]:
 
 
 def _limited(where: str, batches: Iterable[Any]) -> Iterator[Any]:
-    """As many rows and bytes as may be, whatever a file says of itself."""
+    """The rows up to the limits on rows and bytes, whatever size the file declares."""
     rows = size = 0
     for batch in batches:
         rows, size = rows + batch.num_rows, size + batch.nbytes
@@ -136,7 +136,7 @@ def table_rows(table: Any, where: str) -> Iterator[Row] | None:
 
 
 def _data_set_rows(where: str, data: Any) -> Iterator[Row]:
-    """Of a data set as it is after select, filter and shuffle; images stay as they were encoded."""
+    """The rows of a data set after select, filter and shuffle; images keep their encoding."""
     number = ": row {}" if is_hub_name(where) else "[{}]"
     if hasattr(data, "num_rows"):
         _refuse_large(where, data.num_rows, 0)
@@ -162,7 +162,7 @@ def plain_row(row: Mapping[str, Any]) -> Any:
 
 
 def _is_missing(value: Any) -> bool:
-    """None, NaN, and what pandas has for them."""
+    """Is the value None, NaN, or what pandas uses for them?"""
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
     return isinstance(value, float) and math.isnan(value)
@@ -172,7 +172,7 @@ def _plain(value: Any, name: str) -> Any:  # noqa: PLR0911 - a table of types
     if isinstance(value, str | bool | int | float) or value is None:
         return value
     if isinstance(value, Mapping):
-        if value.keys() == {"bytes", "path"}:  # how `datasets` stores an image
+        if value.keys() == {"bytes", "path"}:  # the form in which `datasets` stores an image
             return _image(value["bytes"], name) if value["bytes"] is not None else value["path"]
         return {str(key): _plain(each, f"{name}.{key}") for key, each in value.items()}
     if isinstance(value, list | tuple):

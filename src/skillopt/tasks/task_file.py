@@ -1,4 +1,4 @@
-"""A file as its user has it: its tasks, which rows are copies, and which cannot be tasks."""
+"""Reads a user's file: its tasks, the rows that are copies, and the rows that cannot be tasks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BadRowsError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFile:
-    """What a file holds, each task once."""
+    """The content of a file, each task once."""
 
     file: Path
     rows: int
@@ -69,7 +69,7 @@ class TaskFile:
         return [*lines, *self.warnings()]
 
     def warnings(self) -> list[str]:
-        """What its owner should look at before a training."""
+        """Warnings for the file's owner before a training."""
         lines = []
         if self.encoding == WINDOWS:
             lines.append(

@@ -61,7 +61,7 @@ class Tool:
         return cls(name=function.__name__, description=description, parameters=schema, run=checked)
 
     def definition(self) -> ToolDefinition:
-        """As the OpenAI chat protocol has it."""
+        """The tool's definition in the form of the OpenAI chat protocol."""
         parameters = dict(self.parameters)
         return {
             "type": "function",
@@ -70,7 +70,7 @@ class Tool:
 
 
 def system(skill: Skill) -> list[Message]:
-    """The skill as the system prompt; nothing for an empty one."""
+    """The skill as the system prompt; no message if the skill is empty."""
     return [{"role": "system", "content": skill.text}] if skill.text.strip() else []
 
 
@@ -80,7 +80,7 @@ def start(skill: Skill, task: str | list[ContentPart]) -> list[Message]:
 
 
 def printed(*parts: str) -> str:
-    """What a command printed, one part below the other."""
+    """A command's standard output and standard error, one below the other."""
     return "\n".join(text for part in parts if (text := part.strip("\n")))
 
 

@@ -51,7 +51,7 @@ class TriggerOptions(Options):
 
 
 class TriggerEnv(Env):
-    """The skill that is trained is the description; a wrong pick is a failure in either direction."""
+    """Trains the description of a skill: loading it wrongly is a failure, and so is not loading it."""
 
     task = "Each task is a request; the agent reads the descriptions of its skills and names the one to load, or none."
     scoring = "A task is solved when the trained skill is picked for a request that it is for, and left for any other."
@@ -127,7 +127,7 @@ class TriggerEnv(Env):
         return Score(hard=0, soft=0, feedback=feedback)
 
     def _routed(self, wanted: str, output: str) -> Score:
-        """A request for another skill than the trained one is solved if that is left: it cannot change more."""
+        """A request for another skill counts as solved if the trained skill is not loaded: it cannot change more."""
         own = self._own
         right = own not in output.split(", ") if own and wanted != own else output == wanted
         said = "no skill was loaded" if output == NO_SKILL else f"{output} was loaded"

@@ -1,4 +1,4 @@
-"""Workspaces: what an item starts from, what a rollout left of it, and the same files again for a check.
+"""Workspaces: an item's initial files, their changes by a rollout, and the same files again for a check.
 
 An item's `workspace` is a folder below the folder of the tasks, or an object of path → text; `files` adds to it. After
 a rollout only the difference is kept: it is in the journal, so a check can look at the result at any later time.
@@ -28,7 +28,7 @@ from skillopt.tasks.sandbox.trees import DEEPEST
 
 MOST_FILES = 2000
 LEFT_OUT = {"__pycache__"}
-"""Folders of what was left that say nothing of the task."""
+"""Folders of a rollout's workspace that are left out, such as caches."""
 _LONGEST_SHOWN = 2000
 _MOST_SHOWN = 12_000
 """Characters of one file's difference, and of all together."""
@@ -42,12 +42,12 @@ Files = Mapping[str, Content]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspaceStart:
-    """What one item's workspace starts from."""
+    """The files that one item's workspace starts from."""
 
     files: Files
     executable: frozenset[str]
     digest: str
-    """Names and contents; another start is another task."""
+    """A hash of names and contents: a task with other files is another task."""
 
     def write_to(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ class Workspaces:
         self._starts = {item.id: self._read(item) for item in items if "workspace" in (item.model_extra or {})}
         self.fingerprint = "".join(sorted(start.digest for start in self._starts.values()))
         self.used = needed or bool(self._starts)
-        """Whether what a rollout leaves is kept."""
+        """Whether the files that a rollout leaves are stored."""
 
     def start(self, item: Item) -> WorkspaceStart:
         return self._starts.get(item.id) or self._read(item)
@@ -187,7 +187,7 @@ class WorkspaceDiff:
     packed: str = ""
     """The files that are new or other, and the names of those that are gone; `restore` reads it."""
     problem: str = ""
-    """Why there is nothing to look at: it is too large. That is the agent's failure."""
+    """Why the workspace was not stored: it is too large. That counts as the agent's failure."""
 
 
 class WorkedEpisode(Episode):
@@ -200,7 +200,7 @@ class WorkedEpisode(Episode):
 
 
 def difference(start: WorkspaceStart, folder: Path, most: int) -> WorkspaceDiff:
-    """What became of the workspace. Links are not followed, and not kept."""
+    """The changes of the workspace. Links are neither followed nor stored."""
     contents: dict[str, bytes] = {}
     executable, left = [], most
     for path in _plain_files(folder):
@@ -211,7 +211,7 @@ def difference(start: WorkspaceStart, folder: Path, most: int) -> WorkspaceDiff:
             return WorkspaceDiff(problem=f"the workspace was left with {too}")
         try:
             contents[name] = path.read_bytes()
-        except OSError:  # the agent has taken away the right to read it
+        except OSError:  # the agent has removed the permission to read it
             continue
         executable += [name] if is_executable(path) else []
     before = {name: bytes_of(content) for name, content in start.files.items()}
@@ -246,7 +246,7 @@ def _can_be_named(name: str) -> bool:
 
 
 def _redacted(data: bytes) -> bytes:
-    """An agent may have written down a key that it was given."""
+    """Redact secrets: an agent may have written a key into a file."""
     return redact(data.decode("latin-1")).encode("latin-1", "replace")
 
 
@@ -285,7 +285,7 @@ def restore(start: WorkspaceStart, packed: str, folder: Path) -> None:
     for name, (content, executable) in left["files"].items():
         file = folder / checked_name(name, "journal")
         if file.is_dir():
-            shutil.rmtree(file)  # a folder of the start that became a file
+            shutil.rmtree(file)  # a folder became a file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(base64.b64decode(content))
         file.chmod(0o755 if executable else 0o644)

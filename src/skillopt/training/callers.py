@@ -99,7 +99,7 @@ def make_callers(
 
 
 def _is_deterministic(model: ChatModel, settings: RoleSettings) -> bool:
-    """What the config says, else what the model says of itself."""
+    """The config's value, else the model's own."""
     if settings.deterministic is not None:
         return settings.deterministic
     return model.deterministic and not settings.temperature

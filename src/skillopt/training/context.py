@@ -1,4 +1,4 @@
-"""What every stage gets besides its inputs. There are no globals: two trainings can run in one process."""
+"""The context that every stage gets besides its inputs. There are no globals: two trainings can share a process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BackgroundTasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # the caller that awaits it gets it; without one, the run has ended for another reason
+            task.exception()  # a caller that awaits it gets the error; else the run has ended for another reason
 
     def cancel(self) -> None:
         for task in self._tasks:
@@ -65,7 +65,7 @@ class Context:
     run: RunDirectory
     events: Events
     analysts: tuple[Analyst, ...] = ()
-    """They propose edits; a measurement has none."""
+    """The analysts, which propose edits; a measurement has none."""
     epoch: int = 0
     step: int = 0
     steps: int = 0
@@ -73,15 +73,15 @@ class Context:
     seconds: dict[str, float] = field(default_factory=dict)
     """By stage; telemetry only."""
     executor: Executor = field(default_factory=LocalExecutor)
-    """Where tasks are done and scored."""
+    """Does and scores the tasks."""
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     """Work that was started in parallel with the loop."""
     changed: Mapping[str, int] = field(default_factory=dict)
     """How often each validation item has scored differently under an earlier candidate."""
     low_priority: bool = False
-    """Nothing waits for this work yet: its calls use only free slots."""
+    """True if nothing waits for this work yet: its calls use only free slots."""
     expect: Callable[[Skill], None] | None = None
-    """A gate calls it as soon as it is certain which skill training continues with, even if items are still running."""
+    """A gate calls this as soon as its decision is certain, even if items are still running."""
 
     @property
     def grader(self) -> Caller:

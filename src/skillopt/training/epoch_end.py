@@ -144,7 +144,7 @@ async def _slow_update(
 
 
 SOLVED = 0.5
-"""An item counts as solved from this score on."""
+"""The least score at which an item counts as solved."""
 
 
 def holding(verdict: Verdict, won: Collection[str]) -> Verdict:
@@ -245,7 +245,7 @@ def _tag(name: str, ctx: Context) -> str:
 
 
 def _rows(old: list[Trajectory | RolloutError], new: list[Trajectory | RolloutError]) -> list[ComparedItem]:
-    """Only items that both skills were measured on."""
+    """The items that both skills were measured on."""
     rows = []
     for a, b in zip(old, new, strict=True):
         if isinstance(a, Trajectory) and isinstance(b, Trajectory):

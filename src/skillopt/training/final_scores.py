@@ -46,7 +46,7 @@ Evaluate = Callable[[str, str, Skill], Awaitable[Measured]]
 
 @dataclass
 class FinalScores:
-    """What was measured at the end; empty before."""
+    """The measurements at the end; empty before."""
 
     measured: dict[str, Measured] = field(default_factory=dict)
     """By split and name: test_initial, test_best, val_remeasured, test_no_skill."""
@@ -179,7 +179,7 @@ def _initial_values(run: RunDirectory, metric: str) -> dict[str, float]:
 
 
 def _best_interval(state: State, metric: str) -> tuple[float, float] | None:
-    """Around the score itself: what the paired gate knows of single items is a mean of several samples."""
+    """The interval around the score itself: with the paired gate, an item's score is a mean of several samples."""
     if state.best.val is None:
         return None
     if metric == "hard" and state.val:
@@ -210,10 +210,10 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
             idle = await do_nothing(ctx.env, split, evaluation.metric)
             finals.do_nothing |= {split: idle} if idle else {}
     measured = await gather_all(evaluate(*one) for one in wanted)
-    for split in splits:  # each measurement has counted its own refusals; together they may be too many
+    for split in splits:  # each measurement has counted only its own refused items; together they may be too many
         ids = [item.id for item in ctx.env.items(split)]
         require_few({i: state.set_aside[i] for i in ids if i in state.set_aside}, len(ids))
-    for found in measured:  # what one of them set aside counts for none
+    for found in measured:  # items that one of them set aside count for none
         found.values = {item: value for item, value in found.values.items() if item not in state.set_aside}
     finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
     if evaluation.test:
@@ -235,7 +235,7 @@ async def majority(env: Env, split: str, metric: str) -> MajorityScore | None:
 
 
 async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | None:
-    """What a target earns that does nothing: an empty reply, or what the env says that leaves (`Env.baseline`)."""
+    """The score of a target that does nothing: an empty reply, or the env's `Env.baseline`."""
     values = await _values(env, split, metric, env.baseline)
     return ScoreWithInterval(score=sum(values) / len(values), interval=interval(values)) if values else None
 

@@ -25,7 +25,7 @@ from skillopt.tasks.base import Env, data_hash
 from skillopt.training import prompts
 
 Fingerprints: TypeAlias = Mapping[str, JsonValue]
-"""Of the parts of a run that were passed in, by their kind."""
+"""Fingerprints of parts that were passed in, by kind."""
 
 
 def initial_of(config: Config) -> Skill:
@@ -96,7 +96,7 @@ def initial_kind(path: str, skill: Skill) -> str:
 
 
 def needs_baseline(skill: Skill) -> bool:
-    """Is the empty skill worth measuring next to this one? A line or two are about as good as none."""
+    """Should the empty skill be measured, too? Not if this one has only a line or two, which is about the same."""
     return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.shown.text.splitlines()) > 2
 
 

@@ -1,4 +1,4 @@
-"""What a run knows of its judge: the calibration that was measured with `skillopt judge calibrate`."""
+"""The calibration of a run's judge, which `skillopt judge calibrate` measured."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def calibration_of(config: Config) -> JudgeCalibration | None:
 
 
 def flips(config: Config) -> bool:
-    """Did the judge change its mind in its calibration? Then no model's own word for being deterministic counts."""
+    """Did the judge's grades change in its calibration? Then it is noisy, whatever its model declares."""
     known = calibration_of(config)
     return known is not None and (known.flip_rate > 0 or known.deviation > 0)
 

@@ -1,4 +1,4 @@
-"""What the loop knows, as the `OptimizerContext` that requests are composed from."""
+"""Builds the `OptimizerContext`, from which requests are composed."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def never_solved(ctx: Context) -> dict[str, int]:
 
 
 def earlier_outcomes(ids: Collection[str], ctx: Context) -> dict[str, list[Earlier]]:
-    """What the last steps made of these tasks: of each the newest solved and the newest failed output."""
+    """The outputs of the last steps on these tasks: for each the newest solved and the newest failed one."""
     run = Run(ctx.run)
     newest: dict[tuple[str, bool], Earlier] = {}
     marks = [item.encode() for item in ids]

@@ -26,7 +26,7 @@ from skillopt.training.schedule import Schedule, Shape, choose_schedule, shape_o
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What one run is made of."""
+    """The parts of one run."""
 
     analysts: tuple[Analyst, ...]
     gate: Gate
@@ -106,7 +106,7 @@ def needs_optimizer(config: Config, parts: Parts | None = None, env: Env | None 
 
 
 def why_optimizer(config: Config, parts: Parts | None = None, env: Env | None = None) -> str:
-    """In a run whose analysts do without an optimizer: what wants one; empty for other runs."""
+    """Why a run whose analysts need no optimizer needs one all the same; empty for other runs."""
     once = config.model_copy(update={"train": config.train.model_copy(update={"num_epochs": 1})})
     if needs_optimizer(once, parts, env) or not needs_optimizer(config, parts, env):
         return ""

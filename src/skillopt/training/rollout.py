@@ -86,7 +86,7 @@ class Rollouts:
         self.items = items
         self.tag = tag or f"{ctx.step:04d}"
         self.wanted = wanted
-        """Whether the loop has reached it; before that, it reports no progress."""
+        """Whether the loop has reached this batch; before that, it reports no progress."""
         self._stage = stage
         self._done = 0
         self._ctx = ctx
@@ -106,7 +106,7 @@ class Rollouts:
             self._ctx.emit(Progress(stage=self._stage, done=self._done, total=len(self.items)))
 
     async def all(self) -> list[Trajectory | RolloutError]:
-        """In the order of the items."""
+        """The results in the order of the items."""
         return await gather_all(self._tasks)
 
     async def __aiter__(self) -> AsyncIterator[Trajectory | RolloutError]:
@@ -142,7 +142,7 @@ async def roll_out_one(
         return chats[-1]
 
     async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
-        asked[key := json.dumps(messages, default=str)] += 1  # a further sample has a label of its own
+        asked[key := json.dumps(messages, default=str)] += 1  # each further sample has another label
         again = f"-{asked[key]}" if asked[key] > 1 else ""
         return await ask(ctx.grader, messages, schema, check, label=f"{label}/judge{again}")
 
@@ -190,7 +190,7 @@ def _trajectory(
 
 
 def _by_reference(message: Message, skill: Skill) -> Message:
-    """The skill is stored once, as a version, and not again with every trajectory."""
+    """The messages without the skill's text, which is stored once as a version."""
     if message.get("role") == "system" and message.get("content") == skill.shown.text:
         return {"role": "system", "skill": skill.hash}
     return message

@@ -71,5 +71,5 @@ def decayed_rate(scheduled: float, decay: float, config: OptimizerConfig) -> flo
 
 
 def edits_for(rate: float) -> int:
-    """Rates are fractional; edits are not."""
+    """The number of edits for a rate: rates are fractional, edits are not."""
     return max(1, math.floor(rate + 0.5))

@@ -149,7 +149,7 @@ def write_config(run: RunDirectory, config: Config) -> None:
 
 
 def _check(config: Config, env: Env) -> None:
-    """What can be refused before anything is opened."""
+    """Refuse a config before anything is opened."""
     if is_noisy(env) and config.evaluation.gate == "strict":
         raise UserError(
             f"env '{env.name}': its scores are noisy, and a strict gate mistakes luck for progress; "

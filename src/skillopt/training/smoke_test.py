@@ -23,13 +23,13 @@ from skillopt.training.context import Context
 from skillopt.training.rollout import roll_out_one
 
 TRIES = 2
-"""Items that are tried before the code is blamed: a single one may be at fault itself."""
+"""Items that are tried before the code counts as broken: a single item may be at fault itself."""
 
 
 async def smoke_test(skill: Skill, items: Sequence[Item], ctx: Context) -> None:
     """Score an empty output, then do one task. Raises if neither of two items can be scored or done."""
     reader_judges = is_judged(ctx.env) and ctx.grader.model.human_paced
-    if not ctx.env.fingerprint or reader_judges:  # who answers letters gets them all at once
+    if not ctx.env.fingerprint or reader_judges:  # a person who answers letters gets them all at once
         return
     await _score_nothing(ctx.env, items[:TRIES])
     failed = []
@@ -53,7 +53,7 @@ async def _score_nothing(env: Env, items: Sequence[Item]) -> None:
             await score_output(env, item, env.baseline(item))
         except SkillOptError as error:
             trouble = str(error)
-        except Exception as error:  # whatever a scorer raises
+        except Exception as error:  # a scorer may raise anything
             trouble = f"the scorer failed on task '{item.id}': {type(error).__name__}: {error}"
         else:
             return

@@ -1,4 +1,4 @@
-"""The end of a step: what the verdict does to the run, what the step leaves in its folder, its line in the history."""
+"""The end of a step: the verdict changes the run's state; the step's folder and its history line are written."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def count_changes(state: State, credited: Credited) -> None:
 
 
 def _is_new(edit: Edit) -> bool:
-    """Not one that an earlier step has counted."""
+    """Count a step's decisions that no earlier step has counted."""
     return not edit.source.startswith(CARRIED)
 
 

@@ -98,7 +98,7 @@ class TrainingLoop:
         self.config = config
         self.listeners = list(listeners)
         self._mode = mode
-        self._baseline: asyncio.Task[Measured] | None = None  # the initial skill's validation, while it is under way
+        self._baseline: asyncio.Task[Measured] | None = None  # the running validation of the initial skill
         self._opening = open_session(
             config,
             env=env,
@@ -114,7 +114,7 @@ class TrainingLoop:
         self.started = False
 
     async def fit(self) -> Result:
-        """Train to the end, from where the run stopped."""
+        """Train to the end; a stopped run continues."""
         async with self._opened():
             await self._begin()
             for epoch, steps in enumerate(self.plan, 1):

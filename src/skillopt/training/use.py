@@ -1,4 +1,4 @@
-"""What a skill takes in use: calls, tokens and dollars of a task, by the recorded usage of the target's calls."""
+"""The cost of a skill in use: calls, tokens and dollars of a task, from the recorded usage of the target's calls."""
 
 from __future__ import annotations
 

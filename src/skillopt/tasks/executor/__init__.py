@@ -1,4 +1,4 @@
-"""Where tasks are done and scored: in this process, or on a cluster. This process always makes the model calls."""
+"""Does and scores tasks in this process or on a cluster. This process always makes the model calls."""
 
 from __future__ import annotations
 

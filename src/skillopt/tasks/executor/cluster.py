@@ -62,9 +62,9 @@ class RayWorker(RemoteWorker):
 
 
 def _import_ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody gets the result
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # theirs is the run's own work, not something in the background
+    os.environ.setdefault("RAY_worker_niceness", "0")  # the workers do the run's main work: no lower priority
     try:
         import ray
     except ImportError:

@@ -1,4 +1,4 @@
-"""What does one task and scores it: this process, or a pool of workers, each with its own env. Model calls, limiter,
+"""Does one task and scores it, in this process or in a pool of workers, each with its own env. Model calls, limiter,
 budget and journal are always in this process."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ what was answered in the journal."""
 
 
 class WorkerLostError(SkillOptError):
-    """The process or machine that did a task is gone. That says nothing about the task."""
+    """The process or machine that did a task has ended. The task is not at fault."""
 
 
 class Executor(Protocol):
@@ -126,7 +126,7 @@ class PooledExecutor(ABC):
         return worker
 
     async def _least_busy(self) -> RemoteWorker:
-        """Waits while none is there but some are starting; raises the UserError of the last if none could start."""
+        """Wait while there is no worker but some are starting. If none could start, raise the last one's UserError."""
         while True:
             ended = [slot for slot in self._slots if slot.done()]
             if workers_ready := [slot.result() for slot in ended if slot.exception() is None]:
@@ -136,7 +136,7 @@ class PooledExecutor(ABC):
             await asyncio.wait(set(self._slots) - set(ended), return_when=asyncio.FIRST_COMPLETED)
 
     async def _replace(self, lost: RemoteWorker) -> None:
-        """Once, whichever of its tasks notices first."""
+        """Remove a lost worker; only the first of its tasks that notices does so."""
         for index, slot in enumerate(self._slots):
             if slot.done() and slot.exception() is None and slot.result() is lost:
                 self._slots[index] = asyncio.create_task(self._started())
@@ -165,7 +165,7 @@ async def do_task(
             return Turn("value", await chat.opaque_rollout(turn.value, lambda: until("did", Turn("do"))))
         except WorkerLostError:
             raise
-        except Exception as error:  # it is raised in the env, which may know what to do with it
+        except Exception as error:  # raise it in the env, which may handle it
             return Turn("error", error)
 
     return await until("done", Turn("begin", (item, skill)))  # type: ignore[no-any-return]

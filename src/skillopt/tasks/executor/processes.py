@@ -39,7 +39,7 @@ class ProcessExecutor(PooledExecutor):
     async def start(self) -> RemoteWorker:
         command = (sys.executable, "-P", "-m", "skillopt.tasks.executor.processes")
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(  # an agent finds its keys there as it would here
+        process = await asyncio.create_subprocess_exec(  # an agent in the worker needs the same keys
             *command, stdin=pipe, stdout=pipe, env=dict(os.environ)
         )
         return ProcessWorker(process)
@@ -57,7 +57,7 @@ class ProcessWorker(RemoteWorker):
         if self._reading.done() or self._process.stdin is None:
             raise WorkerLostError(self._gone())
         future = self._waiting[token] = asyncio.get_running_loop().create_future()
-        with contextlib.suppress(ConnectionError):  # the reader notices, too
+        with contextlib.suppress(ConnectionError):  # the reader reports it
             self._process.stdin.write(_frame(token, message))
             await self._process.stdin.drain()
         reply: bytes = await future
@@ -101,7 +101,7 @@ async def _next(stream: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 async def serve() -> None:
-    """Answer frames until the input ends; then nobody needs us."""
+    """Answer frames until the input ends; the driver has then ended."""
     loop = asyncio.get_running_loop()
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -123,6 +123,6 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; it ends us when it is done
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this process afterwards
     asyncio.run(serve())
     os._exit(0)

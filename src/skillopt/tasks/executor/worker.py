@@ -50,7 +50,7 @@ class Turn:
     def unpacked(data: bytes) -> Turn:
         try:
             turn: Turn = pickle.loads(data)  # noqa: S301 - our own bytes
-        except Exception as error:  # a class that is not known here
+        except Exception as error:  # the class cannot be imported here
             return Turn("error", RuntimeError(f"cannot be read: {error}"))
         return turn
 
@@ -86,12 +86,12 @@ class Talk:
 
 
 class EnvWorker:
-    """Its tasks are done side by side in one event loop. With Ray it is the actor."""
+    """Does several tasks at once in one event loop. With Ray it is the actor."""
 
     env: Env
 
     def __init__(self) -> None:
-        os.environ["SKILLOPT_CORES"] = "1"  # what the cluster has given this worker; the others have theirs
+        os.environ["SKILLOPT_CORES"] = "1"  # only the CPUs that the cluster gave to this worker
         self._talks: dict[int, Talk] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -117,7 +117,7 @@ class EnvWorker:
             task.add_done_callback(self._tasks.discard)
         elif token in self._talks:
             self._talks[token].answers.put_nowait(turn)
-        else:  # a task that could not be read
+        else:  # the task could not be read
             return turn.packed()
         return (await self._talks[token].turns.get()).packed()
 

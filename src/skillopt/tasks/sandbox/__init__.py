@@ -52,7 +52,7 @@ class SandboxLimits(Options):
     processes: int = Field(default=16, ge=1)
     """Processes and threads at once."""
     output_kb: int = Field(default=64, ge=1)
-    """What is kept of standard output and of standard error; the rest is read and dropped."""
+    """Kilobytes of standard output and of standard error that are kept; the rest is read and dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class SandboxResult:
     stdout: str
     stderr: str
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Those of the wanted files that the program left as plain files."""
+    """The wanted files that the program left as plain files."""
     code: int = 0
     """The exit code; of a program that a signal ended, 128 and the signal's number."""
     whole: bool = True
@@ -134,7 +134,7 @@ class Sandbox:
 
     def _turn(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
-        if loop not in self._turns:  # a semaphore belongs to one loop
+        if loop not in self._turns:  # a semaphore belongs to one event loop
             self._turns = {loop: asyncio.Semaphore(os.cpu_count() or 1)}
         return self._turns[loop]
 
@@ -241,7 +241,7 @@ def _environment(home: str = jail.WORK) -> dict[str, str]:
 
 
 def _python_folders() -> list[str]:
-    """Where this Python and its packages lie. A whole home folder is never among them."""
+    """The folders of this Python and its packages. A whole home folder is never among them."""
     paths = {sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent)}
     paths |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     home = Path.home()

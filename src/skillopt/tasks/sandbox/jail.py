@@ -31,7 +31,7 @@ WORK = "/sandbox"
 
 
 class Spec(TypedDict):
-    """What the supervisor is asked to do."""
+    """A request to the supervisor."""
 
     folder: str
     mode: str
@@ -329,7 +329,7 @@ def _read(proc: int, path: str) -> str:
 
 
 def kill_rest(proc: int) -> None:
-    """Without a process namespace: everything that the program left behind, which is now below us."""
+    """Without a process namespace: end all processes that the program left, which are now children of this one."""
     for _ in range(100):
         rest = [pid for pid in descendants(os.getpid(), proc) if pid != os.getpid()] if proc >= 0 else []
         for pid in rest:

@@ -34,11 +34,11 @@ def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
 
 
 def _copied(source: int, target: int, left: int, depth: int) -> int:
-    """What is left of `left` bytes; negative if it was too little. Closes both folders."""
+    """Returns how many of `left` bytes remain; negative if there were too few. Closes both folders."""
     try:
         for name in sorted(os.listdir(source)):
             info = os.stat(name, dir_fd=source, follow_symlinks=False)
-            left -= 4096  # a million empty files are too many as well
+            left -= 4096  # count empty files, too: a million of them are too many
             if stat.S_ISREG(info.st_mode):
                 left -= info.st_size
             if left < 0:

@@ -1,4 +1,4 @@
-"""Who proposes edits. An analyst reads a minibatch of scored trajectories and returns a patch."""
+"""The analysts, which propose edits: each reads a minibatch of scored trajectories and returns a patch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _registered(name: str) -> Analyst:
 
 
 def as_analyst(part: Analyst | Propose | type) -> Analyst:
-    """An analyst as it is; a function wrapped in one."""
+    """The analyst itself; a plain function is wrapped."""
     made: Any = plugins.instance(part)
     if hasattr(made, "propose"):
         analyst: Analyst = made

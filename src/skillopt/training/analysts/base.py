@@ -31,7 +31,7 @@ class Minibatch:
 
 
 def with_answer(patch: Patch, answer: CheckedReply[Any]) -> Patch:
-    """The patch with what was wrong with the optimizer's replies, and why there is none if there is none."""
+    """The patch with the problems of the optimizer's replies; without a usable reply, `lost` says why."""
     lost = {} if answer.value is not None else {"lost": answer.lost, "unreachable": answer.unreachable}
     return patch.model_copy(update={"unusable": answer.unusable, **lost})
 
@@ -43,7 +43,7 @@ class Analyst(Protocol):
     kinds: tuple[Kind, ...]
     """The kinds of minibatch that it wants to see."""
     needs_optimizer: bool
-    """Whether it calls the optimizer model at all."""
+    """Whether the analyst calls the optimizer model."""
 
     async def propose(
         self, skill: Skill, minibatch: Minibatch, knowledge: OptimizerContext, optimizer: Caller, config: Config

@@ -142,7 +142,7 @@ def _asked(prompt: str, user: str) -> list[Message]:
 
 
 def unseen_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -> list[Item]:
-    """Of the tasks of other batches, one for each answer that none of the trajectories has."""
+    """Tasks of other batches: one for each answer that no trajectory of this batch has."""
     shown = {answer for trajectory in trajectories for answer in trajectory.answers[:1]}
     by_answer: dict[str, Item] = {}
     for item in others:
@@ -166,7 +166,7 @@ def _task(number: int, trajectory: Trajectory, share: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a JSON string, on one line: no text of a task can end the list that it is in."""
+    """The text as a JSON string on one line, so that no task can break out of its list."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -207,7 +207,7 @@ def echo(text: str, prompt: str) -> str:
 
 ANSWERS_SECTION = "Answers"
 MOST_CHOICES, LONGEST_CHOICE = 12, 40
-"""Answers, and characters of one; more of them, or longer ones, are no choice among a few."""
+"""The most answers, and characters of one, that count as a choice among a few."""
 EACH = 3
 """Tasks that are shown of one answer."""
 LONGEST_TOPIC = 120
@@ -276,7 +276,7 @@ def _topic(text: str) -> str:
 
 
 def _reply(line: str) -> str:
-    """The answer of a line that `edit_for` wrote."""
+    """The answer in a line that `edit_for` wrote."""
     reply = line.rpartition("Reply: ")[2]
     return reply.partition("<answer>")[2].partition("</answer>")[0] or reply
 

@@ -231,7 +231,7 @@ def _edit(
 
 
 def _says(output: str, answers: Sequence[str]) -> bool:
-    """The right answer is somewhere in the output."""
+    """Is the right answer somewhere in the output?"""
     words = f" {normalise(output)} "
     return any(f" {normalise(answer)} " in words for answer in answers)
 

@@ -15,7 +15,7 @@ from skillopt.skill import Edit, Skill
 LONGEST_COPY = 8
 """Words in a row that an edit may share with a training item. A label or a code is shorter, a copied task longer."""
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
-"""Scripts without spaces count by character."""
+"""Matches scripts without spaces between words; they count by character."""
 
 
 def find_leaks(edits: Iterable[Edit], shown: Mapping[str, str], skill: Skill) -> tuple[Leak, ...]:

@@ -20,7 +20,7 @@ from skillopt.training.requests.replies import reflect_schema, reflection
 from skillopt.training.requests.situation import advice_for
 
 ASK_FOR_FINDINGS = True
-"""Switched off by benches alone."""
+"""Only benchmarks of SkillOpt itself switch this off."""
 
 
 class LLMAnalyst:
@@ -62,7 +62,7 @@ class LLMAnalyst:
 
 
 def wants_minimal(knowledge: OptimizerContext, trajectories: Sequence[Trajectory]) -> bool:
-    """Is a minimal remedy worth a try? In the first step, when nobody knows whether the target can do the job already;
+    """Is a minimal remedy worth a try? In the first step, when nobody knows whether the target can do the task already;
     and whenever most failures are failures of form."""
     failures = [t for t in trajectories if t.score.hard < 1]
     choices = choices_of(trajectories)

@@ -43,7 +43,7 @@ def pool_edits(edits: Iterable[Edit]) -> list[Pooled]:
 def pool_of(
     pooled: Sequence[Pooled], proposed: int, asked: Sequence[Asked] = (), named: Sequence[Conflict] = ()
 ) -> EditPool:
-    """The pool with its contradictions found: those that were named, and those that the words alone show."""
+    """The pool with its contradictions: those that the optimizer named, and those that the words alone show."""
     conflicting = list(named)
     named_pairs = {frozenset((c.a.id, c.b.id)) for c in conflicting if c.b}
     for i, a in enumerate(pooled):
@@ -109,7 +109,7 @@ async def aggregate(patches: Sequence[Patch], skill: Skill, knowledge: Optimizer
 
 
 async def _levels(lists: list[list[Pooled]], skill: Skill, knowledge: OptimizerContext, ctx: Context) -> _Merged:
-    """Lists of proposals, merged group by group until one list is left."""
+    """Merge lists of proposals, group by group, until one list is left."""
     conflicts: list[Conflict] = []
     asked: list[Asked] = []
     level, size = 0, ctx.config.gradient.merge_fan_in
@@ -126,7 +126,7 @@ async def _levels(lists: list[list[Pooled]], skill: Skill, knowledge: OptimizerC
 
 
 def _still_open(conflicts: Sequence[Conflict], merged: Sequence[Pooled]) -> list[Conflict]:
-    """Each contradiction once, between the edits that its sides have become on higher levels."""
+    """Each contradiction once, between the merged edits that its two sides went into."""
     homes = {name: p.edit for p in merged for name in p.merged}
     still_open: dict[frozenset[str], Conflict] = {}
     for conflict in conflicts:

@@ -35,6 +35,6 @@ def candidates(skill: Skill, ranked: Sequence[Ranked], patches: Sequence[Patch],
 
 
 def minimal_of(patches: Sequence[Patch], skill: Skill, ctx: Context) -> Edit | None:
-    """Of the minimal remedies that the replies have, the one that cites most failures and waits for nobody."""
+    """The minimal remedy that cites most failures, among those that need no decision by a person."""
     offered = [p.minimal for p in patches if p.minimal and not risk_of(p.minimal, skill, ctx)]
     return min(offered, key=lambda edit: (-len(edit.trajectory_ids), edit.id), default=None)

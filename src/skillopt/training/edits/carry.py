@@ -33,7 +33,7 @@ def carried(credited: Credited, current: Mapping[str, float]) -> tuple[Edit, ...
 
 
 def broke_nothing(verdict: Verdict, current: Mapping[str, float]) -> bool:
-    """Rejected for want of a gain alone: no item fell, and enough of what the current skill solves was tried."""
+    """Was the candidate rejected only because it gained nothing? No item fell, and enough solved items were tried."""
     if verdict.decision not in {"reject", "indecisive"} or verdict.reason or broken_rows(verdict):
         return False
     tried = sum(current.get(row.item_id, 0.0) >= strict.SOLVED for row in verdict.evidence)

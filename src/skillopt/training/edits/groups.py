@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from skillopt.skill import Edit
 
 MOST = 4
-"""Edits that one group may have."""
+"""The most edits in a group."""
 
 
 def unit(edit: Edit) -> str:

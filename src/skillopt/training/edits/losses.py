@@ -1,4 +1,4 @@
-"""What a `modify` of several lines would lose of the text that it replaces.
+"""Finds the lines that a `modify` of several lines would lose from the text that it replaces.
 
 A line of the anchor is kept if the new text has it, or if a line that is new in it (or two such lines in a row) says
 the same: all of its numbers, quoted strings and code, a negation if it has one, and three quarters of its other words.
@@ -33,7 +33,7 @@ _REPLY = re.compile(r"(?:reply|answer|output)\s*:", re.IGNORECASE)
 
 
 class _Passage:
-    """A sentence, a line or two, and what of it must not get lost."""
+    """A sentence, a line or two, with the parts that must not get lost."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -92,7 +92,7 @@ def loss_problem(lines: Sequence[str]) -> str:
 
 
 def _is_in(line: str, passages: Sequence[_Passage]) -> bool:
-    """Is each sentence of a line in one of these passages? A task with its reply is in one as a whole."""
+    """Is each sentence of a line in one of these passages? A task with its reply must be in one as a whole."""
     sentences = [line] if _TASK.match(line) else _SENTENCE_END.split(line)
     return all(any(map(_Passage(each).is_in, passages)) for each in filter(_says_something, sentences))
 

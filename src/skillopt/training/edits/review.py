@@ -54,7 +54,7 @@ def file_conflicts(run: RunDirectory, step: int, conflicts: Sequence[Conflict]) 
 
 
 def review(pool: EditPool, run: RunDirectory, step: int, used_before: dict[str, int]) -> Reviewed:
-    """Bring a person's decisions into the pool: their edits come in, what they decided against is turned down."""
+    """Apply a person's decisions to the pool: chosen edits come in, and the others are left out."""
     decided = Run(run).decisions
     closed = [(c, decided[c.id]) for c in Run(run).conflicts if c.id in decided and c.step < step]
     fresh = [(c, d) for c, d in closed if c.id not in used_before]

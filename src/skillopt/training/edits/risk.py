@@ -83,7 +83,7 @@ def without_judge_talk(edits: Iterable[Edit], skill: Skill) -> tuple[list[Edit],
 
 
 def judge_talk(text: str, skill: Skill) -> str:
-    """What a text would say to a judge that the skill does not say yet; empty if nothing."""
+    """New text that speaks to a judge; empty if there is none."""
     there = _texts(skill)
     return next((match[0][:80] for match in _JUDGE.finditer(text) if match[0] not in there), "")
 
@@ -93,7 +93,7 @@ def _texts(skill: Skill) -> str:
 
 
 def new_risk(text: str, skill: Skill) -> str:
-    """What risk a text would bring into a skill that does not hold it yet; empty if none."""
+    """The risk of a text that is new to the skill; empty if there is none."""
     texts = _texts(skill)
     for kind, pattern in _RISKS.items():
         for match in pattern.finditer(text):

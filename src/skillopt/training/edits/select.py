@@ -87,7 +87,7 @@ def select(
 
 
 def relevance(pooled: Pooled, taken: Sequence[Pooled], covered: Mapping[str, int]) -> tuple[Relevance, float]:
-    """What an edit adds to those that are taken: its parts, and their value."""
+    """The value that an edit adds to the selected ones, with its parts."""
     cause = normal_name(pooled.edit.pattern)
     parts = Relevance(
         new_failures=sum(covered.get(tid, 0) == 0 for tid in pooled.edit.trajectory_ids),

@@ -17,7 +17,7 @@ refuse stop unless except
 NEGATIONS = set(_NEGATION_WORDS.split())
 _FILLERS = _HARMLESS | {"do", "always", "should", "must"}
 _WORD = re.compile(
-    r"`(?:\w|[^\S\n])*[^\w\s`][^`\n]*`"  # code with more than words in it, as it is
+    r"`(?:\w|[^\S\n])*[^\w\s`][^`\n]*`"  # code that is more than words stays unchanged
     r"|(?<![^\W_])[-−+.]{1,20}(?=\d)"  # a number's sign
     r"|[^\W_]+(?:(?:[-–'’./:_]|(?<=\d),(?=\d))[^\W_]+)*(?:\+\+|\#)?"  # words, names (C++, a_b) and numbers (1,5)
     r"|!=|[^\w\s.,;:!?'\"‘’“”„(){}\[\]*`#\-–—…_]"  # signs that carry meaning: < % $ & …
@@ -58,7 +58,7 @@ def other_value(a: str, b: str) -> bool:
 
 
 def words_without_values(text: str) -> tuple[str, ...]:
-    """What two instructions have in common that contradict each other: no negation, no number, no small word."""
+    """The words that two contradicting instructions share, without negations, numbers and small words."""
     left_out = NEGATIONS | _FILLERS
     return tuple(w for w in content_words(text) if w not in left_out and not any(c.isdigit() for c in w))
 

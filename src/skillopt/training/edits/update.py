@@ -22,7 +22,7 @@ def update(skill: Skill, edits: Iterable[Edit], ctx: Context) -> Applied:
 
 
 def limits_of(config: Config) -> SizeLimits:
-    """What an edit and each file of a skill may grow to."""
+    """The largest size of an edit and of each file of a skill."""
     return SizeLimits(
         max_edit_tokens=config.optimizer.max_edit_tokens,
         max_skill_tokens=config.optimizer.max_skill_tokens,

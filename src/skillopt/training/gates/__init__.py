@@ -1,4 +1,4 @@
-"""Who decides whether a candidate is kept. A gate is an async function; config/sections.py has the table of names."""
+"""The gates, which decide about a candidate. Each is an async function; config/sections.py has the table of names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GATES: dict[str, Gate] = {name: load_object(reference, "evaluation.gate") for na
 
 
 def open_gate(name: str) -> Gate:
-    """The gate of this name: one of ours, or what an installed package registers as `skillopt.gates`."""
+    """The gate of this name: a built-in one, or one that an installed package registers as `skillopt.gates`."""
     if name in GATES:
         return GATES[name]
     return custom_gate(plugins.load("gates", name, key="evaluation.gate", known=GATES))

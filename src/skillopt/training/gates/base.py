@@ -27,7 +27,7 @@ class Verdict(GateResult):
         return {row.item_id: row.after for row in self.evidence}
 
     def brief(self) -> Evidence:
-        """For the patch log and the history: the evidence without the item list."""
+        """The evidence without the item list, for the patch log and the history."""
         return Evidence(**{name: getattr(self, name) for name in Evidence.model_fields})
 
     def record(self, candidate: Skill) -> GateRecord:

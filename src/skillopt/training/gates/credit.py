@@ -150,7 +150,7 @@ async def _healed(
 
 
 def broken_rows(verdict: Verdict) -> list[ItemEvidence]:
-    """The items that fell clearly, the deepest fall first."""
+    """The items whose score fell clearly, the largest loss first."""
     rows = [row for row in verdict.evidence if -row.change >= _clear(verdict)]
     return sorted(rows, key=lambda row: (row.change, row.item_id))[:MOST_BROKEN]
 

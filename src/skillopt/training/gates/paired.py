@@ -28,7 +28,7 @@ from skillopt.training.gates.strict import EarlyStop, early_verdict, run_until_d
 from skillopt.training.rollout import all_measured, require_few, roll_out_one
 
 _LENIENCE = 1.5
-"""How many standard deviations the candidate may be behind in the screen, which a lucky sample of either can do."""
+"""Standard deviations that the candidate may be behind in the screen; chance alone can cause that."""
 
 
 async def paired_gate(
@@ -57,7 +57,7 @@ async def paired_gate(
 
 
 class Screen(EarlyStop):
-    """As the strict gate stops, but a candidate that is only a little behind goes on."""
+    """Stops as the strict gate does, but a candidate that is only a little behind goes on."""
 
     def slack(self, shown: Sequence[str]) -> float:
         counted = self.counted(shown)
@@ -132,7 +132,7 @@ class _Trial:
         )
 
     async def _sample(self, asks: Sequence[Ask]) -> list[float | None]:
-        """Fresh samples: the label names the purpose, the round and the side."""
+        """Take fresh samples; their label names the purpose, the round and the side."""
         work = [
             partial(
                 roll_out_one,

@@ -1,4 +1,4 @@
-"""What decides the paired gate: fresh samples of both skills on the items on which they differ, round by round.
+"""The test of the paired gate: fresh samples of both skills on the items on which they differ, round by round.
 
 Nothing is run here. `PairedTest.run` asks for samples and is sent their scores, so that the gate, the tests and the
 simulations of bench/gate.py share the same code.
@@ -98,13 +98,13 @@ class PairedTest:
         return total if abs(total) > 1e-9 else 0.0
 
     def _level(self) -> float:
-        """The p that is enough in this round; over all rounds these add up to alpha."""
+        """The p-value that accepts in this round; over all rounds these add up to alpha."""
         if self.repeats < self.max_repeats:
             return self.alpha * _EARLY / (self.max_repeats - 1)
         return self.alpha * (1 - _EARLY if self.max_repeats > 1 else 1)
 
     def _differs(self, after: float, before: float) -> bool:
-        """With the hard metric, two shares on the same side of a half do not differ."""
+        """Do the two scores differ? With the hard metric, two shares on the same side of one half do not."""
         return abs(after - before) >= (0.5 if self.metric == "hard" else 1e-9)
 
     def _add_items(self, items: Iterable[str]) -> None:
@@ -129,7 +129,7 @@ class PairedTest:
         self.p = permutation_p(list(self.samples.values()))
 
     def _settled(self, item: str) -> bool:
-        """Have both skills given one and the same score so often that the item says nothing? Which skill a sample is
+        """Have both skills got the same score so often that the item shows nothing? Which skill a sample is
         from does not matter here, so that the test stays valid."""
         before, after = self.samples[item]
         return len(before) >= _SETTLED and len({*before, *after}) == 1

@@ -24,9 +24,9 @@ from skillopt.training.gates.base import EPSILON, Verdict, skipped_verdict
 from skillopt.training.rollout import another_round, require_few, roll_out_one
 
 SOLVED = 0.5
-"""An item counts as solved from this score on."""
+"""The least score at which an item counts as solved."""
 HARM = 0.2
-"""How far the score of an item falls before that counts as harm."""
+"""The fall of an item's score that counts as harm."""
 PROOF = 6
 """Solved items that a candidate without a gain does before it is rejected: a neutral one is told from a harmful one."""
 
@@ -91,7 +91,7 @@ class EarlyStop:
         self.refused: dict[str, str] = {}
 
     def add(self, result: Trajectory | RolloutError, metric: str) -> list[RolloutError]:
-        """Returns it if it has to be tried again."""
+        """Record a result. Returns the item if it has to be tried again."""
         if isinstance(result, Trajectory):
             self.results[result.item_id] = result
             self.scores[result.item_id] = result.score.value(metric)
@@ -150,7 +150,7 @@ class EarlyStop:
         return next((prefix for prefix in prefixes if self.decided(prefix)), self.order)
 
     def settled_without(self, missing: Sequence[RolloutError]) -> bool:
-        """Is nothing missing, or does a prefix before the first missing item decide?"""
+        """Is the gate done: no item missing, or decided by a prefix before the first missing item?"""
         if not missing:
             return True
         first = min(self.order.index(error.item_id) for error in missing)
@@ -160,7 +160,7 @@ class EarlyStop:
         """Is another call worth its price now? Yes if the calls in flight will not decide, at the losses seen so far;
         and if leaving a worker idle would mean one more round of calls in the end."""
         slack = self.slack(self.order)
-        if len(running) >= workers:  # a call that has to wait for a worker saves no time
+        if len(running) >= workers:  # starting a call that must wait for a worker saves no time
             return False
         if slack <= 0:
             under_way = sum(i in self.scores or i in running for i in self.order if self.current[i] >= SOLVED)
@@ -197,7 +197,7 @@ async def run_until_decided(
     trouble: list[BaseException] = []
     rounds = 0
     while True:
-        free = workers + ctx.target.throttle.waiting  # a call that waits for its next try leaves its worker to others
+        free = workers + ctx.target.throttle.waiting  # a call that waits for its next try does not occupy a worker
         while waiting and not unmeasured and not trouble and progress.useful(running.values(), free):
             number, item_id = waiting.popleft()
             work = roll_out_one(candidate.skill, items[item_id], ctx, tag=tag, number=number, stage="gate")
@@ -233,7 +233,7 @@ async def run_until_decided(
 
 
 def early_verdict(progress: EarlyStop, ctx: Context, gate: str) -> Verdict:
-    """What the shortest deciding prefix of the order says, one sample an item."""
+    """The verdict of the shortest deciding prefix of the order, with one sample an item."""
     prefix, results = progress.deciding_prefix(), progress.results
     counted = progress.counted(prefix)
     kept = [item_id for item_id in prefix if item_id in counted]
