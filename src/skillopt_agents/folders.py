@@ -52,7 +52,7 @@ class TaskFolder:
     folder: Path
     files: Files
     workdir: str = ""
-    """Where the task's own tests expect the workspace; for a container, its image knows."""
+    """The path at which the task's own tests expect the workspace; a container's image sets its own."""
     machine: Machine | None = None
     """The container of a task that needs Docker."""
 
@@ -124,7 +124,7 @@ class FoldersEnv(QAEnv):
 
 
 async def changes_in(container: Container, before: WorkspaceStart | None, most: int) -> list[FileChange]:
-    """Below the container's WORKDIR with their contents, as far as those can be had; elsewhere by name."""
+    """Changes below the container's WORKDIR, with contents if they can be read; other changes by name."""
     kinds = {"A": "added", "C": "changed", "D": "removed"}
     changes = [
         FileChange.model_validate({"path": path, "kind": kinds.get(kind, "changed")})
@@ -223,7 +223,7 @@ class _Metadata(BaseModel):
 
 
 class TaskSettings(BaseModel):
-    """What we read of a task.toml."""
+    """The part of a task.toml that SkillOpt reads."""
 
     metadata: _Metadata = _Metadata()
     environment: Machine = Machine()
@@ -244,7 +244,7 @@ class TestsCheck(Scorer):
     """tests/test.sh in the sandbox: the workspace at the place that the task names, tests at /tests, the reward in
     /logs/verifier. The tests are put there after the agent has ended."""
 
-    __test__ = False  # no test of ours
+    __test__ = False  # not a pytest class
     needs_workspace = True
     description = "The task's own tests look at the files that the agent leaves."
 
@@ -286,7 +286,7 @@ class TestsCheck(Scorer):
         return self._tasks[item.id].machine is not None
 
     def container(self, item: Item, seconds: float = 0) -> AbstractAsyncContextManager[Container]:
-        """Of a task that needs Docker, for that many seconds of an agent's work and for the tests."""
+        """The container of a task that needs Docker; it lives for the agent's seconds and for the tests."""
         task = self._tasks[item.id]
         assert task.machine
         life = seconds + self._limits.seconds + _SPARE

@@ -19,11 +19,11 @@ def parse_claude(stdout: str) -> AgentOutput:
             failure = event.get("error") or {}
             reason = failure.get("message") if isinstance(failure, dict) else failure
             agent.output = str(event.get("result") or reason or "")
-            out_of_turns = event.get("subtype") == "error_max_turns"  # its own limit, no fault of the endpoint
+            out_of_turns = event.get("subtype") == "error_max_turns"  # the agent's own limit, not the endpoint's
             failed = event.get("is_error") and not out_of_turns
             agent.error = agent.output or str(event.get("subtype")) if failed else answered(agent.output).error
             cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
-            agent.prompt_tokens = agent.completion_tokens = 0  # of several results the last counts
+            agent.prompt_tokens = agent.completion_tokens = 0  # if there are several results, the last counts
             agent.use(event.get("usage"), ("input_tokens", *cached), ("output_tokens",))
             agent.usd = number(event.get("total_cost_usd"))
             if not agent.messages:

@@ -67,7 +67,7 @@ CODEX = Preset(
     task_mode=TaskMode(
         argv=("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write"),
         env=lambda home: {"CODEX_HOME": str(home / ".codex")},
-        skill_folders=lambda home: [home / ".codex" / "skills"],  # two places are ambiguous to it
+        skill_folders=lambda home: [home / ".codex" / "skills"],  # it refuses a skill that is in two folders
         use=lambda name: f"Use the skill ${name} for this task.",
     ),
 )

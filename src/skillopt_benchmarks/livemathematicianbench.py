@@ -33,7 +33,7 @@ class ChoiceEnv(QAEnv):
     def __init__(self, config: EnvConfig) -> None:
         published = read_rows(config, ("choices", "label"))
         self.warnings = giveaways([item for items in published.values() for item in items])
-        """What makes a score mean less than it seems; `skillopt doctor` and a run's advice show it."""
+        """Warnings that scores may be too high; `skillopt doctor` and a run's advice show them."""
         shuffled = {split: [shuffle(item) for item in items] for split, items in published.items()}
         super().__init__(config, shuffled)
 
@@ -96,7 +96,7 @@ def giveaways(items: Sequence[Item]) -> list[str]:
             rules.setdefault(name, []).append(right == index)
         for name, extreme in {"the longest choice": max(lengths), "the shortest choice": min(lengths)}.items():
             hit = lengths[right] == extreme
-            rules.setdefault(name, []).append(hit / lengths.count(extreme))  # of several as long, one is taken
+            rules.setdefault(name, []).append(hit / lengths.count(extreme))  # one of several equally long choices
     shortcuts = []
     for name, hits in rules.items():
         chance = sum(chances) / len(chances)

@@ -10,7 +10,7 @@ from skillopt_benchmarks.sources import source_of
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What is known of a set without its files."""
+    """Facts about a benchmark that need no files."""
 
     difficulty: str
     """Easy: one short reply; medium: a long document, a page, or a calculation; hard: many turns, or a program."""

@@ -130,7 +130,7 @@ def generate(families: Sequence[str], seed: int, sizes: Mapping[str, int]) -> di
 
 
 def _pool(gym: Any, name: str, seed: int, need: int) -> list[Entry]:
-    """Different tasks of a family that survive being written down."""
+    """Different tasks of a family that can be stored as JSON and read back."""
     pool: list[Entry] = []
     seen: set[str] = set()
     for entry in _frozen(gym, name, seed, need * 3 + 20):

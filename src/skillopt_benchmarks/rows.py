@@ -34,7 +34,7 @@ def read_rows(config: EnvConfig, needs: Sequence[str], how_to_get: str = "") -> 
 
 
 def field(item: Item, name: str) -> Any:
-    """A field of the benchmark's own."""
+    """A field that only this benchmark has."""
     return (item.model_extra or {}).get(name)
 
 
@@ -44,7 +44,7 @@ def plain_item(name: str, number: int, question: object, answer: object) -> Item
 
 
 def write_splits(folder: Path, splits: Mapping[str, Sequence[Item]]) -> dict[str, int]:
-    """Write items as `read_rows` reads them; gives their numbers."""
+    """Write items for `read_rows`; returns how many there are by split."""
     for split, items in splits.items():
         rows = [item.model_dump(mode="json", exclude_unset=True) for item in items]
         write_atomic(folder / split / "items.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")

@@ -33,35 +33,35 @@ class DataSource:
     """One benchmark's data."""
 
     sizes: dict[str, int] = field(default_factory=dict)
-    """Items of each split at most, as in the paper where it has the benchmark; empty if the authors drew them."""
+    """The most items of each split, as in the paper if it uses the benchmark; empty if the authors drew the splits."""
     files: str = ""
     """Which of the published files holds the items, as a pattern below the folder."""
     read: Callable[[Path], Iterable[Item]] = lambda _: ()
     url: str = ""
     """What can be fetched without an account; empty if an account is needed."""
     sha256: str = ""
-    """Of the file at `url`; empty if its authors may change it."""
+    """SHA-256 of the file at `url`; empty if its authors may change it."""
     bytes: int = 0
     """The size of the file at `url`; 0 if its authors may change it."""
     folders: tuple[str, ...] = ()
     """Folders next to the items that belong to the data."""
     how: str = ""
-    """What to fetch by hand, and where it goes."""
+    """Which files to fetch by hand, and the folder to put them in."""
     kinds: tuple[str, ...] = ()
-    """Where each kind of task has its own file: `{kind}` in `files` and `url` is the one that is asked for."""
+    """The kinds, if each has its own file: `{kind}` in `files` and `url` stands for the chosen one."""
     split: Callable[[Path], str] | None = None
-    """Which split a file is, where the authors have drawn them."""
+    """The split of each file, if the authors have drawn the splits."""
     canary: Callable[[Path], str] | None = None
     """A line in a file that has to stay with every copy."""
     prepare: Callable[[Path], dict[str, int]] | None = None
     """Writes the split folders, for data that another program fetches."""
     mini: bool = True
-    """There is a small set of our own in its form."""
+    """Does SkillOpt have a small set in this benchmark's form?"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """Data that a config names and that is not there, and can be prepared."""
+    """Data that a config names, that is missing, and that can be prepared."""
 
     name: str
     kind: str
@@ -99,12 +99,12 @@ def missing(config: EnvConfig) -> Missing | None:
 
 
 def default_folder(name: str, kind: str = "") -> Path:
-    """Where a benchmark's splits are written, and looked for."""
+    """The folder of a benchmark's splits."""
     return Path("data") / name / kind
 
 
 def published_folder(name: str, out: Path, kind: str = "") -> Path:
-    """Where the published files are if nobody names a folder; the kinds of a benchmark share it."""
+    """The default folder of the published files; the kinds of a benchmark share it."""
     return (default_folder(name) if out == default_folder(name, kind) else out) / "published"
 
 

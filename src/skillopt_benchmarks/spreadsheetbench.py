@@ -44,7 +44,7 @@ class SpreadsheetOptions(QAOptions):
     """`env.options` of SpreadsheetBench."""
 
     limits: SandboxLimits = SandboxLimits()
-    """What one program may use up."""
+    """The limits of one program."""
     preview_rows: int = 8
     """Rows of each sheet that the target is shown."""
     recalculate: bool = True
@@ -127,7 +127,7 @@ class SpreadsheetEnv(QAEnv):
     async def _computed(self, got: bytes, want: bytes) -> bytes | None:
         """The workbook with its formulas' values, by LibreOffice in the sandbox; None if that is its own fault.
 
-        It is its own fault where LibreOffice does compute the answer's workbook. Where it computes neither, it is ours:
+        If LibreOffice computes the answer's workbook, the program is at fault. If it computes neither, SkillOpt is:
         that is not a wrong answer.
         """
         program, reason = _RECALCULATE.format(soffice=self._soffice), ""
@@ -140,7 +140,7 @@ class SpreadsheetEnv(QAEnv):
 
     @cached_property
     def _office(self) -> Sandbox:
-        """LibreOffice needs more room than a program."""
+        """Higher limits for LibreOffice."""
         limits = SandboxLimits(memory_mb=4096, cpu_seconds=60, seconds=120, processes=64)
         return Sandbox(limits, mode=self.sandbox.mode, office=True)
 

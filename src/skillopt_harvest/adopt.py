@@ -72,7 +72,7 @@ def is_instructions(path: Path) -> bool:
 
 
 def section_of(path: Path) -> str:
-    """The text of our section in a file of instructions; empty if it has none."""
+    """The text of SkillOpt's section in a file of instructions; empty if it has none."""
     section = _SECTION.search(read_text(path.resolve())) if path.exists() else None
     return f"{section[1]}\n" if section and section[1] else ""
 

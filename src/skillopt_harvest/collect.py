@@ -59,7 +59,7 @@ class SourceSelection:
 
 @dataclass
 class Collection:
-    """One harvest's reading: what was read, what was skipped, and where the next harvest begins."""
+    """The reading of one harvest: the files that were read or skipped, and the next harvest's starting points."""
 
     selection: SourceSelection
     state: HarvestState

@@ -22,7 +22,7 @@ class SessionTurn(Record):
     tools: tuple[str, ...] = ()
     """Tools that ran, each with its main argument."""
     declined: bool = False
-    """The user declined a tool call."""
+    """Did the user decline a tool call?"""
 
     @property
     def work(self) -> str:
@@ -49,7 +49,7 @@ class Correction(Record):
     source: str
     session: str
     line: int
-    """Of the request that went wrong."""
+    """The line of the request that went wrong."""
     last_line: int
     """Of the corrected answer."""
     request: str
@@ -61,7 +61,7 @@ class Correction(Record):
     """The agent's work after it; empty if the session ends."""
     skills: tuple[str, ...] = ()
     rule: str = ""
-    """What a model understood, in a sentence; empty without a model."""
+    """The rule in a sentence, if a model mined it; empty without a model."""
     instruction: str = ""
     """The request as a task that stands alone; empty: the request as it is."""
     context: str = ""
@@ -102,7 +102,7 @@ class MinedTask(Record):
 
 
 class FileState(Record):
-    """Where the next read of a file begins."""
+    """The position at which the next read of a file begins."""
 
     size: int
     mtime_ns: int

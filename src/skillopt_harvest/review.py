@@ -21,9 +21,9 @@ from skillopt_harvest.records import CheckTrial, Correction, MinedTask, Reviewed
 from skillopt_harvest.task_files import WrittenTasks, task_row, write_task_files
 
 RUN_LATER = frozenset({"command", "file"})
-"""Checks that run something: only after their task was kept, in the sandbox."""
+"""Checks that run a program: only after their task was kept, in the sandbox."""
 MOST_TRIED = 5
-"""Occurrences on which a check is tried."""
+"""The most occurrences on which a check is tried."""
 
 
 def list_tasks(root: Path, *, trials: bool = True, run: bool = True) -> list[ReviewedTask]:

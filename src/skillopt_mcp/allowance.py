@@ -27,7 +27,7 @@ class Start:
     """A run that was started here, and the most that it may take."""
 
     run: str
-    """All settings but budget and hardware: starts that agree in them continue one run."""
+    """All settings except budget and hardware: starts with the same settings continue one run."""
     limits: dict[str, float]
     launches: int = 0
     """How often it was launched, without launches that did not begin."""
@@ -75,7 +75,7 @@ class Allowances:
         raise refused[0]
 
     def give_back(self, start: Start | None) -> None:
-        """For a launch that did not begin."""
+        """Undo the reservation of a launch that did not begin."""
         with self._lock:
             if start:
                 start.launches -= 1

@@ -39,7 +39,7 @@ _BEGINS = 30.0
 
 
 class ListedRun(Record):
-    """A run; what is not known of it is left out."""
+    """A run; unknown values are left out."""
 
     optional: ClassVar = frozenset({"reason", "name", "target", "steps", "initial", "best", "test", "usd"})
 
@@ -60,7 +60,7 @@ class StartedRun(Record):
 
 
 class RunProgress(Record):
-    """Where a run is: steps, scores, what is spent."""
+    """The state of a run: steps, scores, costs."""
 
     steps: int
     of: JsonValue

@@ -1,4 +1,4 @@
-"""What the server may see and start: one folder, and nothing that costs money without a budget."""
+"""Limits what the server may read and start: one folder, and nothing that costs money without a budget."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Workspace:
         try:
             return find_run(self.settings, f"0/{name}")
         except NotThereError as error:
-            if error.__cause__:  # it is there, and holds links
+            if error.__cause__:  # the run exists, but holds links
                 raise
             raise NotThereError(
                 f"no run '{name}'; list_runs names them, such as sim/2026-11-17_22-40-05_seed42-1a2b3c4d"

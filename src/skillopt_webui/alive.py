@@ -12,7 +12,7 @@ _LOCKS = Path("/proc/locks")
 
 
 def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
-    """Of lock files by path those that a trainer holds, and its process. Taking a lock to see would get in its way."""
+    """By path, lock files that a trainer holds, each with its process. Taking the lock to find out would disturb it."""
     if _LOCKS.exists():
         held = _held_files()
         keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}
@@ -42,7 +42,7 @@ def _held_files() -> dict[tuple[int, int], int]:
 
 
 def _written_pid(lock: str) -> int:
-    """The number that the holder has written; 0 where nobody holds it."""
+    """The process number that the lock's holder has written; 0 if nobody holds it."""
     try:
         return int(Path(lock).read_text().split()[0]) if RunDirectory(Path(lock).parent).busy() else 0
     except (OSError, ValueError, IndexError):

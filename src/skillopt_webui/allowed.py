@@ -38,7 +38,7 @@ _ADDRESSES = ("trackers.mlflow_uri", "trackers.otel_endpoint", "hardware.ray_add
 
 
 def check_allowed(config: Config, settings: PageSettings) -> None:
-    """Raise where a config reaches out of the folders. Whoever may use the page may use the machine's keys, no more."""
+    """Raise if a config leads out of the folders. A user of the page may use this machine's keys, and nothing more."""
     if problem := next(iter(problems(config, settings).items()), None):
         raise UserError(f"config: {problem[0]}: {problem[1]}")
 
@@ -52,7 +52,7 @@ def run_config(run: Run, settings: PageSettings) -> str:
 
 
 def with_outputs(config: Config, folder: Path) -> Config:
-    """The config with its results below `folder`."""
+    """The config with `env.output_root` set to `folder`."""
     return config.model_copy(update={"env": config.env.model_copy(update={"output_root": str(folder)})})
 
 
@@ -189,7 +189,7 @@ def _leads_away(text: str, settings: PageSettings, roots: tuple[Path, ...]) -> b
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except (OSError, ValueError):  # a text that cannot be a path
+    except (OSError, ValueError):  # the text cannot be a path
         return False
 
 

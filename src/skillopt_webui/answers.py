@@ -28,7 +28,7 @@ from skillopt_webui.security import Door
 from skillopt_webui.settings import PageSettings
 
 RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
-"""How the address of a run begins."""
+"""The beginning of a run's address."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger("skillopt_webui")
 _SMALL = 2_000
@@ -76,7 +76,7 @@ def as_json(value: BaseModel) -> str:
 
 
 class Done(Record):
-    """The answer to a request that needs no other."""
+    """The answer of requests that return nothing."""
 
     ok: bool = True
 
@@ -153,7 +153,7 @@ async def body(request: web.Request, model: type[B]) -> B:
 
 
 def number(text: str) -> int:
-    """A number from a path or query; anything else is not there."""
+    """A number from a path or query; anything else raises NotThereError."""
     if not text.isdecimal() or len(text) > 9:
         raise NotThereError(f"'{text[:40]}' is not a number")
     return int(text)

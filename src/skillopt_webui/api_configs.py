@@ -1,4 +1,4 @@
-"""What the page asks of configs: the form, checks as one types, questions before a start, and the start itself."""
+"""Requests of the page about configs: the form, checks while typing, questions before a start, and the start."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def check(call: Call[CheckBody]) -> forms.CheckedConfig:
 
 
 def _checked(settings: PageSettings, yaml: str, changes: dict[str, str | None] | None = None) -> forms.CheckedConfig:
-    """What the config itself refuses, and what this page does."""
+    """Errors of the config, and of this page's own limits."""
     checked = forms.check(yaml, changes)
     if checked.valid and (errors := problems(forms.parse(checked.yaml), settings)):
         return checked.model_copy(update={"errors": errors, "valid": False})

@@ -1,4 +1,4 @@
-"""What the page asks of commands: evaluations and comparisons, and how any started command is doing."""
+"""Requests of the page about commands: evaluations, comparisons, and the state of any started command."""
 
 from __future__ import annotations
 

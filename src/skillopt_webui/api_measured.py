@@ -31,7 +31,7 @@ class MeasuredRow(Record):
     kind: str
     changed: float
     result: items.Result
-    """Without what grows with the items."""
+    """The record without its lists of items."""
 
 
 class MeasuredList(Record):
@@ -69,7 +69,7 @@ def _brief(kind: str, path: Path, state: Stamp | None) -> items.Result:
 
 
 def _read(call: Call[Body], make: Callable[[Run, items.Result], Made]) -> Made:
-    """What `make` makes of a measurement's folder and result; if a file is damaged, the answer says so."""
+    """The result of `make` on a measurement's folder and record; a damaged file is an error in the answer."""
     outputs, args = call.settings.outputs, call.args
     if call.number("root") >= len(outputs) or not all(plain_name(args[name]) for name in ("benchmark", "name")):
         raise NotThereError("no such measurement")

@@ -1,4 +1,4 @@
-"""What people add to a run: a name, tags and a note; comments and ratings on items and lines."""
+"""Notes of people on a run: a name, tags and a note; comments and ratings on items and lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page asks of runs."""
+"""Requests of the page about runs."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ READ: dict[str, Callable[[Run], BaseModel]] = {
     "/conflicts": conflicts,
     "/config": lambda run: ConfigText(yaml=run.text(run.files.config_yaml)),
 }
-"""What is made of a run's files alone, by the end of its address."""
+"""Answers that need only a run's files, by the end of the address."""
 
 
 @routes.read(RUN + f"{{what:{'|'.join(READ)}}}")

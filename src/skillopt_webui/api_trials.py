@@ -38,7 +38,7 @@ class Trials(Record):
     title: str
     changed: float
     says: list[str]
-    """What the command says of the result."""
+    """The command's sentence on the result."""
     rows: list[TrialLine]
     mean: TrialLine | None = None
 

@@ -46,7 +46,7 @@ def greeting(settings: PageSettings) -> list[str]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """The port is taken before anything is said."""
+    """Open the port first, then print the addresses."""
     try:
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(kind, socket.SOCK_STREAM)

@@ -13,7 +13,7 @@ from skillopt.record.directory import ALTERED
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int]
-"""Another for each state of a file."""
+"""A stamp that changes when the file changes."""
 
 
 def stat(path: Path | str) -> os.stat_result | None:

@@ -80,7 +80,7 @@ class CheckedConfig(Record):
     """Fields that the YAML has."""
     errors: dict[str, str] = Field(default={})
     problem: str = ""
-    """What belongs to no field."""
+    """Errors that belong to no field."""
     valid: bool = False
 
 
@@ -238,7 +238,7 @@ def _tree(text: str) -> Settings:
 
 
 def _errors(tree: Settings) -> tuple[dict[str, str], str]:
-    """By field, and what belongs to none."""
+    """Errors by field, and those that belong to no field."""
     try:
         Config.parse(tree)
     except UserError as error:
@@ -266,7 +266,7 @@ _MISSING = object()
 
 
 def _value(tree: Settings, dotted: str) -> object:
-    """What the config says, or `_MISSING`."""
+    """The config's value of a key, or `_MISSING`."""
     value: object = tree
     for key in dotted.split("."):
         if not isinstance(value, Mapping) or key not in value:
@@ -299,7 +299,7 @@ def _set(tree: Settings, dotted: str, raw: str | None) -> None:
 
 
 def _typed(field: FormField, raw: str) -> JsonValue:
-    """What was typed as a value; what does not fit stays text, and the check says so."""
+    """The typed text as a value of the field's type; if it does not fit, it stays text, and the check reports it."""
     if field.kind in {"text", "choice"}:
         return raw
     if raw.strip() == "" and field.nullable:

@@ -35,7 +35,7 @@ class BlamedSkill(Record):
     entries: dict[int, Entry]
     """By number."""
     files: dict[int, str] = Field(default={})
-    """Of a package: the names of its files, by the number of the line that shows the name."""
+    """For a package: the names of its files, by the number of the line that shows the name."""
     worth: dict[int, AblatedPart] = Field(default={})
     """By the first line of a rule in the main file, if the version was ablated."""
 
@@ -60,7 +60,7 @@ def blamed(run: Run, version: int) -> BlamedSkill:
 
 @lru_cache(16)
 def _blame(run: Path, version: int, snapshot: Stamp | None) -> list[BlamedLine]:
-    """Provenance of a long skill takes a while to replay."""
+    """Cached: replaying the log of a long skill takes a while."""
     return blame_run(RunDirectory(run), version)
 
 
@@ -94,7 +94,7 @@ class Costs(Record):
 def costs(run: Run) -> Costs:
     summary = current_summary(run)
     if not summary:
-        raise NotThereError("nothing is counted yet; the first step has to be finished")
+        raise NotThereError("nothing is counted yet; wait until the first step is finished")
     return Costs(
         rows=cost_rows(summary),
         seconds=stage_seconds(summary),

@@ -196,7 +196,7 @@ def rollouts_of(run: Run, path: Path, item: str) -> list[Rollout]:
 
 
 def cell(run: Run, item: str, version: int) -> Rollout:
-    """Of the skill itself, wherever it was measured."""
+    """The newest rollout with this version of the skill."""
     hashes = {skill_hash for skill_hash, number in run.versions_by_hash.items() if number == version}
     measured = [m for m in run.measurements() if m.skill_hash in hashes and item in m.items]
     if not measured:
@@ -209,7 +209,7 @@ def cell(run: Run, item: str, version: int) -> Rollout:
 
 
 def bare_cell(run: Run, item: str, split: str) -> Rollout:
-    """Of the target without a skill, at the end of the training."""
+    """The rollout of the target without a skill, at the end of the training."""
     path = run.files.evaluations / f"{split}_no_skill.jsonl"
     if split in SPLITS and (rollouts := rollouts_of(run, path, item)):
         return rollouts[0]

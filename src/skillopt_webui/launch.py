@@ -185,7 +185,7 @@ class Launches:
         return [Launch(path.parent) for path in records if _ID.match(path.parent.name)]
 
     def reap(self) -> None:
-        """Ended children are waited for, or they would stay as zombies."""
+        """Wait for ended child processes, or they would stay as zombies."""
         self._children = {name: child for name, child in self._children.items() if child.poll() is None}
 
     def stop(self, launch: Launch) -> None:
@@ -203,7 +203,7 @@ class Launches:
 
 
 def pause(run: Path) -> None:
-    """What Ctrl-C does: nothing new starts, what is in flight is kept, the process ends, and the run can be resumed."""
+    """Stop as Ctrl-C does: nothing new starts, calls in flight are kept, the process ends, the run can be resumed."""
     _signal(_worker(run), signal.SIGTERM)
 
 

@@ -36,7 +36,7 @@ RESULTS = {"evaluations": "eval_summary.json", "comparisons": "comparison.json",
 
 
 class NotThereError(UserError):
-    """What was asked for does not exist, or lies outside of the folders: the answer is the same."""
+    """The thing does not exist, or is outside of the folders: the answer is the same."""
 
 
 def find_run(settings: PageSettings, run_id: str) -> Run:
@@ -60,12 +60,12 @@ def find_run(settings: PageSettings, run_id: str) -> Run:
 
 
 def run_id(settings: PageSettings, folder: Path) -> str | None:
-    """The name of a run's folder; None where it lies elsewhere."""
+    """The name of a run's folder; None if it is outside of the output folders."""
     return _id(settings, folder, 2)
 
 
 def measured_id(settings: PageSettings, folder: Path) -> str | None:
-    """The name of a measurement's folder; None where it lies elsewhere."""
+    """The name of a measurement's folder; None if it is outside of the output folders."""
     return _id(settings, folder, 3)
 
 
@@ -84,7 +84,7 @@ def inside(path: Path, folders: Sequence[Path]) -> bool:
 
 
 def resolved(path: Path) -> Path | None:
-    """Where it really lies; None for what can lie nowhere (a zero byte, links that go round, a home that is none)."""
+    """The real path; None for an impossible one (a zero byte, links in a circle, an unknown home folder)."""
     try:
         return path.expanduser().resolve()
     except (OSError, ValueError, RuntimeError):
@@ -113,7 +113,7 @@ def find_file(settings: PageSettings, name: str, *, what: str, folders: Sequence
 
 
 def shown(settings: PageSettings, path: Path) -> str:
-    """A path as people write it: relative to the workspace where it lies below."""
+    """A path for people: relative to the workspace if it is below that."""
     path = path.resolve()
     return str(path.relative_to(settings.workspace)) if path.is_relative_to(settings.workspace) else str(path)
 

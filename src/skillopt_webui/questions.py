@@ -83,7 +83,7 @@ class PreviewSplit(Record):
     types: dict[str, int]
     """The most frequent task types."""
     items: list[Item]
-    """The first few, cut short."""
+    """The first few items, shortened."""
 
 
 class Preview(Record):

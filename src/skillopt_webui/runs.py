@@ -45,9 +45,9 @@ class RunLine(RunRow):
     config: Settings = field(default_factory=dict)
     """The settings that change results; in the table, those in which runs differ."""
     word: str = ""
-    """How it ended, for people."""
+    """The status in a word for people."""
     group: str = ""
-    """The same for runs that differ in nothing but their seed."""
+    """A key that runs share if they differ only in their seed."""
 
 
 class SeedGroup(Record):
@@ -71,7 +71,7 @@ class Experiment(Record):
     """Settings in which the runs differ."""
     groups: dict[str, SeedGroup]
     stamp: str = ""
-    """Another if anything in the table is another."""
+    """A stamp that changes when anything in the table changes."""
     folders: list[str] = Field(default=[])
 
 
@@ -190,7 +190,7 @@ def _text(value: JsonValue) -> str:
 
 
 def _means(rows: Sequence[RunLine]) -> SeedGroup:
-    """Intervals by Student's t, within what a score can be."""
+    """Intervals by Student's t, cut to the range of a score."""
 
     def values(name: str) -> list[float]:
         return [float(value) for row in rows if (value := getattr(row, name)) is not None]

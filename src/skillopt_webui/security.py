@@ -34,7 +34,7 @@ _REMEMBERED = 600.0
 _ADDRESSES = 10_000
 """The most addresses that are remembered."""
 OPEN = ("/", "/api/login", "/api/session")
-"""What can be had without the token, besides the page's own scripts and styles."""
+"""Addresses that need no token, besides the page's own scripts and styles."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -55,13 +55,13 @@ _HEADERS = {
 
 @dataclass
 class _Guesser:
-    """What is remembered of an address from which a wrong token came."""
+    """The record of an address from which a wrong token came."""
 
     pause: float = 0.0
     free: float = 0.0
-    """When the next token from there is looked at."""
+    """The time from which the next token of this address is checked."""
     last: float = 0.0
-    """When the last wrong token came."""
+    """The time of the last wrong token."""
     waiting: int = 0
 
 
@@ -142,7 +142,7 @@ def guard(settings: PageSettings, door: Door) -> Middleware:
 
 
 async def refusal(request: web.Request, settings: PageSettings, door: Door) -> tuple[int, str] | None:
-    """Why a request is refused: a status and a sentence; None where it may pass."""
+    """Why a request is refused: a status and a sentence; None if it may pass."""
     if not host_allowed(request.host, settings):
         return 403, f"This page is not served under the name {request.host!r}; start it with --allow-host NAME."
     origin = request.headers.get("Origin")
@@ -155,7 +155,7 @@ async def refusal(request: web.Request, settings: PageSettings, door: Door) -> t
         return 403, f"A request that changes something carries the header {HEADER}: 1."
     if request.path in OPEN or request.path.startswith("/static/") or await door.admits(request):
         return None
-    return 401, "The token is needed; it was printed where the page was started."
+    return 401, "The token is needed; the terminal that started the page shows it."
 
 
 def host_allowed(host: str, settings: PageSettings) -> bool:
@@ -167,7 +167,7 @@ def host_allowed(host: str, settings: PageSettings) -> bool:
 
 
 def _equal(a: str, b: str) -> bool:
-    """In a time that does not depend on how much is right; also for bytes that are not text."""
+    """Compare in constant time; also bytes that are not text."""
     return hmac.compare_digest(a.encode("utf-8", "surrogatepass"), b.encode("utf-8", "surrogatepass"))
 
 
@@ -179,7 +179,7 @@ def _session(settings: PageSettings) -> str:
         if not path.is_file():
             write_atomic(path, secrets.token_hex(32))
         key = read_text(path)
-    except OSError:  # without a place for it, sessions end with the server
+    except OSError:  # if it cannot be stored, sessions end with the server
         key = secrets.token_hex(32)
     return hmac.new(key.encode(), settings.token.encode(), hashlib.sha256).hexdigest()
 

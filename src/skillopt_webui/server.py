@@ -78,7 +78,7 @@ def _file(name: str) -> web.Response:
 
 
 _NAMES = {str(path.relative_to(STATIC)) for path in STATIC.rglob("*.*")}
-"""What may be asked for; a name that is not here is not looked for."""
+"""The files that the server gives out; other names are not looked up."""
 
 
 def make_app(settings: PageSettings) -> web.Application:

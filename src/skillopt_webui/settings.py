@@ -1,4 +1,4 @@
-"""What the page may see and do: its folders, where it listens, and its token."""
+"""The page's limits: its folders, its address and its token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PageSettings:
     host: str = "127.0.0.1"
     port: int = PORT
     token: str = field(default="", repr=False)
-    """Empty: nothing is asked, which only a loopback address allows."""
+    """Empty: no token is needed, which only a loopback address allows."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which a browser may reach the page."""
     reach: str = "the page's folders; start it with --data FOLDER"
@@ -54,7 +54,7 @@ def make_settings(
 ) -> PageSettings:
     """Defaults: `outputs` and `configs` of the workspace, and the workspace itself for data and for further configs.
 
-    An address that others can reach always has a token; where none is given, one is drawn.
+    An address that others can reach always has a token; if none is given, a random one is made.
     """
     workspace = workspace.resolve()
     if token and len(token) < 12:

@@ -1,4 +1,4 @@
-"""A run as it happens: new lines of events.jsonl and the trainer's pulse, as server-sent events."""
+"""A run as it happens: new lines of events.jsonl and the trainer's heartbeat, as server-sent events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUIET = 15.0
 
 class Working(Record):
     pid: int | None
-    """The process at work on the run."""
+    """The process that works on the run."""
 
 
 async def stream(request: web.Request, run: Run) -> web.StreamResponse:

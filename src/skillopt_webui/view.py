@@ -65,12 +65,12 @@ def figures(run: Run) -> Figures:
 
 
 class Overview(Record):
-    """All that the first view needs, in one answer."""
+    """Everything that the first view needs, in one answer."""
 
     pid: int | None
     status: str
     word: str
-    """How it ended, for people."""
+    """The status in a word for people."""
     reason: str
     remedy: str
     verdict: str
@@ -234,9 +234,9 @@ class ShownRollout(Record):
 
     rollout: Trajectory | RolloutError | None = None
     version: int | None = None
-    """None for a candidate that did not become a version."""
+    """The version of the skill; None for a candidate that did not become one."""
     absent: str = ""
-    """Of evaluations a run keeps the scores alone, so that this is not a failure."""
+    """Why there is no trajectory: evaluations may keep only scores, so this is not an error."""
 
 
 def trajectory(run: Run, name: str) -> ShownRollout:

@@ -18,13 +18,13 @@ _PRICES = TypeAdapter(dict[str, Price])
 
 
 def paid_now(run: Run) -> ByRole[Paid]:
-    """What the run's journal holds at this moment."""
+    """The costs in the run's journal at this moment."""
     prices = _PRICES.validate_python(run.settings.get("budget.prices") or {})
     return usage(read_totals(run.files.journal), lambda total: total_cost(total, prices))
 
 
 def current_summary(run: Run) -> Summary | None:
-    """A run's summary. If the run is not finished, with the costs of this moment: one that was killed wrote none."""
+    """A run's summary. For an unfinished run with the costs from its journal, since a killed run wrote none."""
     summary = run.summary
     if summary is None or summary.status == "finished":
         return summary

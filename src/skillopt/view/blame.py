@@ -19,9 +19,9 @@ _Line = tuple[str, Entry | None]
 @dataclass(frozen=True, kw_only=True)
 class BlamedLine:
     file: str = FILE
-    """The package's file that it is in."""
+    """The line's file in the package."""
     number: int
-    """In its file, from 1."""
+    """The line's number in its file, from 1."""
     text: str
     """Without its line end."""
     entry: Entry | None
@@ -71,7 +71,7 @@ def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterato
 
 
 def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Line]:
-    """`after` with each line's author: that of the equal line before, or `entry`."""
+    """The lines of `after` with their authors: a line that was there before keeps its author, others have `entry`."""
     matcher = SequenceMatcher(None, [text for text, _ in before], after)
     lines: list[_Line] = []
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
@@ -94,7 +94,7 @@ def read_entries(run: RunDirectory) -> list[Entry]:
 
 
 def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
-    """Version 0; an empty one need not have been kept."""
+    """Version 0. A run need not have a file for an empty one."""
     if run.snapshot(0).exists():
         return run.read_skill(0)
     if entries and entries[0].skill_before == Skill("").hash:
@@ -103,7 +103,7 @@ def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
 
 
 def best_version(run: RunDirectory, versions: Mapping[int, Skill]) -> int:
-    """The version that the best skill is; without its files the newest."""
+    """The number of the best version; the newest if the best skill's files are missing."""
     if run.best_skill.exists():
         best = _best_hash(run)
         for version in sorted(versions, reverse=True):
@@ -120,7 +120,7 @@ def _best_hash(run: RunDirectory) -> str:
 
 
 def by_file(lines: Iterable[BlamedLine]) -> dict[str, list[BlamedLine]]:
-    """The same lines, file by file."""
+    """The lines, grouped by file."""
     return {path: list(own) for path, own in groupby(lines, key=lambda line: line.file)}
 
 

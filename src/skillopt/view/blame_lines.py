@@ -35,13 +35,13 @@ def _who(line: BlamedLine) -> str:
 
 
 def tasks_of(run: Run, trajectory_ids: Iterable[str]) -> dict[str, str]:
-    """The task of each trajectory that is still on disk."""
+    """By trajectory, the task, if the trajectory is still on disk."""
     traces = ((name, find_trace(run, name)) for name in dict.fromkeys(trajectory_ids))
     return {name: trace.item_id for name, trace in traces if trace is not None}
 
 
 def line_story(lines: Sequence[BlamedLine], number: int, file: str = FILE, run: Run | None = None) -> list[str]:
-    """All that the log knows of one line of a file; with the run, also the tasks behind it."""
+    """Everything in the log about one line of a file; with the run, also the tasks behind it."""
     own = lines_of(lines, file)
     if number > len(own):
         raise UserError(f"--line {number}: {'the skill' if file == FILE else file} has {len(own)} lines")
@@ -55,7 +55,7 @@ def line_story(lines: Sequence[BlamedLine], number: int, file: str = FILE, run: 
 
 
 def lines_of(lines: Sequence[BlamedLine], file: str) -> list[BlamedLine]:
-    """Those of one file of the package."""
+    """The lines of one file of the package."""
     known = by_file(lines)
     if file not in known and file != FILE:
         raise UserError(f"--file: '{file}' is not a text file of this skill; there are: {', '.join(known)}")

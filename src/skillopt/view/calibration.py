@@ -1,4 +1,4 @@
-"""A judge's calibration as people read it."""
+"""A judge's calibration, as lines for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check and a lint write for CI: notes on lines in GitHub's log, and JUnit XML."""
+"""Output of check and lint for CI: notes on lines in GitHub's log, and JUnit XML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 2000
 
 
 def of_outcome(outcome: CheckOutcome) -> list[Finding]:
-    """A verdict that somebody must look at, on the first line that changed."""
+    """A note about a verdict that needs attention, on the first line that changed."""
     if outcome.status not in ("worse", "cannot tell") or not outcome.skill.path:
         return []
     before, after = outcome.base.text.splitlines(), outcome.skill.text.splitlines()
@@ -32,7 +32,7 @@ def of_outcome(outcome: CheckOutcome) -> list[Finding]:
 
 
 def github(notes: Iterable[Finding]) -> list[str]:
-    """Workflow commands. Whatever the texts hold, each stays one command on one line."""
+    """GitHub's workflow commands. Texts are escaped: each command stays on one line."""
     kinds = {"error": "error", "warning": "warning", "note": "notice"}
     return [
         f"::{kinds[note.level]} file={_property(note.file)},line={note.line},"

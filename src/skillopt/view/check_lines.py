@@ -24,7 +24,7 @@ _ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds"
 
 
 def outcome_table(result: CheckResult) -> list[str]:
-    """Both sides: the score, and what one task takes."""
+    """Both sides: the score, and tokens, turns, dollars and seconds of one task."""
     return table_lines(("a task", "base", "skill"), list(_both_columns(result)))
 
 
@@ -85,7 +85,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def token_line(linted: Linted) -> str:
-    """Who pays for how many tokens."""
+    """Tokens by when they are paid for."""
     tokens = linted.tokens
     listed = f"{tokens.listed:,} by every request (name and description), " if tokens.listed else ""
     read = f", {tokens.on_demand:,} more when all other documents are read" if tokens.on_demand else ""

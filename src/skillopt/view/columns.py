@@ -1,4 +1,4 @@
-"""Tables on the terminal: columns as wide as what is in them, and nothing cut, however narrow the terminal is."""
+"""Tables on the terminal: columns are as wide as their content, and nothing is cut, even on a narrow terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skillopt.view.text import printable
 
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
     """The columns in `left` begin at the left, the others end at the right. What may be long belongs in the last one:
-    where a line does not fit, that is what the terminal wraps."""
+    if a line is too long, the terminal wraps that column."""
     shown = [[printable(str(cell)) for cell in row] for row in (head, *rows)]
     widths = [max(cell_len(row[n]) for row in shown) for n in range(len(head))]
     return [_line(row, widths, left) for row in shown]

@@ -25,7 +25,7 @@ class Mark:
     """accept, reject, indecisive or guidance (accepted at an epoch's end)."""
     x: float
     score: float
-    """Measured, or where the gate could stop early, the highest that was still possible."""
+    """The measured score; if the gate stopped early, the highest that was still possible."""
     version: int
     """The current version afterwards."""
     said: str
@@ -91,7 +91,7 @@ def _mark(record: StepRecord) -> Mark:
 
 
 def accepted_guidance(record: StepRecord) -> SlowUpdateOutcome | None:
-    """Of the slow update after a step, if the gate accepted it."""
+    """The gate's record of the slow update after a step, if it was accepted."""
     guided = record.epoch_end and record.epoch_end.slow_update
     return guided if guided and guided.decision == "accept" else None
 
@@ -106,14 +106,14 @@ def guided_tokens(run: RunDirectory, history: Sequence[StepRecord]) -> dict[int,
 # The heat map: how each item did under each version of the skill
 
 HeatRow = tuple[str, tuple[float | None, ...]]
-"""An item's name, and its score under each version; None where it was not measured."""
+"""An item's name, and its score under each version; None if it was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeatMap:
     versions: tuple[int, ...]
     val: list[HeatRow]
-    """Those that were solved least come first."""
+    """Items in the order of their mean scores, the lowest first."""
     train: list[HeatRow]
 
 

@@ -33,7 +33,7 @@ def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Set
     tasks, initial = history[0].evidence.items if history else 0, summary.initial.val or 0.0
     lost = [reason for record in history for reason in record.edits.lost_replies]
     if initial > 1 - 1e-9:
-        what = f"the initial skill already solves all {counted(tasks, 'val')}, so that no edit can improve the score"
+        what = f"the initial skill already solves all {counted(tasks, 'val')}, so no edit can improve the score"
         return what, "harder tasks"
     if not summary.edits.proposed:
         return _nothing_proposed(history, lost)
@@ -55,7 +55,7 @@ def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Set
 
 
 def _measured(history: Sequence[StepRecord]) -> list[Evidence]:
-    """What the gates saw: of steps, and of guidance."""
+    """The records of all gates, of steps and of guidance."""
     guided = [record.epoch_end.slow_update for record in history if record.epoch_end and record.epoch_end.slow_update]
     return [*(record.evidence for record in history), *(each.evidence for each in guided if each.evidence)]
 
@@ -64,7 +64,7 @@ def _nothing_proposed(history: Sequence[StepRecord], lost: Sequence[str]) -> tup
     if lost:
         return _lost(lost), "a stronger optimizer model, or gradient.analysts=[brief] for a small one"
     if history and all((step.train_score or 0.0) > 1 - 1e-9 for step in history):
-        solved = "the target already solves every training task, so that there is no failure to learn from"
+        solved = "the target already solves every training task, so there is no failure to learn from"
         return solved, "training tasks that it fails"
     steps = number_of(len(history), "step")
     return f"no edit was proposed in {steps}", "another optimizer model, or other gradient.analysts"
@@ -94,7 +94,7 @@ def _lost(replies: Sequence[str]) -> str:
 
 
 def learn_more(settings: Settings, history: Sequence[StepRecord] = ()) -> str:
-    """What is most likely to make the skill better: longer training while it still improves, else better edits."""
+    """The best advice: longer training if the skill still improves, else better edits."""
     no_llm = settings.get("gradient.analysts") in (["exemplar"], ("exemplar",))
     if _rises(history):
         longer = f"train.num_epochs={2 * int(str(settings.get('train.num_epochs', 1)))}"

@@ -1,4 +1,4 @@
-"""Persistent failures: items that no skill solved, what the evidence allows to say of them, and what they point to."""
+"""Persistent failures: items that no skill solved, grouped by what the evidence allows to conclude."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class StuckItem:
     skills: int
     """How many skills it was measured with: versions, and candidates that a gate measured."""
     versions: tuple[int, ...]
-    """Those of them that are versions."""
+    """The versions among these skills."""
     pattern: str
     sign: Sign
     standing: Standing
@@ -106,7 +106,7 @@ def failure_groups(run: Run) -> list[FailureGroup]:
 
 
 def lead(groups: Sequence[FailureGroup]) -> str:
-    """What these failures mean: nothing at all if only one skill was tried."""
+    """Advice about these failures. If only one skill was tried, they show nothing."""
     return GENERAL if any(item.skills > 1 for group in groups for item in group.items) else ONE_SKILL
 
 

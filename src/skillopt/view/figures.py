@@ -14,7 +14,7 @@ from skillopt.view.text import dollars, duration, score
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSkill:
-    """A skill, or what takes the place of one, with its scores."""
+    """A skill or a baseline, with its scores."""
 
     name: str
     detail: str = ""
@@ -93,7 +93,7 @@ def main_figures(summary: Summary, best_from: str) -> list[Figure]:
 
 
 def failure_kinds(record: StepRecord) -> str:
-    """How the batch's failed tasks failed, in a table's cell."""
+    """Kinds of failure in a step's batch, for a table's cell."""
     return ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in record.failure_kinds.items())
 
 
@@ -144,7 +144,7 @@ class CostRow:
 
 
 def use_table(initial: TaskUse, best: TaskUse) -> list[tuple[str, str, str]]:
-    """A skill in use: what a call and a task take, under the initial and the best skill."""
+    """The cost of a call and of a task, with the initial and with the best skill."""
     names = ("tokens a call", "dollars a call", "calls a task", "tokens a task", "dollars a task")
     return list(zip(names, _use_cells(initial), _use_cells(best), strict=True))
 

@@ -76,10 +76,10 @@ def page(facts: Facts) -> str:
     style = package_text("report.css") + package_text("plots.css")
     try:
         return _template().render(facts=facts, summary=facts.summary, config=facts.config, parts=_PARTS, style=style)
-    except UndefinedError as error:  # as every other reader of a damaged file says it
+    except UndefinedError as error:  # the same error as from every other reader of a damaged file
         raise KeyError(str(error)) from error
 
 
 def _visible(value: object) -> object:
-    """Whatever a template shows of models, tasks or files: nothing in it moves or hides."""
+    """Text of models, tasks or files for a template, without characters that move the cursor or hide text."""
     return value if isinstance(value, Markup) else printable(str(value))

@@ -17,7 +17,7 @@ from skillopt.view.traces import result_of
 from skillopt.view.use import HeldOutAnswer
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^@&]|:(?=//|[\w+-]+:)|(?<=[^\s(])\$|\$(?!\d))")
-"""Marks that mean something within a line; no text of others ever begins one. A colon does before a link and around an
+"""Characters that are markup within a line; they are escaped. A colon is markup before a link and around an
 emoji's name, a dollar sign around a formula; "$0.31" has none."""
 
 

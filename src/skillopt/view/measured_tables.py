@@ -1,4 +1,4 @@
-"""What ablations, comparisons, replicates, sweeps and transfers show on the terminal."""
+"""The terminal output of ablations, comparisons, replicates, sweeps and transfers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def ablation_lines(result: Ablation) -> Iterator[str]:
 
 
 def pruning_lines(result: Pruning) -> Iterator[str]:
-    """Each shorter skill that was measured, and what became of the rules."""
+    """Each shorter skill that was measured, and the rules that were removed."""
     for number, trial in enumerate(result.trials, 1):
         low, high = trial.difference_interval or (0.0, 0.0)
         yield (
@@ -92,7 +92,7 @@ def routing_lines(result: Routing) -> Iterator[str]:
 
 
 def _group_line(result: Ablation, group: AblatedPart) -> str:
-    """What it costs to leave out all parts of one verdict at once."""
+    """The loss if all parts with one verdict are left out at once."""
     names, (low, high) = group.names or (), group.interval or (0.0, 0.0)
     parts = counted(len(names), result.by)
     cost = f"{0 - group.worth:+.2f} ({0 - high:+.2f} to {0 - low:+.2f}), {group.tokens} tokens fewer"
@@ -103,7 +103,7 @@ def _group_line(result: Ablation, group: AblatedPart) -> str:
 
 
 def _why(result: Ablation, group: AblatedPart) -> str:
-    """Why leaving them out together costs something: one alone may explain it, all a little, or two say the same."""
+    """Why leaving the parts out together lowers the score: one explains it, all do a little, or some say the same."""
     lost = group.worth
     alone = [row for row in result.rows if row.name in (group.names or ())]
     largest = max(alone, key=lambda row: row.worth)
@@ -129,7 +129,7 @@ def evaluation_lines(summary: EvalSummary) -> Iterator[str]:
 
 
 def comparison_table(result: Comparison) -> list[str]:
-    """Both skills, each with the file that it is in: of a run's skills, that names the run."""
+    """Both skills, each with its file; the file of a run's skill names the run."""
     rows = [
         (ranged(side.score, side.interval), str(side.tokens), side.name, side.path) for side in (result.a, result.b)
     ]

@@ -1,4 +1,4 @@
-"""A plan as people read it, alone and compared with a run's real figures."""
+"""A plan as lines for people, alone and compared with a run's real figures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from skillopt.view.text import dollars, duration
 
 
 def _number(value: float) -> str:
-    """Two figures say as much as an estimate knows."""
+    """A number with two significant figures: an estimate is not more precise."""
     return f"{float(f'{value:.2g}'):,.0f}"
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """What a run will take; every figure but the steps is an estimate."""
+    """The expected calls, tokens, cost and time of a run; only the number of steps is exact."""
     sizes = ", ".join(f"{count} {split}" for split, count in plan.items.items())
     lines = [f"Steps: {plan.steps} in {plan.epochs} epochs over {sizes} items", f"Schedule: {plan.schedule}"]
     lines.append("Estimates, if the run goes to its last step: a likely value (and the range around it)")

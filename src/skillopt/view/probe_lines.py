@@ -1,4 +1,4 @@
-"""A headroom probe as people read it."""
+"""A headroom probe as lines for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plan_line(plan: ProbePlan) -> str:
 
 
 def probe_lines(result: Probe) -> Iterator[str]:
-    """The finding first, then what it rests on."""
+    """The finding first, then the evidence."""
     yield result.sentence
     yield f"Target {result.target}; {len(result.items)} training tasks of {result.benchmark}, {result.samples} samples"
     rows = [("pass@1", f"{result.pass_1:.2f}")]

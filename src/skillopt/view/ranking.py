@@ -1,4 +1,4 @@
-"""Why edits were taken in their order: what each covers that those before it do not, in words."""
+"""Why edits were selected in their order: the failures that each covers and earlier ones do not, in words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _words(rank: int, row: Ranked, new: Sequence[str], again: Sequence[str], cov
         edits = f"edit {before[0]}" if len(before) == 1 else f"edits {', '.join(map(str, before))}"
         parts.append(f"{len(again)} of its {len(new) + len(again)} trajectories are cited by {edits} already")
     if row.parts and not row.parts.new_cause:
-        parts.append("an edit before it answers the same cause, so that it counts a quarter")
+        parts.append("an edit before it answers the same cause, so it counts a quarter")
     words = "; ".join(parts)
     if row.selected:
         return f"Taken as number {rank}: {words}."

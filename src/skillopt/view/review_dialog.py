@@ -82,7 +82,7 @@ def _pair(text: str, form: str) -> tuple[str, str]:
 
 
 def status(run: RunDirectory, conflict: FiledConflict) -> str:
-    """open; decided, and waiting for a step; or used, and what the gate said."""
+    """A conflict's status: open; decided, and waiting for a step; or used, with the gate's decision."""
     state = Run(run).state
     step = state.reviewed.get(conflict.id) if state else None
     decision = Run(run).decisions.get(conflict.id)

@@ -1,4 +1,4 @@
-"""All that a report shows of a run, read once."""
+"""Everything about a run that a report shows, read once."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from skillopt.view.traces import read_traces
 from skillopt.view.use import SkillInUse, skill_in_use
 
 _CITED = 3
-"""Trajectories that are shown of those that an edit cites."""
+"""The most trajectories that are shown of an edit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One accepted version: its edits, and what the gate saw."""
+    """One accepted version: its edits, and the gate's record."""
 
     entries: tuple[Entry, ...]
     before: Skill
@@ -68,15 +68,15 @@ class Facts:
     """Some of the trajectories that the accepted edits cite, by id."""
     test_reads: list[TestSplitRead] = field(default_factory=list)
     ablations: tuple[Ablation, ...] = ()
-    """What `skillopt ablate` found of the version shown."""
+    """The ablation of the version that is shown."""
     routing: dict[str, Confusion] = field(default_factory=dict)
     """If a description is trained in a library: which skill is loaded for which request, by the measurement's name."""
     names: dict[str, str] = field(default_factory=dict)
-    """What people call the items whose id is a hash: how their question begins."""
+    """Names for people of items whose id is a hash: the beginning of the question."""
     use: SkillInUse = field(default_factory=SkillInUse)
-    """What a call takes, and held-out answers before and after."""
+    """The cost of a call, and held-out answers before and after."""
     trained_by: str = ""
-    """The version that trained it, and whether another continued it."""
+    """The SkillOpt version that began the run, and another that continued it, if any."""
     trouble: str = ""
     """Why there is no provenance; empty if there is."""
 
@@ -91,7 +91,7 @@ class Facts:
 
     @property
     def _best_from(self) -> str:
-        """What gave the best version: a step, or the guidance at an epoch's end."""
+        """The origin of the best version: a step, or the guidance at an epoch's end."""
         best = self.summary.best
         if not best.version:
             return "the initial skill is the best"
@@ -102,7 +102,7 @@ class Facts:
 
     @property
     def has_optimizer(self) -> bool:
-        """Was one asked, or could one have been?"""
+        """Did the run use an optimizer, or could it have used one?"""
         planned = self.summary.plan and self.summary.plan.calls.optimizer.high
         return bool(self.summary.calls.optimizer or planned is None or planned)
 
@@ -201,7 +201,7 @@ def cited_ids(entry: Entry) -> tuple[str, ...]:
 
 
 def item_names(run: Run) -> dict[str, str]:
-    """By id, if the name is another than the id."""
+    """Names by id, for items whose name is not the id."""
     names: dict[str, str] = {}
     for trace in read_traces(run):
         if isinstance(trace, Trajectory) and (name := item_name(trace.item_id, trace.input)) != trace.item_id:

@@ -28,7 +28,7 @@ class RunRow:
     initial_val: float | None = None
     best_val: float | None = None
     val_interval: Interval | None = None
-    """Of the best skill's score."""
+    """95 % interval of the best skill's score."""
     initial_test: float | None = None
     best_test: float | None = None
     test_interval: Interval | None = None
@@ -77,7 +77,7 @@ def run_row(files: RunDirectory) -> RunRow:
 
 
 def with_figures(row: Row, summary: Summary) -> Row:
-    """The row with what a summary says, which is the status as well unless a process is working on the run."""
+    """The row with the summary's values; also its status, unless a process is working on the run."""
     return replace(
         row,
         status=summary.status,

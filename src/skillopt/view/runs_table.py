@@ -38,7 +38,7 @@ class _Side:
     name: str
     skill: Skill
     run: RunDirectory | None
-    """If the whole run is meant, and not one version of it."""
+    """The run, if the name means a whole run and not one version of it."""
 
 
 def diff_report(a: str, b: str) -> list[str]:

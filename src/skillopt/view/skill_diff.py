@@ -35,7 +35,7 @@ def file_line(path: str) -> str:
 
 
 def diff_skills(before: Skill, after: Skill, context: int = 2) -> list[DiffLine]:
-    """What changed, with some lines of context; empty if nothing did. Of packages each file that changed is named."""
+    """The changed lines with some context; empty if nothing changed. In packages, each changed file is named."""
     lines = _diff(before.shown.text, after.shown.text, context)
     if lines and (before.others or after.others):
         lines.insert(0, DiffLine(kind="file", text=FILE))

@@ -29,7 +29,7 @@ def progress_plot(history: Sequence[StepRecord], summary: Summary) -> str:
         return svg(width, 40, title, label(12, 24, "Nothing was measured."))
     (end, best), marks = drawn.scores[-1], drawn.marks
     planned = float(summary.plan.steps.planned if summary.plan else 0)
-    tail = 0.3 + max(planned, end, 1.0) / 50  # so that the last step has a width, too
+    tail = 0.3 + max(planned, end, 1.0) / 50  # gives the last step a width, too
     values = [score for _, score in drawn.scores] + [each.score for each in marks]
     low, high = math.floor(min(values) * 10 - 0.2) / 10, math.ceil(max(values) * 10 + 0.2) / 10
     frame = Frame(

@@ -1,4 +1,4 @@
-"""Text from models, tasks and endpoints as text: nothing in it moves the cursor or hides."""
+"""Text from models, tasks and endpoints, made safe to show: nothing in it moves the cursor or hides text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def clipped(text: str, longest: int) -> str:
 
 
 def item_name(item_id: str, task: str) -> str:
-    """What people call an item: its id; where that is a hash (tasks/data.py), how its question begins."""
+    """An item's name for people: its id; if that is a hash (tasks/data.py), the beginning of its question."""
     if not _HASH.fullmatch(item_id) or not task.strip():
         return item_id
     flat = " ".join(task.rpartition("\n\n")[2].split())

@@ -23,13 +23,13 @@ def trace_files(run: RunDirectory) -> list[Path]:
 
 
 def read_traces(run: Run) -> Iterator[Trace]:
-    """All of them, one at a time: a long run has thousands."""
+    """All trajectories, one at a time: a long run has thousands."""
     for path in trace_files(run.files):
         yield from run.trajectories(path)
 
 
 def find_trace(run: Run, trace_id: str) -> Trace | None:
-    """The trajectory with that id, as edits cite it; its id says in which folder it probably is."""
+    """The trajectory with that id, which edits cite. The id shows in which folder to look first."""
     home = re.match(r"(?:gate-)?(slow-)?(\d{2,9})-", trace_id)
     files = run.files
     likely = (files.slow_update if home[1] else files.step)(int(home[2])) if home else files.evaluations
@@ -41,7 +41,7 @@ def find_trace(run: Run, trace_id: str) -> Trace | None:
 
 
 def result_of(trace: Trajectory) -> str:
-    """What came out: the answer, and what became of the files."""
+    """The result: the answer, and the changed files."""
     changes = (f"{change.kind} {change.path}: {change.shown}" for change in trace.changes)
     return "\n".join([trace.output, *changes]).strip()
 

@@ -1,4 +1,4 @@
-"""A skill in use: what a call takes under each version, and held-out answers before and after."""
+"""A skill in use: the cost of a call with each version, and held-out answers before and after."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 3
 class VersionUse:
     version: int
     score: float
-    """On the validation tasks, as its gate measured it."""
+    """The version's score on the validation tasks, as its gate measured it."""
     use: TaskUse
 
 
@@ -40,7 +40,7 @@ class HeldOutAnswer:
 class SkillInUse:
     versions: tuple[VersionUse, ...] = ()
     initial: TaskUse | None = None
-    """On the held-out tasks; None if they were not measured."""
+    """The cost on the held-out tasks; None if they were not measured."""
     best: TaskUse | None = None
     answers: tuple[HeldOutAnswer, ...] = ()
 

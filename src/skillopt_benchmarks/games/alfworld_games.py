@@ -1,7 +1,7 @@
 """Household games in ALFWorld's format, from the package's own domain, grammar and goals. Same seed, same game.
 
 A game is a room: receptacles of certain kinds, each at a separate place, objects in receptacles that may hold them,
-and a goal of one of the six task types whose object does not yet lie where it is wanted. Imported by the worker process
+and a goal of one of the six task types whose object is not at its goal yet. Imported by the worker process
 only, since it needs the `alfworld` package.
 """
 
@@ -106,7 +106,7 @@ def _object(kind: str, number: int, draw: random.Random) -> Thing:
 
 
 def _goal(task: str, kinds: dict[str, int], names: list[str], draw: random.Random) -> tuple[str, str]:
-    """What is wanted, and where; nowhere, if it is only to be looked at."""
+    """The goal's object and receptacle; no receptacle if the object is only to be looked at."""
     able = constants.VAL_ACTION_OBJECTS.get(NEEDED.get(task, ""), names)
     where = {name: [kind for kind in kinds if name in HOLDS.get(kind, ()) and kind not in TOOLS] for name in names}
     target = draw.choice([name for name in names if name in able and where[name]])
@@ -114,7 +114,7 @@ def _goal(task: str, kinds: dict[str, int], names: list[str], draw: random.Rando
 
 
 def _place(thing: Thing, receptacles: list[Thing], wanted: dict[str, str], draw: random.Random) -> Thing:
-    """Somewhere that may hold it, and not where it is to be brought."""
+    """A receptacle that may hold the object and is not the goal's."""
     free = [r for r in receptacles if thing.kind in HOLDS.get(r.kind, ()) and r.kind != wanted.get(thing.kind)]
     return draw.choice(free or [r for r in receptacles if r.kind in {"CounterTop", "Desk", "Dresser"}])
 

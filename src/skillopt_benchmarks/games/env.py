@@ -108,7 +108,7 @@ class GameEnv(Env):
         return self._splits[split]
 
     async def game_file(self, item: Item) -> Path:
-        """The game's file; of a recipe it is made once, and must be the game that the item was written for."""
+        """The game's file. From a recipe it is made once; it must be the game that the item was written for."""
         recipe = field(item, "recipe")
         if not recipe:
             return self.file(item)
@@ -148,7 +148,7 @@ class GameEnv(Env):
         return with_files(Episode(messages=[*system(skill), *turns], output=output, score=score), target)
 
     def score(self, item: Item, output: str) -> Score:
-        """Only the game knows how it went; a player who does nothing has not won."""
+        """The score of doing nothing: 0. Only the game itself can score a player."""
         return _score(item, False, 0, 0)
 
     def close(self) -> None:

@@ -26,11 +26,11 @@ GAMES_A_PROCESS = 200
 
 
 Recipe = dict[str, str | int | bool]
-"""What a game is made from: ALFWorld's task and seed, or TextWorld's seed and sizes."""
+"""The recipe of a game: ALFWorld's task and seed, or TextWorld's seed and sizes."""
 
 
 class GameState(BaseModel):
-    """What a player may know, and whether the game is won (worker.py, `known`)."""
+    """A game's state as a player may see it, and whether the game is won (worker.py, `known`)."""
 
     observation: str
     commands: list[str]

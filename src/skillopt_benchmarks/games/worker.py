@@ -36,7 +36,7 @@ class GameRequest(TypedDict, total=False):
 
 
 class GameRecipe(TypedDict, total=False):
-    """What a game is made from; each engine takes its own part."""
+    """The recipe of a game; each engine uses its own fields."""
 
     seed: int
     rooms: int
@@ -71,7 +71,7 @@ def handle(engine: Engine, games: dict[int, Any], request: GameRequest) -> JsonO
 
 
 def known(state: Any, *, done: bool) -> JsonObject:
-    """What a player may know, and whether the game is won. A title in letters made of letters is left out."""
+    """A game's state as a player may see it, and whether the game is won. An ASCII-art title is left out."""
     text = str(state.feedback).split("\n> ")[0].strip().rstrip(">").strip()
     text = text[text.find("-= ") :] if "$$" in text and "-= " in text else text
     return {
@@ -107,7 +107,7 @@ class TextWorld:
             for made in Path(folder).glob(f"{path.stem}.*"):
                 if made.suffix != path.suffix:
                     made.replace(path.with_suffix(made.suffix))
-            Path(options.path).replace(path)  # last: who sees it sees all of it
+            Path(options.path).replace(path)  # written last: a file with this name is complete
         return {"objective": game.objective, "walkthrough": list(game.metadata["walkthrough"])}
 
 

@@ -1,4 +1,4 @@
-"""Transcripts of coding agents: where each keeps them, and what a line of each says.
+"""Transcripts of coding agents: the folder of each, and a reader for its lines.
 
 A reader returns whether it knows the line; lines that it does not know are skipped and counted.
 """
@@ -142,7 +142,7 @@ def plain(row: Any, reading: Reading) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSource:
-    """Where an agent keeps its transcripts, and how a line is read."""
+    """An agent's folder of transcripts, and the reader of a line."""
 
     root: Callable[[], Path]
     patterns: tuple[str, ...]

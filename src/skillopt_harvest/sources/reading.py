@@ -60,9 +60,9 @@ class Reading:
     skills: list[str] = field(default_factory=list)
     turns: list[SessionTurn] = field(default_factory=list)
     starts: list[Position] = field(default_factory=list)
-    """Where the last user turns begin."""
+    """Positions of the last user turns."""
     position: Position = field(default_factory=Position)
-    """Of the line that is read now."""
+    """The number of the line that is being read."""
 
     def name(self, session: Any) -> None:
         if isinstance(session, str) and session:
@@ -134,7 +134,7 @@ def safe_id(text: str) -> str:
 
 
 def json_lines(path: Path, start: Position, skipped: Counter[str]) -> Iterator[tuple[Position, Any]]:
-    """Objects with where their line begins. A last line without its end is still being written: it is left
+    """Objects, each with the position of its line. A last line without its end is still being written: it is left
     for the next read. What is too long or not an object is skipped and counted."""
     with open_regular(path) as file:
         file.seek(start.offset)

@@ -76,7 +76,7 @@ def step_scalars(record: StepRecord) -> dict[str, float]:
 
 
 def final_figures(summary: Summary) -> dict[str, float]:
-    """What a run gave in the end; what was not measured is left out."""
+    """The final figures of a run; those that were not measured are left out."""
     return _measured(
         {
             "final/initial_validation": summary.initial.val,

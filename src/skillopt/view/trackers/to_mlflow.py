@@ -10,13 +10,13 @@ from urllib.parse import unquote, urlsplit
 from skillopt.errors import UserError
 from skillopt.view.trackers.base import About
 
-os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions ask for a word before they write plain files
+os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions want a setting before they write plain files
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 _LONGEST = 500
-"""Characters of a parameter that every store takes."""
+"""The most characters of a parameter that every store accepts."""
 
 
 class MLflow:
@@ -54,4 +54,4 @@ class MLflow:
         self._client.set_terminated(self._id, "FINISHED" if status == "finished" else "KILLED")
 
     def close(self) -> None:
-        """Every call is written when it returns."""
+        """Nothing to do: MLflow has written every call when it returns."""
