@@ -133,7 +133,7 @@ def _models(keys: Keys, models: KeysLike | None) -> dict[str, ChatModel]:
     opened = {role: model for role, model in models.items() if role in ROLES and not isinstance(model, str | Mapping)}
     for role, model in opened.items():
         if not hasattr(model, "chat"):
-            raise UserError(f"models: {role}: {type(model).__name__} is no ChatModel: it has no method chat")
+            raise UserError(f"models: {role}: {type(model).__name__} is not a ChatModel: it has no method chat")
     if "judge" in opened and not models.get("judge_model"):
         models = {**models, "judge_model": opened["judge"].name}
     named = flat_keys({key: value for key, value in models.items() if key not in opened})
@@ -243,7 +243,7 @@ def _place(tree: Keys, name: str, value: Any) -> None:
     if len(homes) != 1:
         choices = " or ".join(f"{section}={{{name!r}: …}}" for section in homes)
         hint = f"say which: {choices}" if homes else _nearest(name)
-        raise UserError(f"{name}: {'is in several sections' if homes else 'is no config key'}; {hint}")
+        raise UserError(f"{name}: {'is in several sections' if homes else 'is not a config key'}; {hint}")
     _add(tree, homes[0], {name: value})
     overrule(tree, f"{homes[0]}.{name}")
 

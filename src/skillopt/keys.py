@@ -118,7 +118,7 @@ def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
 
 
 def key_lines(text: str) -> list[int]:
-    """The lines, from 1, that hold a secret of the environment or what looks like a key; a placeholder is none."""
+    """The lines, from 1, that hold a secret of the environment or what looks like a key; placeholders do not count."""
     known = secrets()
     lines = []
     for number, line in enumerate(text.split("\n"), 1):

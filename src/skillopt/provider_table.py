@@ -217,7 +217,7 @@ _ROWS = (
     Provider(prefix="xai", families=r"grok-", price_list="x-ai"),
 )
 PROVIDERS: dict[str, Provider] = {row.prefix: row for row in _ROWS}
-"""The rows, by prefix. Coding agents, which packages register, are no part of it; `provider_of` knows them."""
+"""The rows, by prefix. Coding agents, which packages register, are not in it; `provider_of` finds them."""
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -267,6 +267,6 @@ def with_provider(name: str) -> str:
 
 
 def path_of(name: str) -> str:
-    """The file or folder that a model's name is a path of; empty if it is none."""
+    """The file or folder that a model's name is a path of; empty if the name is not a path."""
     row, (_, model) = provider_of(name), split_name(name)
     return model if row.path == "folder" or (row.path == "file" and "/" in model) else ""

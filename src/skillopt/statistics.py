@@ -1,6 +1,6 @@
-"""Statistics of paired measurements, in exact formulas where they exist: no table, no other package.
+"""Statistics of paired measurements, by exact formulas if they exist; no table and no other package is needed.
 
-Two skills, item by item. Where neither is better, the samples of one item could as well have been the other skill's:
+Two skills, item by item. If neither is better, the samples of one item could as well have been the other skill's:
 that is all the tests below assume. They hold for few items, for any score between 0 and 1, and for items of very
 different difficulty.
 """

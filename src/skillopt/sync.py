@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambda: False) -> T:
     """Wait for async work from code that is not async. If a loop runs already (in a notebook), use another thread.
 
-    A notebook's stop button does what Ctrl-C does: `interrupt` ends the work cleanly; where it cannot (it gives False),
+    A notebook's stop button does what Ctrl-C does: `interrupt` ends the work cleanly; if it cannot (it gives False),
     and when the button is pressed again, the work is cancelled.
     """
     try:

@@ -90,7 +90,7 @@ def _is_number(text: str) -> bool:
 
 
 def read_date(text: str) -> date | None:
-    """A whole date, however it is written; None if it is none."""
+    """A whole date in any notation; None if the text is not a date."""
     plain = " ".join(re.sub(r"(?<=\d)(st|nd|rd|th)\b|,", " ", text.strip().rstrip(".")).split())
     for form in _DATE_FORMS:
         try:

@@ -207,7 +207,7 @@ def _copy(source: Path, path: Path) -> None:
 
 
 def write_proposal(folder: Path, proposal: Proposal, texts: Mapping[str, str], page: str, diff: str) -> None:
-    """The proposal's folder; proposal.json last, so that a folder with it is whole."""
+    """The proposal's folder; proposal.json is written last: a folder that has it is complete."""
     for path, text in texts.items():
         write_atomic(folder / "new" / path, text)
     write_atomic(folder / "proposal.md", page)

@@ -85,7 +85,7 @@ def _write(root: Path, name: str, tasks: Sequence[MinedTask], skill: Path | None
 
 
 def task_rows(tasks: Sequence[MinedTask]) -> Iterator[Json]:
-    """An item for each different request of a task. Items that share a session share a group, so that the split
+    """An item for each different request of a task. Items that share a session share a group, so the split
     keeps a session in one part."""
     items: dict[tuple[str, str], list[Correction]] = {}
     by_id = {task.id: task for task in tasks}

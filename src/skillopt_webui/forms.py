@@ -180,7 +180,7 @@ def dump(tree: Mapping[str, JsonValue]) -> str:
 def check(text: str, changes: Mapping[str, str | None] | None = None) -> CheckedConfig:
     """The config after `changes` to single fields.
 
-    A change is what was typed; null takes the key out again, so that the default holds. With changes, YAML that cannot
+    A change is what was typed; null removes the key, so the default holds. With changes, YAML that cannot
     be read stays as it is.
     """
     try:

@@ -1,4 +1,4 @@
-"""Commands in separate processes. What was started is recorded on disk, so that a new server finds it again."""
+"""Commands in separate processes. Each start is recorded on disk, so a new server finds it again."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ async def stream(request: web.Request, run: Run) -> web.StreamResponse:
     """`event` for each new line after `offset`, `pulse` and `figures` when they change, `state` when a
     trainer comes or goes.
 
-    The id of an event is the offset behind it, so that a browser that reconnects continues there.
+    The id of an event is the offset behind it: a browser that reconnects continues there.
     """
     offset = _offset(request)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})

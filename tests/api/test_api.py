@@ -65,7 +65,7 @@ def test_a_config_may_be_a_file_a_dict_or_a_config_and_keywords_stand_above_it(c
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"epochs": 3}, "epochs: is no config key"),
+        ({"epochs": 3}, "epochs: is not a config key"),
         ({"max_calls": "many"}, "max_calls"),
         ({"train": 3}, "train: is a section"),
         ({"use_gate": False}, "a run without a gate"),

@@ -64,7 +64,7 @@ def test_an_agent_function_does_the_tasks(tmp_path: Path, where: str) -> None:
         ({"env": {"rubbish": 3}}, r"unknown key 'env\.rubbish'"),
         ({"env": 3}, "env: int is neither an Env nor a dict"),
         ({"models": {"target_modle": "sim:world"}}, r"unknown key 'models\.target_modle'; did you mean"),
-        ({"models": {"target": 3}}, "models: target: int is no ChatModel"),
+        ({"models": {"target": 3}}, "models: target: int is not a ChatModel"),
         ({"models": "sim:world"}, "models: give a dict"),
         ({"scorer": 3}, "scorer: 3 is neither a function nor the name of one"),
         ({"agent": 3}, "agent: 3 is neither"),

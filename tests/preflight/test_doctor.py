@@ -105,7 +105,7 @@ def test_doctor_names_a_misspelt_member_of_a_class_in_a_file(tmp_path: Path) -> 
     )
     (check,) = [each for name, each in checks(f"env.name={tmp_path}/mine.py:Mine").items() if name == "env"]
     assert check.status == "warn"
-    assert "'nosy' is no member of Env and is not used; did you mean 'noisy'?" in check.says
+    assert "'nosy' is not a member of Env and is not used; did you mean 'noisy'?" in check.says
 
 
 @pytest.mark.parametrize(

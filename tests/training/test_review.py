@@ -164,7 +164,7 @@ def test_a_decision_whose_step_was_undone_is_used_again(tmp_path: Path) -> None:
 
 BAD = [
     (["--choose", "9-9=a"], "has no conflict '9-9'; the conflicts are: 1-1"),
-    (["--choose", "1-1=c"], "'c' is no choice for 1-1; choose one of: a, b, both, neither"),
+    (["--choose", "1-1=c"], "'c' is not a choice for 1-1; choose one of: a, b, both, neither"),
     (["--choose", "1-1"], "does not have the form ID=CHOICE"),
     (["--write", "1-1= "], "does not have the form ID=TEXT"),
     (["--write", "1-1=<!-- skillopt:protected x -->"], "protected-region marker"),
@@ -224,7 +224,7 @@ def test_a_person_decides_on_a_terminal(tmp_path: Path) -> None:
     screen = at_terminal(run, ["x", "w", "- Write codes as the rules have them."])
     assert A in screen
     assert B in screen
-    assert "'x' is no choice for 1-1" in screen
+    assert "'x' is not a choice for 1-1" in screen
     assert "The next step tries it" in screen
     assert decided(run) == [{"conflict": "1-1", "choice": "own", "text": "- Write codes as the rules have them."}]
     assert "- Write codes as the rules have them." in go_on(tmp_path).best_skill.read_text()

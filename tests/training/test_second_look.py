@@ -267,5 +267,5 @@ def test_ctrl_c_ends_a_program_with_a_line_and_what_was_paid_for_is_kept(tmp_pat
     ("wrong", "right"), [("num_epoch", "num_epochs"), ("optimiser_model", "optimizer_model"), ("scorers", "scorer")]
 )
 def test_a_wrong_keyword_names_the_right_one(wrong: str, right: str, tmp_path: Path) -> None:
-    with pytest.raises(library.UserError, match=rf"{wrong}: is no config key; did you mean '{right}'\?"):
+    with pytest.raises(library.UserError, match=rf"{wrong}: is not a config key; did you mean '{right}'\?"):
         library.train(**small(tmp_path), **{wrong: 2})

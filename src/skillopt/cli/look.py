@@ -63,7 +63,7 @@ def blame(
 def verify(run: RunArgument) -> None:
     """Check every file of a run against its checksum, and that the patch log gives every version byte for byte.
 
-    Exit code 1 if not, with the files to delete, so that the same `skillopt train` command writes them again.
+    If not, the exit code is 1, and the message names files to delete; the same `skillopt train` command rewrites them.
     """
     from skillopt.errors import UserError
     from skillopt.record.damage import find_damage

@@ -134,7 +134,7 @@ class OptimizerConfig(Section):
         if self.min_learning_rate >= self.learning_rate:
             fix = "lower it" if self.min_learning_rate > 1 else "raise learning_rate: no rate is below one edit a step"
             below = f"{self.min_learning_rate:g} is not below learning_rate {self.learning_rate:g}"
-            return f"optimizer.min_learning_rate: {below}, so that the rate cannot change; {fix}"
+            return f"optimizer.min_learning_rate: {below}, so the rate cannot change; {fix}"
         if shape and self.reject_decay == 1 and len({shape(n / 10) for n in range(11)}) == 1:
             return (
                 "optimizer.reject_decay: a constant schedule with reject_decay 1 is a learning rate that cannot change;"
@@ -145,9 +145,9 @@ class OptimizerConfig(Section):
 
 class GradientConfig(Section):
     minibatch_size: int = Field(default=0, ge=0)
-    """Trajectories that one analyst reads at a time; 0: the whole batch, or what of it fits into prompt_tokens."""
+    """Trajectories that one analyst reads at a time; 0: the whole batch, or as much as fits into prompt_tokens."""
     edits_per_minibatch: int = Field(default=16, ge=1, le=64)
-    """The most edits that one reply may hold. Where the whole batch is one letter (minibatch_size 0), never more than
+    """The most edits that one reply may hold. If the whole batch is one request (minibatch_size 0), never more than
     the step's learning rate."""
     analyst_workers: int = Field(default=16, ge=1)
     """Optimizer calls in flight; a local: model has at most one a core."""
@@ -158,7 +158,7 @@ class GradientConfig(Section):
     that is longer loses its middle."""
     feedback: str = ""
     """The folder of an earlier run: what people said on the page of its training items and of its skill's lines is
-    shown to the optimizer in every letter. A new run keeps a copy."""
+    shown to the optimizer in every request. A new run keeps a copy."""
     prompts_dir: str = ""
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
     merge: Literal["local", "llm"] = "llm"
@@ -193,7 +193,7 @@ class EvaluationConfig(Section):
     """hard: 0 or 1 a task; soft: 0 to 1; mixed: their mean."""
     gate: str = "paired"
     """Who decides. strict: accept when the validation score is higher than the current skill's. paired: and when fresh
-    samples of both skills on the items on which they differ confirm it; equals strict where nothing is noisy. Or the
+    samples of both skills on the items on which they differ confirm it; equals strict if nothing is noisy. Or the
     name of an entry point of the group skillopt.gates."""
     vetoes: tuple[str, ...] = ()
     """Vetoes on what the gate accepts, functions of the items' scores before and after: names of entry points of the

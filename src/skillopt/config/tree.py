@@ -77,7 +77,7 @@ def check_values(tree: Any) -> None:
         if depth > _DEEPEST or seen > _MOST:
             raise ValueError("is nested too deeply, or repeats itself without end")
         if isinstance(value, bytes) or (isinstance(value, str) and _HALF.search(value)):
-            raise ValueError(f"{value!a:.60} is no text")
+            raise ValueError(f"{value!a:.60} is not text")
         if isinstance(value, Mapping):
             waiting += [(part, depth + 1) for pair in value.items() for part in pair]
         elif isinstance(value, list | tuple | set):

@@ -1,6 +1,6 @@
 """`skillopt judge calibrate`: a judge against people's grades of the same answers.
 
-Each answer is judged several times, with a label of its own for each, so that a judge that changes its mind is seen to.
+Each answer is judged several times, each time with another label, to see whether the judge changes its mind.
 The first judgement is compared with the person's grade: that is what a training would have used.
 """
 

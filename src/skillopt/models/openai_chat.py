@@ -206,7 +206,7 @@ def check_url(name: str, url: str) -> None:
 
 
 def read_completion(data: Any) -> ChatReply:
-    """A chat completion as it is in JSON; raises TypeError, LookupError or AttributeError if it is none."""
+    """A chat completion as it is in JSON; raises TypeError, LookupError or AttributeError if it is not one."""
     choice = data["choices"][0]
     finish = choice.get("finish_reason")
     return ChatReply(

@@ -162,7 +162,7 @@ def _gate(config: Config) -> Check:
     gate = config.evaluation.gate
     if gate == "strict" and not is_deterministic(config, "target"):
         says = f"strict, while {config.models.target_model} may answer the same task differently another time"
-        fix = "set evaluation.gate to paired: it confirms gains on fresh samples, and is strict where nothing varies"
+        fix = "set evaluation.gate to paired: it confirms gains on fresh samples, and is strict if nothing varies"
         return warned("gate", says, fix)
     return passed("gate", gate)
 
@@ -172,7 +172,7 @@ def _warnings(env: Env) -> Iterator[Check]:
     for says in env.warnings:
         yield warned("data", says, "compare the score with the baselines; see docs/benchmarks.md")
     for name, meant in unknown_members(env).items():
-        says = f"the env's '{name}' is no member of Env and is not used" + f"; did you mean '{meant}'?" * bool(meant)
+        says = f"the env's '{name}' is not a member of Env and is not used" + f"; did you mean '{meant}'?" * bool(meant)
         yield warned("env", says, "rename it, or begin the names of helpers with an underscore; see docs/your_env.md")
 
 
@@ -221,7 +221,7 @@ def _boundary(config: Config) -> Check:
     if config.train.num_epochs == 1:
         return passed("epoch boundary", "one epoch: no slow update")
     if not config.optimizer.use_meta_skill:
-        fix = "set optimizer.use_meta_skill=true, so that later epochs know what earlier ones tried"
+        fix = "set optimizer.use_meta_skill=true: later epochs then know what earlier ones tried"
         return warned("epoch boundary", "slow update on, meta skill off", fix)
     return passed("epoch boundary", "slow update and meta skill are on")
 

@@ -33,7 +33,7 @@ def parse_trouble(name: str, text: str) -> Trouble | None:
         if "expected a single document" in str(error):  # a YAML file may hold several documents
             return None
         found = re.search(r"line (\d+)", str(error))
-        return Trouble(int(found[1]) if found else 1, f"is no {ending.upper()}: {str(error)[:200]}")
+        return Trouble(int(found[1]) if found else 1, f"is not {ending.upper()}: {str(error)[:200]}")
     return None
 
 

@@ -195,7 +195,7 @@ class RunDirectory:
         to other users of the machine.
 
         The kernel ends the lock with the process, however that ends: what a dead one (or one before a restart of the
-        machine) has left in the file is not looked at, so that no process number can be mistaken for another's.
+        machine) has left in the file is not looked at, so no process number can be mistaken for another's.
         """
         make_folder(self.root, private=private)
         self.check_files()

@@ -116,7 +116,7 @@ class Gain(Record):
 
     @property
     def tasks_needed(self) -> int | None:
-        """About how many tasks would show a gain of this size; None if that is no help."""
+        """About how many tasks would show a gain of this size; None if the number does not help."""
         if self.interval is None or self.value <= 0:
             return None
         half = (self.interval[1] - self.interval[0]) / 2

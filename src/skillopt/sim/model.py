@@ -2,7 +2,7 @@
 
 Tasks ask for the secret codes of topics. The target knows none: it follows rules such as "For maple, answer KX-42." in
 the skill, and in the references of a package that SKILL.md names. The optimizer reads failures and states the rule that
-was missing, now and then badly (`duds`). All chance is drawn from the request's content, so that replies do not depend
+was missing, now and then badly (`duds`). All chance is drawn from the request's content, so replies do not depend
 on the order of requests.
 """
 

@@ -345,7 +345,7 @@ def _files(prompt: str) -> dict[str, str]:
 
 def _home(prompt: str, files: dict[str, str]) -> str:
     """Where new rules go: the reference that has most of them, else the first, else a new one; empty for one document
-    and where no reference may be edited."""
+    and if no reference may be edited."""
     files_shown = map(json.loads, _lines(prompt, "files"))
     allowed = [row["file"] for row in files_shown if row["edits"] == "allowed"]
     known = [path for path in files if path in allowed and path.startswith("references/")]
@@ -370,11 +370,11 @@ def _dud(topic: str, rules: dict[str, str], kind: float) -> SimEdit:
 
 
 def _guidance(prompt: str) -> list[SimLine]:
-    """The rules that were lost or never stated, three at most; nothing where the letter shows none. A line of the
+    """The rules that were lost or never stated, three at most; empty if the request shows none. A line of the
     guidance that states another code is revised, all others stay.
 
-    What fell back worked before: its code is the old output's, where the difference shows that the rule went. What
-    never worked needs the expected answer, where the output now is another.
+    What fell back worked before: its code is the old output's, if the difference shows that the rule went. What
+    never worked needs the expected answer, if the output now is another.
     """
     rules = rules_in("\n".join([_block(prompt, "skill"), *_files(prompt).values()]))
     removed = [line[1:] for line in _block(prompt, "difference").splitlines() if re.match(r"-(?!--)", line)]

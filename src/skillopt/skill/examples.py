@@ -10,7 +10,7 @@ _NEXT = re.compile(rf"\s*(?:$|#{{1,6}}\s|{_TASK}|<!--|```|~~~)", re.IGNORECASE)
 
 
 def without_example(text: str, task: str) -> str:
-    """The text without the examples of this very task; the same text if the task is no example in it.
+    """The text without the examples of this very task; the same text if it has no example of the task.
 
     An example begins with a mark such as `Task:` and the whole task, word for word. It ends with the reply's last line:
     before an empty line, a heading, a fence or the next example.

@@ -125,7 +125,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
             if name in _LEFT_OUT:
                 continue
             count += 1
-            if count > 10 * MOST_FILES:  # a folder that is no package: do not look at all of it
+            if count > 10 * MOST_FILES:  # the folder is not a package: do not look at all of it
                 raise PackageError(f"{folder}: has more than {MOST_FILES} files; put the skill into a separate folder")
             file = Path(parent) / name
             yield file.relative_to(folder).as_posix(), file

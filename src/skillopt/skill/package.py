@@ -97,7 +97,7 @@ def problems(package: Package, folder: str) -> list[str]:
         messages.append(problem)
     elif unicodedata.normalize("NFKC", folder) != unicodedata.normalize("NFKC", package.name):
         messages.append(
-            f"the package's name is '{package.name}', so that its folder must be called that, not '{folder}'"
+            f"the package's name is '{package.name}', so its folder must be called that, not '{folder}'"
         )
     if not package.description:
         messages.append("the description is empty; say what the skill does and when to use it")

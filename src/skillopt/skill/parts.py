@@ -32,7 +32,7 @@ class Part:
 
 
 def rules(skill: Skill) -> list[Part]:
-    """Every list item, with what is indented below it, and every paragraph; headings and markers are none."""
+    """Every list item, with what is indented below it, and every paragraph; headings and markers do not count."""
     lines = split_lines(skill.text)
     parts = []
     for start, end in _blocks(lines):

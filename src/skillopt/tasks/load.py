@@ -39,7 +39,7 @@ def load_object(reference: str, where: str) -> Any:
         callables = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
         raise UserError(f"{where}: '{module_name}' has no '{name}'; it has: {callables or 'nothing callable'}")
     if not callable(member):
-        raise UserError(f"{where}: '{reference}' is no function or class")
+        raise UserError(f"{where}: '{reference}' is not a function or class")
     return member
 
 

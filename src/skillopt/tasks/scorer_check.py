@@ -83,7 +83,7 @@ async def refuse_two_scores(env: Env) -> None:
                 return
             if fault:
                 raise UserError(
-                    f"env '{env.name}': the scorer {fault.says}, so that no gain could be told from luck; "
+                    f"env '{env.name}': the scorer {fault.says}, so no gain could be told from luck; "
                     f"{fault.fix}, or declare it noisy (env.scoring_options={{noisy: true}}; in a custom env, "
                     "noisy = True), which the paired gate allows for"
                 )

@@ -156,7 +156,7 @@ def checked_name(name: str, where: str) -> str:
     path = PurePosixPath(name)
     odd = not name.isprintable() or "\\" in name or len(name) > 500
     if not path.parts or path.is_absolute() or ".." in path.parts or odd:
-        raise UserError(f"{where}: '{name[:100]!a}' leads out of the workspace or is no file name; use a relative path")
+        raise UserError(f"{where}: '{name[:100]!a}' leads out of the workspace or is not a name; use a relative path")
     return path.as_posix()
 
 

@@ -191,7 +191,7 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     """The only reading of the test split in a training: the initial and the best skill, and the empty one. If
     evaluation.test is false, there is none.
 
-    The best skill's validation score is the highest of many noisy ones, so that luck has a part in it; where the
+    The best skill's validation score is the highest of many noisy ones, so luck has a part in it; if the
     target or scorer is noisy it is measured once more.
     """
     finals, evaluation = FinalScores(), ctx.config.evaluation
@@ -241,7 +241,7 @@ async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | N
 
 
 async def _values(env: Env, split: str, metric: str, output: Callable[[Item], str]) -> list[float]:
-    """No item that its scorer cannot score; nothing at all where scoring is a judge's, which costs and is noisy."""
+    """Leave out items that the scorer cannot score. Empty if a judge scores, because that costs and is noisy."""
     if is_noisy(env):
         return []
     found = []

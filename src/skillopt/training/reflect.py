@@ -31,7 +31,7 @@ async def reflect(skill: Skill, rollouts: Rollouts, knowledge: OptimizerContext,
     """Patches of all analysts, in a fixed order; then deep reflection on causes that no edit answers.
 
     A whole batch is one request if it fits. If the config cuts it into minibatches, each is read as soon as its
-    trajectories are there. They are cut in id order, so that the order of arrival does not matter.
+    trajectories are there. They are cut in id order, so the order of arrival does not matter.
     """
     reading = BatchReader(skill, knowledge, ctx)
     with ctx.timed("rollout"):
@@ -155,7 +155,7 @@ def _answered(cause: str, ids: set[str], edits: Sequence[Edit]) -> bool:
 
 
 def _usable(patch: Patch, number: int, skill: Skill, shown: Mapping[str, str], ctx: Context) -> Patch:
-    """Number the edits, and drop those that could never be applied, so that other edits are selected instead."""
+    """Number the edits, and drop those that could never be applied: other edits are selected instead."""
     kept: list[Edit] = []
     dropped = list(patch.dropped)
     for position, edit in enumerate(patch.edits):

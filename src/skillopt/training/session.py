@@ -170,7 +170,7 @@ def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | Non
 
 def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
     """The newest other run of this config that differs in its scorer, or in code and data that the config names: what
-    it has paid for and is asked again needs no second payment. A reply is found by its whole request, so that none can
+    it has paid for and is asked again needs no second payment. A reply is found by its whole request, so none can
     be taken for another."""
     runs = []
     for other in sibling_runs(run, config.train.seed):

@@ -64,7 +64,7 @@ def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[Blamed
 
 
 def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[tuple[Entry, Skill]]:
-    """The document after each single edit, so that two edits of one step can be distinguished."""
+    """The document after each single edit: this distinguishes two edits of one step."""
     for version in sorted({entry.version for entry in entries}):
         group = [entry for entry in entries if entry.version == version]
         yield from zip(group, applied_in_order(versions[version - 1], group), strict=True)
@@ -80,7 +80,7 @@ def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Lin
 
 
 def _lines(skill: Skill, path: str) -> list[str]:
-    """Without line ends, so that a line break that an addition needs does not make it the author of the line above."""
+    """Lines without their ends: a line break that an addition needs must not make it the author of the line above."""
     lines = [line.removesuffix("\r") for line in (skill.shown.read(path) or "").split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 

@@ -118,7 +118,7 @@ class HeatMap:
 
 
 def heat_map(run: RunDirectory, names: Mapping[str, str]) -> HeatMap:
-    """From everything that was measured under a version; rejected candidates are no versions, test items no rows."""
+    """Made from everything that was measured with a version, without rejected candidates and test items."""
     versions = Run(run).versions_by_hash
     seen: dict[str, dict[str, dict[int, list[float]]]] = {"val": {}, "train": {}}
     for measured in Run(run).measurements():

@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 def review_run(
     run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
 ) -> None:
-    """Take the decisions given on the command line; without any, list the conflicts, and ask where someone is there."""
+    """Take the decisions of the command line. Without any, list the conflicts, and ask if a person is there."""
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
     with run.as_written():

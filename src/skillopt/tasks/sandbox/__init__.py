@@ -116,7 +116,7 @@ class Sandbox:
         `others` are further folders by name: copies next to the workspace. What the program leaves in the folder `keep`
         replaces that folder; empty: none. `variables` name a folder each, whose path the program finds in them; `links`
         are absolute paths at which it finds a folder as well. Only plain files come back, no links; and nothing does
-        where they are more than `limits.disk_mb`.
+        if they are more than `limits.disk_mb`.
         """
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else ["/usr/bin/env", *command]
         places = {"workspace": workspace, **(others or {})}

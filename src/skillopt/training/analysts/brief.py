@@ -257,7 +257,7 @@ def topics(value: Any) -> dict[str, str]:
 
 def edit_for(topic_of: dict[str, str], skill: Skill, *, tags: bool) -> Edit:
     """A section with a line for each answer; one that is there is replaced, but for answers that only it has. `tags`:
-    the scorer reads an answer tag, so that the target may name the topic before the answer, which a small one needs."""
+    the scorer reads an answer tag, so the target may name the topic before the answer, which a small one needs."""
     if tags:
         head = "First say what the task is about, then give the answer in answer tags, and write nothing else."
         lines = [f"- {text}. Reply: This is about {_topic(text)}, so {_tagged(a)}." for a, text in topic_of.items()]

@@ -102,7 +102,7 @@ def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str
         listed = ", ".join(ids) or "none"
         raise UserError(f"{run.root}: has no conflict '{conflict_id}'; the conflicts are: {listed}")
     if choice not in (*CHOICES, "own"):
-        raise UserError(f"'{choice}' is no choice for {conflict_id}; choose one of: {', '.join(CHOICES)}")
+        raise UserError(f"'{choice}' is not a choice for {conflict_id}; choose one of: {', '.join(CHOICES)}")
     if step := State.read(run.state).reviewed.get(conflict_id):
         raise UserError(f"conflict {conflict_id}: its decision was used in step {step} and cannot be changed")
     if choice == "own":

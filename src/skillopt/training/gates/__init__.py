@@ -87,7 +87,7 @@ def custom_gate(part: Any) -> Gate:
 
 
 def _complete(verdict: Verdict, current: Mapping[str, float], name: str) -> Verdict:
-    """An accepted candidate is what the next steps are compared with, so that all of its scores must be known, unless
+    """The next steps are compared with an accepted candidate, so all of its scores must be known, unless
     the gate measures nothing."""
     if not verdict.accepted or (verdict.before is None and verdict.after is None and not verdict.measured):
         return verdict

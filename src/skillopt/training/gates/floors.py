@@ -1,6 +1,6 @@
 """Floors: metrics that no gain may buy back (`evaluation.floors`). They are vetoes on what a gate accepts.
 
-All of them come from the gate's own samples, whose usage is in the journal, so that a resumed run decides the same. The
+All of them come from the gate's own samples, whose usage is in the journal, so a resumed run decides the same. The
 seconds of a call are not in the journal: there is no floor on them.
 """
 
@@ -66,7 +66,7 @@ def broken_floors(verdict: Verdict, candidate: Skill, ctx: Context) -> Iterator[
     floors = ctx.config.evaluation.floors
     for name, before, after in _type_scores(verdict, ctx):
         least, most = floors.get(f"{TYPE}{name}"), floors.get("fall")
-        if least is not None and after < min(least, before) - EPSILON:  # a rise to below the floor is no loss
+        if least is not None and after < min(least, before) - EPSILON:  # if the score rises, the floor does not reject
             yield f"floor {TYPE}{name}: {after:.2f} is below {least:g}"
         if most is not None and before - after > most + EPSILON:
             yield f"floor fall: task type '{name}' falls from {before:.2f} to {after:.2f}"

@@ -6,7 +6,7 @@
    that selected the items are not evidence. An item whose samples are all equal is left alone after two rounds. The
    rounds end when one is clear enough, or hopeless.
 3. Confirmation. Before a candidate is accepted, it does the other items that the current skill solves a second time. An
-   item on which it now differs joins the others, so that a loss that the screen missed by luck is found.
+   item on which it now differs joins the others: this finds a loss that the screen missed by luck.
 
 docs/gate.md has the simulations by which this was chosen.
 """
@@ -173,7 +173,7 @@ class _Trial:
 
 
 def _candidate_score(test: PairedTest, item_id: str) -> float:
-    """The candidate's score on an item. The sample that selected the item is high by selection, so that fresh samples
+    """The candidate's score on an item. The sample that selected the item is high by selection, so fresh samples
     replace it. Samples that selected nothing are averaged with the known score."""
     if item_id in test.samples:
         return fmean(test.samples[item_id][1])

@@ -130,7 +130,7 @@ class PairedTest:
 
     def _settled(self, item: str) -> bool:
         """Have both skills got the same score so often that the item shows nothing? Which skill a sample is
-        from does not matter here, so that the test stays valid."""
+        from does not matter here, so the test stays valid."""
         before, after = self.samples[item]
         return len(before) >= _SETTLED and len({*before, *after}) == 1
 

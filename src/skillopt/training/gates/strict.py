@@ -2,7 +2,7 @@
 
 The items that most likely settle it come first: those that the current skill fails. As soon as the candidate can no
 longer win, whatever the rest would give, the gate stops: the decision is that of the full evaluation, and the calls are
-saved. What decides is the shortest deciding prefix of that fixed order, so that timing cannot change what is recorded.
+saved. The shortest deciding prefix of that fixed order decides, so timing cannot change what is recorded.
 """
 
 from __future__ import annotations

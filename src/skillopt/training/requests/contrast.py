@@ -16,7 +16,7 @@ LONGEST_SIDE = 120
 """Tokens of the lines of one output that are shown of a pair."""
 MOST_READY = 12
 LONGEST_READY = 150
-"""Tokens of a task with its reply; longer ones are no good examples."""
+"""Tokens of a task with its reply; longer ones are poor examples."""
 
 
 def contrast_block(

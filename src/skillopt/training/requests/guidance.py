@@ -1,5 +1,5 @@
 """The reply to a slow update: which lines of the guidance are added, revised or removed. Lines that it does not name
-stay, so that nothing learned is lost by silence."""
+stay: a reply that forgets a line does not delete it."""
 
 from __future__ import annotations
 
