@@ -16,7 +16,6 @@ from skillopt.record.run import Run
 from skillopt.training.edits.review import checked_decision, write_decisions
 from skillopt.view.curves import Point
 from skillopt.view.review_dialog import status as conflict_status
-from skillopt.view.traces import trace_files
 from skillopt_webui import insight, items, launch, view
 from skillopt_webui.answers import RUN, Body, Call, Done, Routes, answer, number, run_of
 from skillopt_webui.places import NotThereError, find_run
@@ -111,7 +110,7 @@ def skill(call: Call[Body]) -> insight.BlamedSkill:
 @routes.read(RUN + "/items/search")
 def search(call: Call[Body]) -> FoundItems:
     run, text = call.run, call.args.get("q", "")
-    return FoundItems(items=items.search(run, trace_files(run.files) if text else [], text))
+    return FoundItems(items=items.search(run, run.trace_files if text else [], text))
 
 
 class PairBody(Body):

@@ -91,7 +91,7 @@ LINKED: dict[str, tuple[str, Callable[[Run], object]]] = {
     "hashes": ("skills", lambda run: run.versions_by_hash),
     "a skill": ("skills/skill_v0000.md", lambda run: run.skill(0)),
     "the best skill": ("best_skill.md", lambda run: run.best_skill),
-    "the lock": ("run.lock", lambda run: run.busy),
+    "the lock": ("run.lock", lambda run: run.status),
     "decisions": ("review", lambda run: run.decisions),
     "conflicts": ("review", lambda run: run.conflicts),
     "comments": ("comments.jsonl", lambda run: run.comments),

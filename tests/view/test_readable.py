@@ -13,7 +13,8 @@ from skillopt.view.console import result_lines, result_table
 from skillopt.view.measured_tables import ablation_lines, ablation_table
 from skillopt.view.run_rows import list_runs
 from skillopt.view.runs_table import runs_table
-from skillopt.view.text import chance, item_name
+from skillopt.view.text import chance
+from skillopt.view.traces import item_name
 from support import SIM, skillopt, train_sim
 
 SMALL = ("train.num_epochs=1", "env.options={rules: 6, train: 12, val: 12, test: 12}")

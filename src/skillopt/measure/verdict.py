@@ -15,6 +15,7 @@ from skillopt.record.base import ByRole, Role
 from skillopt.record.costs import Bill, Paid, TokenCounts
 from skillopt.record.results import Spent
 from skillopt.record.summary import Gain
+from skillopt.tasks.data import shortened
 
 Word = Literal["better", "no better", "no worse", "worse", "cannot tell", "not finished", "measured"]
 TASKS = {"train": "training task", "val": "validation task", "test": "held-out task"}
@@ -74,8 +75,7 @@ def say(
 
 
 def always_answering(answer: str) -> str:
-    flat = " ".join(answer.split())
-    return f"always answering {flat if len(flat) <= _SHOWN_ANSWER else f'{flat[: _SHOWN_ANSWER - 1]}…'!r}"
+    return f"always answering {shortened(answer, _SHOWN_ANSWER)!r}"
 
 
 def not_above(score: float, constants: Mapping[str, float | None]) -> tuple[str, str]:

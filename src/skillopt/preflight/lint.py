@@ -17,6 +17,7 @@ from skillopt.skill.document import FILE, Skill, open_fence
 from skillopt.skill.package import PackageError, problems
 from skillopt.skill.parts import Part, rules
 from skillopt.skill.tokens import count_tokens
+from skillopt.tasks.data import shortened
 from skillopt.training.edits.similarity import (
     content_words,
     opposite_text,
@@ -135,10 +136,10 @@ def _lines(source: Source) -> Iterator[Finding]:
     for group in groups.values():
         for a, b in combinations(group[:50], 2):
             if same_text(a.text, b.text):
-                says = f"says the same as line {at(a)}: {_short(b.text)}"
+                says = f"says the same as line {at(a)}: '{shortened(b.text, 71)}'"
                 yield _finding(source, "duplicate", "warning", at(b), says, "remove one of them")
             elif opposite_text(a.text, b.text) or other_value(a.text, b.text):
-                says = f"contradicts line {at(a)}: {_short(b.text)} / {_short(a.text)}"
+                says = f"contradicts line {at(a)}: '{shortened(b.text, 71)}' / '{shortened(a.text, 71)}'"
                 yield _finding(source, "contradiction", "warning", at(b), says, "keep the one that is meant")
 
 
@@ -227,8 +228,3 @@ def _opened(text: str) -> int:
         before, fence = fence, open_fence(f"{fence}\n{one}" if fence else one)
         line = number if fence and not before else line
     return line
-
-
-def _short(text: str) -> str:
-    said = " ".join(text.split())
-    return f"'{said[:70]}…'" if len(said) > 71 else f"'{said}'"

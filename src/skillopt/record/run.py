@@ -126,12 +126,7 @@ class Run:
     @cached_property
     def status(self) -> tuple[str, str]:
         """The status in a word (status.WORDS), and why the run ended before its last step."""
-        return status_of(self.summary, self._inside(self.files.events), busy=self.busy)
-
-    @property
-    def busy(self) -> bool:
-        """Is a process working on it?"""
-        return self.files.busy()
+        return status_of(self.summary, self._inside(self.files.events), busy=self.files.busy())
 
     @property
     def live(self) -> Live | None:
@@ -178,11 +173,6 @@ class Run:
     def event_page(self, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
         """Events that contain a text, newest first: `count` of them after the first `skip`, and how many there are."""
         return event_page(self._inside(self.files.events), skip, count, text)
-
-    @property
-    def letters(self) -> Path:
-        """The folder of a handoff's letters."""
-        return self.files.letters
 
     # Skills
 
@@ -259,18 +249,15 @@ class Run:
                 yield _gate_measurement(gate, folder)
 
     def _readings(self, items: Mapping[str, ItemScore]) -> dict[str, Reading]:
-        return {item: (score.hard, score.value(self._metric)) for item, score in items.items()}
-
-    @property
-    def _metric(self) -> str:
-        return str(self.settings.get("evaluation.metric", "hard"))
+        return {item: (score.hard, score.value(self.config.evaluation.metric)) for item, score in items.items()}
 
     def _compared(self, path: Path) -> Iterator[Measurement]:
         """Both skills of a slow update, item by item."""
-        by_skill: dict[str, dict[str, Reading]] = {}
+        by_skill: dict[str, dict[str, ItemScore]] = {}
         for row in self._lines(Trajectory, path):
-            by_skill.setdefault(row.skill_hash, {})[row.item_id] = (row.score.hard, row.score.value(self._metric))
-        for skill_hash, items in by_skill.items():
+            by_skill.setdefault(row.skill_hash, {})[row.item_id] = row.score
+        for skill_hash, scores in by_skill.items():
+            items = self._readings(scores)
             yield Measurement(kind="slow_update", split="train", skill_hash=skill_hash, items=items, trajectories=path)
 
     @cached_property
@@ -315,10 +302,22 @@ class Run:
             except (ValueError, RecursionError) as error:
                 raise _damaged(path, error) from None
 
+    def scored(self, path: Path) -> Iterator[Trajectory]:
+        """Those that have a score; none if the file is missing."""
+        return (each for each in self.trajectories(path) if isinstance(each, Trajectory))
+
+    @property
+    def trace_files(self) -> list[Path]:
+        """In the order of the run: evaluations, each step's batch, then its gate; the slow updates last."""
+        measured = sorted(self.files.evaluations.glob("*.jsonl"))
+        folders = [*sorted(self.files.steps.glob("step_*")), *sorted(self.root.glob("slow_update/epoch_*"))]
+        rest = [folder / name for folder in folders for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
+        return [path for path in (*measured, *rest) if path.is_file()]
+
     def traces(self) -> Iterator[Trajectory]:
-        """Every scored rollout of the run, file by file."""
-        for path in sorted(self.root.glob("*/**/*trajectories.jsonl")) + sorted(self.files.evaluations.glob("*.jsonl")):
-            yield from (each for each in self.trajectories(path) if isinstance(each, Trajectory))
+        """Every scored rollout of the run, one at a time: a long run has thousands."""
+        for path in self.trace_files:
+            yield from self.scored(path)
 
     # Steps
 

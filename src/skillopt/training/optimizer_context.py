@@ -18,7 +18,7 @@ from skillopt.training.context import Context
 from skillopt.training.edits.carry import slots
 from skillopt.training.edits.update import EXAMPLES, limits_of
 from skillopt.training.gates.base import changed_types, mean
-from skillopt.training.requests.blocks import MOST_ANSWERS, data_line
+from skillopt.training.requests.blocks import MOST_ANSWERS, data_line, ends
 from skillopt.training.requests.context import (
     LONGEST_OTHER,
     MOST_OTHERS,
@@ -130,7 +130,7 @@ def earlier_outcomes(ids: Collection[str], ctx: Context) -> dict[str, list[Earli
         ):
             if isinstance(each, Trajectory) and each.item_id in ids:
                 solved = each.score.hard >= 1
-                newest[each.item_id, solved] = Earlier(step=step, output=_ends(each.output), solved=solved)
+                newest[each.item_id, solved] = Earlier(step=step, output=ends(each.output, LONGEST), solved=solved)
     found: dict[str, list[Earlier]] = {}
     for (item, _), one in newest.items():
         found.setdefault(item, []).append(one)
@@ -201,7 +201,7 @@ def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Co
 
 def _output(trajectory: Trajectory) -> dict[str, str]:
     texts = {"task": trajectory.input, "output": trajectory.output, "expected": " | ".join(trajectory.answers[:1])}
-    shown = {name: _ends(text) for name, text in texts.items() if text}
+    shown = {name: ends(text, LONGEST) for name, text in texts.items() if text}
     return {**shown, "solved": "yes" if trajectory.score.hard >= 1 else "no"}
 
 
@@ -236,11 +236,7 @@ def _fate(edit: Edit, fate: str) -> TriedEdit:
 
 
 def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:
-    return TriedEdit(**{name: _ends(text) for name, text in fields.items()}, fate=fate[:300])
-
-
-def _ends(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"
+    return TriedEdit(**{name: ends(text, LONGEST) for name, text in fields.items()}, fate=fate[:300])
 
 
 MOST_PROBED = 4

@@ -18,6 +18,7 @@ from skillopt.record.events import Advice
 from skillopt.record.forecast import Check
 from skillopt.skill import Skill
 from skillopt.tasks.base import Env, Item, Trajectory, is_judged, score_output
+from skillopt.tasks.data import shortened
 from skillopt.tasks.scorer_check import ScorerFault, can_be_tried, gives_nothing, word_for_word
 from skillopt.training.context import Context
 from skillopt.training.rollout import roll_out_one
@@ -96,10 +97,5 @@ async def _fault(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx:
 
 def _example(trajectories: Sequence[Trajectory]) -> str:
     shown = next((t for t in trajectories if t.answers and t.output.strip()), trajectories[0])
-    expected = f", expected “{_cut(shown.answers[0])}”" if shown.answers else ""
-    return f"A reply: “{_cut(shown.output)}”{expected}"
-
-
-def _cut(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _SHOWN else f"{flat[: _SHOWN - 1]}…"
+    expected = f", expected “{shortened(shown.answers[0], _SHOWN)}”" if shown.answers else ""
+    return f"A reply: “{shortened(shown.output, _SHOWN)}”{expected}"

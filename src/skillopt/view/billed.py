@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import TypeAdapter
-
-from skillopt.config import Price
 from skillopt.models.budget import total_cost
 from skillopt.record.base import ByRole
 from skillopt.record.costs import Paid, bill, usage
 from skillopt.record.forecast import with_current_costs
-from skillopt.record.journal import read_totals
 from skillopt.record.run import Run
 from skillopt.record.summary import Summary
 from skillopt.view.diagnosis import with_verdict
 
-_PRICES = TypeAdapter(dict[str, Price])
-
 
 def paid_now(run: Run) -> ByRole[Paid]:
     """The costs in the run's journal at this moment."""
-    prices = _PRICES.validate_python(run.settings.get("budget.prices") or {})
-    return usage(read_totals(run.files.journal), lambda total: total_cost(total, prices))
+    return usage(run.totals(), lambda total: total_cost(total, run.config.budget.prices))
 
 
 def current_summary(run: Run) -> Summary | None:

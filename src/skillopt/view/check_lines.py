@@ -13,7 +13,8 @@ from skillopt.record.matrix import Matrix
 from skillopt.record.results import CheckResult, ScoreWithInterval, SideTakes
 from skillopt.view.columns import table_lines
 from skillopt.view.markdown import fenced, plain, table
-from skillopt.view.text import clipped, counted, duration, item_name, printable, ranged
+from skillopt.view.text import clipped, counted, duration, printable, ranged
+from skillopt.view.traces import item_name
 
 _SHOWN, _MOST = 600, 12
 """Characters of an output, and items, that a page shows; `check.json` has all."""

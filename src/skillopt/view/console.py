@@ -19,6 +19,7 @@ from skillopt.record.forecast import Check
 from skillopt.record.result import Result
 from skillopt.record.step import Evidence
 from skillopt.record.summary import BestScores, Summary
+from skillopt.tasks.data import shortened
 from skillopt.view.columns import table_lines
 from skillopt.view.figures import measured_skills
 from skillopt.view.plan_lines import beside_lines
@@ -212,8 +213,7 @@ def _new_because(nearest: events.NearestRun) -> str:
 
 
 def _value(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return shortened(json.dumps(value, ensure_ascii=False))
 
 
 _IN_STEP = {"rollout_started", "reflect_started", "reflected", "selected", "raced", "gate_decided", "edits_carried"}

@@ -14,7 +14,7 @@ from skillopt.record.trajectory import Trajectory
 from skillopt.skill import Skill
 from skillopt.view.diagnosis import improved
 from skillopt.view.text import counted
-from skillopt.view.traces import read_traces, result_of
+from skillopt.view.traces import result_of
 
 Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
 Standing = Literal["task", "ended", "few", "untried", "one"]
@@ -90,8 +90,8 @@ def failure_groups(run: Run) -> list[FailureGroup]:
         return []
     measured, history = run.outcomes, run.history
     traces: dict[str, list[Trajectory]] = {item: [] for item in stuck}
-    for trace in read_traces(run):
-        if trace.item_id in traces and isinstance(trace, Trajectory):
+    for trace in run.traces():
+        if trace.item_id in traces:
             traces[trace.item_id].append(trace)
     causes = named_causes(run, {trace.id: item for item, rollouts in traces.items() for trace in rollouts})
     ending = (at_rest(history), bool(history) and improved(history[-1]))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from skillopt.record.pruning import Pruning
 from skillopt.record.results import AblatedPart, Ablation, Comparison, EvalSummary, Replication, Sweep, Transfer
 from skillopt.record.routing import Confusion, Routing
+from skillopt.tasks.data import shortened
 from skillopt.view.columns import table_lines
 from skillopt.view.text import chance, counted, ranged, score
 
@@ -17,7 +18,7 @@ VERDICTS = {
     "unclear": "not clear",
     "together": "not clear alone",
 }
-_TEXT = 40
+_TEXT = 41
 """Characters of a part that a line shows."""
 
 
@@ -26,14 +27,13 @@ def ablation_table(result: Ablation) -> list[str]:
     rows = []
     for row in result.rows:
         low, high = row.interval or (0.0, 0.0)
-        text = " ".join(row.text.split())
         rows.append(
             (
                 f"{row.worth:+.2f}",
                 f"{low:+.2f} to {high:+.2f}",
                 str(row.tokens),
                 VERDICTS[row.verdict],
-                f"{row.name}: {text[:_TEXT]}{'…' if len(text) > _TEXT else ''}",
+                f"{row.name}: {shortened(row.text, _TEXT)}",
             )
         )
     return table_lines(("worth", "95 %", "tokens", "verdict", result.by), rows, left=(1, 3, 4))
@@ -85,8 +85,7 @@ def routing_lines(result: Routing) -> Iterator[str]:
     """The requests for which something else was loaded."""
     wrong = result.confusion.wrong
     for row in wrong[:_LISTED]:
-        text = " ".join(row.request.split())
-        yield f"{row.loaded}, not {row.expected}: {text[:100]}{'…' if len(text) > 100 else ''}"
+        yield f"{row.loaded}, not {row.expected}: {shortened(row.request, 101)}"
     if len(wrong) > _LISTED:
         yield f"… and {len(wrong) - _LISTED} more; routing.json has them all."
 

@@ -12,7 +12,7 @@ from skillopt.record.trajectory import Trajectory
 from skillopt.skill import Edit
 from skillopt.training.edits.review import CHOICES, checked_decision, write_decisions
 from skillopt.view.blame import where
-from skillopt.view.text import printable
+from skillopt.view.text import clipped, printable
 from skillopt.view.traces import Trace
 
 SHOWN = 3
@@ -115,5 +115,4 @@ def _side(name: str, edit: Edit, rollouts: Mapping[str, Trace]) -> str:
 
 
 def _short(text: str) -> str:
-    line = printable(" ".join(text.split()))
-    return line if len(line) <= 100 else f"{line[:60]} … {line[-35:]}"
+    return clipped(printable(" ".join(text.split())), 100)

@@ -20,8 +20,7 @@ from skillopt.view.blame import BlamedLine, best_version, blame, initial_skill
 from skillopt.view.curves import HeatMap, heat_map
 from skillopt.view.failures import FailureGroup, failure_groups
 from skillopt.view.figures import Figure, main_figures
-from skillopt.view.text import item_name
-from skillopt.view.traces import read_traces
+from skillopt.view.traces import item_name
 from skillopt.view.use import SkillInUse, skill_in_use
 
 _CITED = 3
@@ -113,8 +112,8 @@ def read_facts(files: RunDirectory) -> Facts:
     summary = current_summary(run) if files.summary.is_file() else None
     if summary is None:
         raise UserError(f"{files.root}: is not a run's folder, or has measured nothing yet (it has no summary.json)")
-    entries, trouble = _entries(files)
-    versions, lines, shown = _provenance(files, entries)
+    entries, versions, trouble = _provenance(files)
+    shown = best_version(files, versions)
     names = item_names(run)
     return Facts(
         run=run,
@@ -125,7 +124,7 @@ def read_facts(files: RunDirectory) -> Facts:
         versions=versions,
         changes=tuple(_changes(run, entries, versions, names)),
         shown=shown,
-        lines=lines,
+        lines=tuple(blame(versions[0], entries, shown)),
         heat=heat_map(files, names),
         failures=tuple(failure_groups(run)) if summary.status != "running" else (),
         traces=_cited(run, entries),
@@ -147,30 +146,18 @@ def _routing(run: Run) -> dict[str, Confusion]:
     files = {name: run.files.evaluations / f"{name}.jsonl" for name in ("test_initial", "test_best", "val_initial")}
     there = [name for name, path in files.items() if path.is_file()]
     return {
-        name.replace("_", ", "): confusion(
-            each for each in run.trajectories(files[name]) if isinstance(each, Trajectory)
-        )
+        name.replace("_", ", "): confusion(run.scored(files[name]))
         for name in (there[:-1] if len(there) > 1 else there)
     }
 
 
-def _entries(run: RunDirectory) -> tuple[list[Entry], str]:
-    """The log as far as it is sound; a version counts whole or not at all."""
-    entries: list[Entry] = []
+def _provenance(run: RunDirectory) -> tuple[list[Entry], dict[int, Skill], str]:
+    """The log, the versions that it gives, and what is wrong with it: an altered log counts for nothing."""
     try:
-        for entry in run.patch_log.entries():
-            entries.append(entry)
-        replay(initial_skill(run, entries), entries)
+        entries = list(run.patch_log.entries())
+        return entries, replay(initial_skill(run, entries), entries), ""
     except PatchLogError as error:
-        return [], str(error)
-    return entries, ""
-
-
-def _provenance(run: RunDirectory, entries: list[Entry]) -> tuple[dict[int, Skill], tuple[BlamedLine, ...], int]:
-    initial = initial_skill(run, entries)
-    versions = replay(initial, entries)
-    shown = best_version(run, versions)
-    return versions, tuple(blame(initial, entries, shown)), shown
+        return [], {0: initial_skill(run, [])}, str(error)
 
 
 def _changes(
@@ -203,12 +190,12 @@ def cited_ids(entry: Entry) -> tuple[str, ...]:
 def item_names(run: Run) -> dict[str, str]:
     """Names by id, for items whose name is not the id."""
     names: dict[str, str] = {}
-    for trace in read_traces(run):
-        if isinstance(trace, Trajectory) and (name := item_name(trace.item_id, trace.input)) != trace.item_id:
+    for trace in run.traces():
+        if (name := item_name(trace.item_id, trace.input)) != trace.item_id:
             names.setdefault(trace.item_id, name)
     return names
 
 
 def _cited(run: Run, entries: Iterable[Entry]) -> dict[str, Trajectory]:
     wanted = {trace_id for entry in entries for trace_id in cited_ids(entry)}
-    return {trace.id: trace for trace in read_traces(run) if trace.id in wanted and isinstance(trace, Trajectory)}
+    return {trace.id: trace for trace in run.traces() if trace.id in wanted}

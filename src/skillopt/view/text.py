@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
-
-_HASH = re.compile(r"[0-9a-f]{16}")
 
 
 def printable(text: str) -> str:
@@ -44,14 +41,6 @@ def clipped(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     return f"{text[: longest * 2 // 3]} … {text[-longest // 3 :]}"
-
-
-def item_name(item_id: str, task: str) -> str:
-    """An item's name for people: its id; if that is a hash (tasks/data.py), the beginning of its question."""
-    if not _HASH.fullmatch(item_id) or not task.strip():
-        return item_id
-    flat = " ".join(task.rpartition("\n\n")[2].split())
-    return f"“{flat[:48]}{'…' if len(flat) > 48 else ''}”"
 
 
 def counted(number: int, one: str, many: str = "") -> str:

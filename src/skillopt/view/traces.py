@@ -1,31 +1,16 @@
-"""The trajectories of a run, from all of its files: evaluations, training, gate, slow update."""
+"""One trajectory of a run: found by its id, named and shown."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
-from skillopt.record.directory import RunDirectory
 from skillopt.record.run import Run
 from skillopt.record.trajectory import RolloutError, Trajectory
+from skillopt.tasks.data import shortened
 
 Trace = Trajectory | RolloutError
-
-
-def trace_files(run: RunDirectory) -> list[Path]:
-    """In the order of the run: evaluations, each step's batch, then its gate; the slow updates last."""
-    measured = sorted(run.evaluations.glob("*.jsonl"))
-    folders = [*sorted(run.steps.glob("step_*")), *sorted(run.root.glob("slow_update/epoch_*"))]
-    rest = [folder / name for folder in folders for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
-    return [path for path in (*measured, *rest) if path.is_file()]
-
-
-def read_traces(run: Run) -> Iterator[Trace]:
-    """All trajectories, one at a time: a long run has thousands."""
-    for path in trace_files(run.files):
-        yield from run.trajectories(path)
+_HASH = re.compile(r"[0-9a-f]{16}")
 
 
 def find_trace(run: Run, trace_id: str) -> Trace | None:
@@ -33,11 +18,19 @@ def find_trace(run: Run, trace_id: str) -> Trace | None:
     home = re.match(r"(?:gate-)?(slow-)?(\d{2,9})-", trace_id)
     files = run.files
     likely = (files.slow_update if home[1] else files.step)(int(home[2])) if home else files.evaluations
-    for path in sorted(trace_files(files), key=lambda path: path.parent != likely):
+    for path in sorted(run.trace_files, key=lambda path: path.parent != likely):
         for trace in run.trajectories(path):
             if trace.id == trace_id:
                 return trace
     return None
+
+
+def item_name(item_id: str, task: str) -> str:
+    """An item's name for people: its id; if that is a hash (tasks/data.py), the beginning of its question."""
+    if not _HASH.fullmatch(item_id) or not task.strip():
+        return item_id
+    question = task.rpartition("\n\n")[2]
+    return f"“{shortened(question, 49)}”"
 
 
 def result_of(trace: Trajectory) -> str:

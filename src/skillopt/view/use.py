@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
-
 from skillopt.config import Price
 from skillopt.models.prices import price_of
 from skillopt.record.run import Run
@@ -16,7 +14,6 @@ from skillopt.record.trajectory import Trajectory
 from skillopt.training.use import TaskUse, use_of
 from skillopt.view.curves import curves
 
-_PRICES = TypeAdapter(dict[str, Price])
 _SHOWN = 3
 
 
@@ -47,21 +44,20 @@ class SkillInUse:
 
 def skill_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -> SkillInUse:
     """From the trajectories that the run has kept."""
-    prices = _PRICES.validate_python(run.settings.get("budget.prices") or {})
-    price = price_of(str(run.settings.get("models.target_model", "")), prices)
+    config = run.config
+    price = price_of(config.models.target_model, config.budget.prices)
     test = {name: _kept(run, f"test_{name}") for name in ("initial", "best")}
     test["best"] = test["best"] or test["initial"]  # nothing was accepted
     return SkillInUse(
         versions=tuple(_versions(run, price, _scores(summary, history))),
         initial=use_of(test["initial"], price),
         best=use_of(test["best"], price),
-        answers=_answers(test["initial"], test["best"], str(run.settings.get("evaluation.metric", "hard"))),
+        answers=_answers(test["initial"], test["best"], config.evaluation.metric),
     )
 
 
 def _kept(run: Run, name: str) -> list[Trajectory]:
-    path = run.files.evaluations / f"{name}.jsonl"
-    return [each for each in run.trajectories(path) if isinstance(each, Trajectory)] if path.is_file() else []
+    return list(run.scored(run.files.evaluations / f"{name}.jsonl"))
 
 
 def _scores(summary: Summary, history: Sequence[StepRecord]) -> dict[int, float]:
@@ -75,9 +71,8 @@ def _versions(run: Run, price: Price | None, scores: Mapping[int, float]) -> lis
     files, versions = run.files, run.versions_by_hash
     kept: dict[int, list[Trajectory]] = {0: _kept(run, "val_initial")}
     for path in sorted(files.root.glob("s*/*/gate_trajectories.jsonl")):  # steps and slow updates
-        for each in run.trajectories(path):
-            version = versions.get(each.skill_hash)
-            if version and isinstance(each, Trajectory):
+        for each in run.scored(path):
+            if version := versions.get(each.skill_hash):
                 kept.setdefault(version, []).append(each)
     uses = {version: use_of(rows, price) for version, rows in kept.items()}
     return [

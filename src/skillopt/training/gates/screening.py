@@ -15,6 +15,7 @@ from skillopt.record.step import ScreeningRun
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
 from skillopt.training.edits.candidates import Candidate
+from skillopt.training.requests.blocks import ends
 from skillopt.training.rollout import roll_out_all, scored
 
 SHARE = 0.5
@@ -23,6 +24,8 @@ LEAST = 8
 """Tasks that they do at least, if the batch has as many."""
 MOST_SHOWN = 4
 """Tasks of which the next request shows both outputs."""
+LONGEST_SHOWN = 600
+"""Characters of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,17 +94,13 @@ def _outputs(
     worst = sorted((i for i in ids if behind[i] < 0), key=lambda i: (behind[i], i))[:MOST_SHOWN]
     return [
         {
-            "task": _short(minimal[i].input),
-            "output_with_the_short_text": _short(minimal[i].output),
-            "output_with_all_edits": _short(complete[i].output),
-            "expected": _short(" | ".join(minimal[i].answers[:1])),
+            "task": ends(minimal[i].input, LONGEST_SHOWN),
+            "output_with_the_short_text": ends(minimal[i].output, LONGEST_SHOWN),
+            "output_with_all_edits": ends(complete[i].output, LONGEST_SHOWN),
+            "expected": ends(" | ".join(minimal[i].answers[:1]), LONGEST_SHOWN),
         }
         for i in worst
     ]
-
-
-def _short(text: str, most: int = 600) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}\n[…]\n{text[-most // 2 :]}"
 
 
 def _result(candidate: Candidate, tasks: int, score: float) -> ScreeningRun:

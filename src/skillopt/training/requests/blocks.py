@@ -135,6 +135,11 @@ def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
     return shares
 
 
+def ends(text: str, most: int) -> str:
+    """A text of at most so many characters: of a longer one the beginning and the end."""
+    return text if len(text) <= most else f"{text[: most // 2]}\n[…]\n{text[-most // 2 :]}"
+
+
 def trim_middle(text: str, most: int) -> str:
     """Cut the middle out of a text of more than `most` tokens, and say how much is gone. A text that is hardly longer
     stays whole, because the note would take as much."""
