@@ -24,7 +24,7 @@ from skillopt.skill import Skill
 from skillopt.sync import one_message, run_sync
 from skillopt.training.trainer import TrainingLoop
 
-if TYPE_CHECKING:  # what only some calls need is imported by them
+if TYPE_CHECKING:  # a function imports what only it needs
     from skillopt.events import Event
     from skillopt.record.events import Listener
     from skillopt.record.results import Comparison, EvalSummary, Replication
@@ -164,7 +164,7 @@ def _showing(progress: Progress) -> Iterator[Sequence[Listener]]:
 
 
 def shows_progress(chosen: Progress | None) -> Progress:
-    """What the program chose; else whether a person probably reads what is printed."""
+    """The program's choice; else True if a person probably reads the output."""
     return (in_notebook() or sys.stdout.isatty()) if chosen is None else chosen
 
 
@@ -285,7 +285,7 @@ def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Unpack[
 
 @contextlib.asynccontextmanager
 async def _measuring(config: ConfigLike, inputs: MeasureArguments) -> AsyncIterator[tuple[Inputs, Keys]]:
-    """What was passed in, opened; and the objects among it, with who shows the events as they happen."""
+    """The inputs, opened, and the objects among them together with the listener that shows events."""
     keys: Keys = {**inputs}
     progress = shows_progress(keys.pop("progress", None))
     resolved = read_inputs(config, **keys)

@@ -1,4 +1,4 @@
-"""What `train`, `Trainer`, `evaluate` and the others take by name: objects, and the keys of the config.
+"""The keyword arguments of `train`, `Trainer`, `evaluate` and the others: objects, and the keys of the config.
 
 Editors read the types below and in keywords.py; `named_by` tells the same to whoever asks at run time, such as a
 notebook.
@@ -88,11 +88,11 @@ class TrainingParts(InputParts, total=False):
 
 
 class MeasureArguments(InputParts, ConfigKeys, total=False):
-    """What `evaluate` and `compare` take."""
+    """The keyword arguments of `evaluate` and `compare`."""
 
 
 class TrainArguments(TrainingParts, ConfigKeys, total=False):
-    """What `Trainer`, `train` and `replicate` take."""
+    """The keyword arguments of `Trainer`, `train` and `replicate`."""
 
     split: Mapping[str, float]
     """How tasks are divided, such as {"train": 0.5, "val": 0.25, "test": 0.25}."""

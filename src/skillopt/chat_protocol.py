@@ -10,7 +10,7 @@ from pydantic_core import core_schema
 JsonObject = dict[str, JsonValue]
 """Any JSON object."""
 AS_GIVEN = GetPydanticSchema(lambda _source, _handler: core_schema.dict_schema(core_schema.str_schema()))
-"""For fields of records: what an endpoint or an agent adds to a message is kept."""
+"""The type of records' fields: it keeps what an endpoint or an agent adds to a message."""
 
 
 class FunctionCall(TypedDict):
@@ -49,7 +49,7 @@ class Message(TypedDict, total=False):
     tool_calls: list[ToolCall]
     tool_call_id: str
     skill: str
-    """In a stored trajectory, the hash of the skill that is the content."""
+    """In a stored trajectory: the hash of the skill, in place of its text."""
 
 
 class FunctionDefinition(TypedDict):

@@ -41,7 +41,7 @@ KeysLike = Mapping[str, Any]
 """Config keys, or sections of them, as a program writes them."""
 Functions = dict[str, Callable[..., Any]]
 PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "vetoes", "schedule", "callbacks", "progress", "mode")
-"""What a program may pass in place of what the config names (`Trainer`)."""
+"""Objects that a program may pass in place of names in the config (`Trainer`)."""
 ConfigLike = Config | str | Path | KeysLike | Sequence[KeysLike] | None
 """A config, its file or its sections; a list is tasks."""
 SkillLike = Skill | str | Path

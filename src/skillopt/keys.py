@@ -72,7 +72,7 @@ _KEY = re.compile(
     re.VERBOSE,
 )
 _PLACEHOLDER = re.compile(r"your|example|placeholder|x{4}|\*{3}|\.{3}|…", re.IGNORECASE)
-"""What documents write in place of a key."""
+"""Placeholders that documents have in place of a key."""
 _HOLDS_KEY = re.compile(
     r"(?:api|access|auth|bearer|private|secret|session)[-_]?(?:key|token)|passw(?:or)?d|passphrase|secret|credentials?",
     re.IGNORECASE,
@@ -85,7 +85,7 @@ _fetched: dict[str, str] = {}
 """Tokens that were fetched and are not in the environment."""
 
 
-# What a user writes
+# Text that a user writes
 
 
 def refuse_keys(tree: Mapping[str, Any], where: str) -> None:

@@ -20,7 +20,7 @@ from skillopt.errors import UserError
 GROUPS = {
     kind: f"skillopt.{kind}" for kind in ("agents", "analysts", "envs", "gates", "schedules", "scorers", "trackers")
 }
-"""What can be registered, and the entry-point group of each."""
+"""Kinds of parts that packages can register, each with its entry-point group."""
 
 
 @cache
@@ -65,7 +65,7 @@ def instance(part: Any) -> Any:
 
 
 async def called(work: Callable[[], Any], threads: Executor | None = None) -> Any:
-    """What a user's function gives; `work` is a `partial` of it. Async ones are awaited; others run in a thread, so
+    """The result of a user's function; `work` is a `partial` of it. Async ones are awaited; others run in a thread, so
     that the calls in flight do not wait for them."""
     if inspect.iscoroutinefunction(work):
         return await work()
@@ -74,7 +74,7 @@ async def called(work: Callable[[], Any], threads: Executor | None = None) -> An
 
 
 def named(part: Any) -> str:
-    """What a part is called, for people."""
+    """A part's name for people."""
     if isinstance(part, partial):
         return named(part.func)
     return str(getattr(part, "name", "") or getattr(part, "__name__", "") or type(part).__name__)
@@ -91,7 +91,7 @@ def fingerprint(part: Any, *, module: bool = True) -> str:
     code = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
     try:
         source = inspect.getsource(code)
-    except (OSError, TypeError):  # typed at a prompt, or compiled
+    except (OSError, TypeError):  # the source is not available: typed at a prompt, or compiled
         source = ""
     fields = repr(part) if is_dataclass(part) and not inspect.isclass(part) else ""
     digest = hashlib.sha256(f"{source}\0{fields}".encode()).hexdigest()

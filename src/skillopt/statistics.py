@@ -164,12 +164,12 @@ def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
     repeats = 5
     step, spread = (1 - 2 * noise) ** 2, 2 * noise * (1 - noise)
     chosen = spread * items
-    quiet = 3 * spread**2 * repeats**2 + repeats * spread * (1 - 3 * spread)  # the null variance of one item's square
-    level, power = NormalDist().inv_cdf(1 - alpha), NormalDist().inv_cdf(0.9)  # 0.9: the normal form is hopeful
+    quiet = 3 * spread**2 * repeats**2 + repeats * spread * (1 - 3 * spread)  # variance under the null hypothesis
+    level, power = NormalDist().inv_cdf(1 - alpha), NormalDist().inv_cdf(0.9)  # 0.9: the normal form is optimistic
     for better in range(1, items):
         found = better * (1 - spread)
         signal = found * (step * repeats**2 + repeats * spread)
-        dealt = found * 3 * (repeats / 2) ** 2 / 2  # what the better items add when their samples are dealt anew
+        dealt = found * 3 * (repeats / 2) ** 2 / 2  # variance from the better items when their samples are permuted
         own = found * 4 * step * repeats**3 * spread + found * spread * (step * repeats**2) ** 2
         if signal >= level * math.sqrt(chosen * quiet + dealt) + power * math.sqrt(chosen * quiet + own):
             return better / items

@@ -34,7 +34,7 @@ LABEL = "skillopt.owner"
 SKILL_DIR = "/skillopt/skill"
 _ALSO = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH",
          "DOCKER_TLS_VERIFY")  # fmt: skip
-"""What the client needs of the environment; keys are not among it."""
+"""Variables that the client needs; keys are not among them."""
 _KILLED = 137
 
 
@@ -73,7 +73,7 @@ def docker_problem() -> str:
 
 
 def image_tag(files: Files) -> str:
-    """By content: a changed environment/ is another image."""
+    """The image's name, made from its content: a changed environment/ is another image."""
     rows = [
         [name, hashlib.sha256(bytes_of(content)).hexdigest(), isinstance(content, Path) and is_executable(content)]
         for name, content in sorted(files.items())
@@ -185,7 +185,7 @@ async def _sweep() -> None:
         except ProcessLookupError:
             if host == socket.gethostname():
                 await _call("rm", "-f", container)
-        except (ValueError, OSError):  # not ours to judge
+        except (ValueError, OSError):  # made by another program
             continue
 
 

@@ -39,7 +39,7 @@ from skillopt_agents.docker import SKILL_DIR, Container, Docker, DockerError, Ma
 _MOST = 64 << 20
 _MOST_NAMED = 50
 _SPARE = 900.0
-"""Seconds that a container lives on after agent and tests must have ended; it is removed long before."""
+"""Seconds that a container may live after the time limits of agent and tests; it is normally removed before."""
 _FORM = "a task is a folder with instruction.md, task.toml, environment/ and tests/test.sh"
 _BUILDS = {"Dockerfile", "docker-compose.yaml", "docker-compose.yml"}
 _PLAIN_PATH = re.compile(r"(/\w[\w.-]*)+")
@@ -61,7 +61,7 @@ class FoldersOptions(QAOptions):
     """`env.options` of folders."""
 
     limits: SandboxLimits = SandboxLimits(seconds=120, cpu_seconds=60, disk_mb=256, processes=64)
-    """What a task's tests may use up."""
+    """The limits of a task's tests."""
 
 
 class FoldersEnv(QAEnv):

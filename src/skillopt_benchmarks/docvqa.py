@@ -25,7 +25,7 @@ class DocVQAOptions(QAOptions):
     """`env.options` of DocVQA."""
 
     pages: Literal["image", "text"] = "image"
-    """What the target is shown: the page itself, for models that can see, or its text."""
+    """What the target sees: the page itself, for models that can see, or its text."""
 
 
 class DocVQAEnv(QAEnv):

@@ -38,7 +38,7 @@ class ChoiceEnv(QAEnv):
         super().__init__(config, shuffled)
 
     def score(self, item: Item, output: str) -> Score:
-        """By letter, or by a choice's whole text; `-1` and `1` are two choices, and `e` may be a number."""
+        """Score by letter, or by a choice's whole text; `-1` and `1` are two choices, and `e` may be a number."""
         texts: dict[str, str] = field(item, "choices")
         answer = _plain(extract_answer(output))
         named = [letter for letter, text in texts.items() if _plain(text) == answer]

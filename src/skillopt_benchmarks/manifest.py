@@ -19,7 +19,7 @@ NAMES = {
 """Names of each split in manifests."""
 FILES = ("{name}.json", "{name}.jsonl", "{name}.txt", "{name}/items.json", "{name}/items.jsonl")
 ID_FIELDS = ("id", "qid", "key", "question_id", "questionId", "uid")
-"""Where an object has its id."""
+"""Fields of an object that may hold its id."""
 _SHOWN = 5
 
 

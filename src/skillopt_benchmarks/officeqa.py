@@ -28,7 +28,7 @@ from skillopt_benchmarks.sources import DataSource
 
 _DATE_FORMS = ("%Y-%m-%d", "%B %d %Y", "%d %B %Y", "%b %d %Y", "%d %b %Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y")
 _PASSAGE = 200
-"""Words of a passage at most."""
+"""The most words of a passage."""
 
 
 class OfficeQAOptions(QAOptions):
@@ -37,7 +37,7 @@ class OfficeQAOptions(QAOptions):
     context_tokens: int = Field(default=6000, ge=50)
     """Tokens of passages that a question is shown with; the passages nearest to it by their words."""
     tolerance: float = Field(default=0.0, ge=0, le=0.2)
-    """By what share of it a number may differ from the answer."""
+    """The relative tolerance of a number."""
 
 
 class OfficeQAEnv(QAEnv):

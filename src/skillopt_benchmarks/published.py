@@ -23,7 +23,7 @@ class Published:
 
 
 _GENERATED = {"train": 40, "val": 20, "test": 40}
-"""What `skillopt data generate` makes by default."""
+"""The sizes that `skillopt data generate` makes by default."""
 
 
 def _prepared(name: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""How the files of published benchmarks become split folders. Each benchmark's module has its `SOURCE`."""
+"""Makes split folders of the files of published benchmarks. Each benchmark's module has its `SOURCE`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DataSource:
     """Which of the published files holds the items, as a pattern below the folder."""
     read: Callable[[Path], Iterable[Item]] = lambda _: ()
     url: str = ""
-    """What can be fetched without an account; empty if an account is needed."""
+    """The file that can be fetched without an account; empty if an account is needed."""
     sha256: str = ""
     """SHA-256 of the file at `url`; empty if its authors may change it."""
     bytes: int = 0
@@ -67,7 +67,7 @@ class Missing:
     kind: str
     out: Path
     download: str
-    """What would be fetched; empty if nothing needs to be, or can be."""
+    """A description of the download; empty if nothing can or need be fetched."""
 
     @property
     def published(self) -> Path:

@@ -1,4 +1,4 @@
-"""From kept tasks to an ordinary tasks file, split by session, with a config that trains on it."""
+"""Writes kept tasks as an ordinary tasks file, split by session, with a config that trains on it."""
 
 from __future__ import annotations
 

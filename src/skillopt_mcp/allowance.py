@@ -1,4 +1,4 @@
-"""What the runs that an agent starts may cost together: the limits of the user's config files, else our own."""
+"""The limits for all runs that an agent starts together: those of the user's config files, else our own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Start:
     """All settings except budget and hardware: starts with the same settings continue one run."""
     limits: dict[str, float]
     launches: int = 0
-    """How often it was launched, without launches that did not begin."""
+    """How often it was launched; launches that did not begin do not count."""
 
 
 class Allowances:

@@ -191,7 +191,7 @@ class Tools:
         return redact(markdown(read_facts(folder.files)))
 
     def as_written(self, run: str | None) -> AbstractContextManager[None]:
-        """Within, a file of the run that is damaged is named in an error that an agent can read."""
+        """Inside the block, a damaged file of the run becomes an error that an agent can read."""
         return nullcontext() if run is None else self._space.run(run).files.as_written()
 
     def _box(self, run: str) -> Box:

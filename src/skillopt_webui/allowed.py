@@ -129,7 +129,7 @@ def _field(flat: Settings, role: str) -> str:
 
 
 def _code(flat: Settings, workspace: Path) -> Settings:
-    """What a config says about code of the user: what is run, with which powers. Empty if it names none."""
+    """The settings of a config about the user's code: what is run, with which powers. Empty if it names none."""
     found = {key: flat[key] for key in _NAMES if ":" in str(flat.get(key))}
     found |= {key: flat[key] for key in _CODE if flat.get(key)}
     for key in _OPTIONS:

@@ -1,4 +1,4 @@
-"""What all handlers share: reading a request, answering in JSON, and error messages."""
+"""Shared by all handlers: reading a request, answering in JSON, and error messages."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class LabelsBody(Body):
 
 
 class CommentBody(Body):
-    """On an `item` or a `line`. The last one on each counts."""
+    """A comment on an `item` or a `line`. The last one on each counts."""
 
     kind: str = ""
     about: str = ""

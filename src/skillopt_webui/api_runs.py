@@ -126,7 +126,7 @@ def paired(call: Call[PairBody]) -> insight.PairedRuns:
 
 @routes.read(RUN + "/trajectory")
 def trajectory(call: Call[Body]) -> view.ShownRollout:
-    """By `id`; or by `item` and a `version`, or `bare` (a split, without a skill)."""
+    """A trajectory by `id`; or by `item` and `version`; or by `item` and `bare` (a split, without a skill)."""
     run, args = call.run, call.args
     item = args.get("item", "")
     try:

@@ -37,7 +37,7 @@ class BlamedSkill(Record):
     files: dict[int, str] = Field(default={})
     """For a package: the names of its files, by the number of the line that shows the name."""
     worth: dict[int, AblatedPart] = Field(default={})
-    """By the first line of a rule in the main file, if the version was ablated."""
+    """The ablation's results by the first line of a rule in the main file, if the version was ablated."""
 
 
 def blamed(run: Run, version: int) -> BlamedSkill:
@@ -118,7 +118,7 @@ class PairedRuns(Record):
 
 
 def paired(a: Run, b: Run) -> PairedRuns:
-    """On the test split if both runs have read it. Raises NotThereError if no item is shared."""
+    """Compare on the test split if both runs have read it. Raises NotThereError if no item is shared."""
     sides = [_best_scores(run) for run in (a, b)]
     for split in ("test", "val"):
         shared = sorted(sides[0].get(split, {}).keys() & sides[1].get(split, {}).keys())
@@ -135,7 +135,7 @@ def paired(a: Run, b: Run) -> PairedRuns:
         [((y,), (x,)) for x, y in zip(before, after, strict=True)],
     )
     note = (
-        "The validation items selected both skills; a run that has read its test split shows more."
+        "Both skills were selected by these validation items; runs that have read their test split show more."
         if split == "val"
         else ""
     )

@@ -256,7 +256,7 @@ def _trajectories(folder: Run) -> list[Trajectory]:
 
 
 def _sides(result: Result) -> dict[str, str]:
-    """How the ids of a side begin, and its name."""
+    """The beginning of a side's ids, and its name."""
     if isinstance(result, Comparison):
         return {"compare-a": "left", "compare-b": "right"}
     return {"base": "base", "skill": "skill"} if isinstance(result, CheckResult) else {"eval": "score"}

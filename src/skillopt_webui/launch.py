@@ -31,7 +31,7 @@ Kind = Literal["train", "eval", "compare"]
 _VARIABLES = {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "TERM": "dumb"}
 _ID = re.compile(r"[0-9]{10,}-[0-9a-f]{8}\Z")
 _LOG_END = 4000
-"""Characters of a log that are shown."""
+"""The most characters of a log that are shown."""
 _KEPT = 100
 """Records of ended commands that are kept."""
 
@@ -62,7 +62,7 @@ class ExitRecord(BaseModel):
 
 
 class LaunchStatus(LaunchRecord):
-    """What the page shows of a command: its state, its run or its result, and the end of its log."""
+    """A command on the page: its state, its run or its result, and the end of its log."""
 
     id: str
     state: Literal["running", "ended", "killed"]
@@ -148,7 +148,7 @@ class Launches:
     def start(self, kind: Kind, title: str, config: str, arguments: list[str], run: str | None = None) -> Launch:
         """`arguments` follow `skillopt KIND --config <its own copy of the config>`."""
         folder = self._folder / f"{int(time.time() * 1000)}-{secrets.token_hex(4)}"
-        make_folder(self._folder.parent, private=True)  # logs and configs are of no use to other users
+        make_folder(self._folder.parent, private=True)  # other users need neither logs nor configs
         folder.mkdir(parents=True)
         write_atomic(folder / "config.yaml", config)
         # -P: a Python file in the folder is data, and not imported

@@ -37,7 +37,7 @@ SHOWN = 5
 
 
 class Answer(RootModel[dict[str, JsonValue]]):
-    """What the process printed; `error` if it could not answer."""
+    """The process's answer; `error` if it could not answer."""
 
 
 class Questions:

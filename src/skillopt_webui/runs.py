@@ -1,4 +1,4 @@
-"""All runs under the output folders, each on a line; made for thousands."""
+"""The table of all runs under the output folders; fast for thousands of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has access: the request's Host and Origin, the token, and headers that isolate the page."""
+"""Access control: the request's Host and Origin, the token, and headers that isolate the page."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _equal(a: str, b: str) -> bool:
 
 
 def _session(settings: PageSettings) -> str:
-    """What the cookie holds, made from a random key that is kept with the page's records."""
+    """The cookie's value, made from a random key that is kept with the page's records."""
     path = settings.records / "session.key"
     try:
         make_folder(path.parent, private=True)

@@ -18,7 +18,7 @@ class PageSettings:
     """Folders are absolute. Whatever lies outside of them is neither read nor started."""
 
     workspace: Path
-    """Where runs are started; relative paths in configs begin here."""
+    """The folder in which runs start; relative paths in configs begin here."""
     outputs: tuple[Path, ...]
     """Folders of runs; the first also keeps the page's own records, below `.webui`."""
     configs: tuple[Path, ...]

@@ -36,7 +36,7 @@ async def stream(request: web.Request, run: Run) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     sent: dict[str, BaseModel] = {}
     quiet = 0.0
-    with contextlib.suppress(ConnectionResetError):  # the reader is gone
+    with contextlib.suppress(ConnectionResetError):  # the browser has closed the connection
         await response.prepare(request)
         await response.write(b"retry: 1000\n\n")
         while True:

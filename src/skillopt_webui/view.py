@@ -29,11 +29,11 @@ from skillopt_webui.items import StepTables, step_tables
 from skillopt_webui.places import NotThereError
 
 _LEFT_OUT = {"summary", "record", "path", "outcome"}
-"""Of an event: what the page reads from files anyway."""
+"""Fields of events that the page reads from files instead."""
 
 
 class Figures(Record):
-    """What a run has done and paid at this moment: the one source of the page's live numbers."""
+    """The progress and costs of a run at this moment: the only source of the page's live numbers."""
 
     calls: int
     tokens: int
@@ -45,7 +45,7 @@ class Figures(Record):
 
 
 def figures(run: Run) -> Figures:
-    """From the journal and the summary. While a process works, the time since the summary was written is added."""
+    """Figures from the journal and the summary. While a process works, the time since the summary is added."""
     paid, summary, now = paid_now(run), readable(lambda: run.summary), live(run) if holder(run.root) else None
     roles = [paid.of(role) for role in paid.roles]
     costs = [role.usd for role in roles if role.usd is not None]

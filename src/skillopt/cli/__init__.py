@@ -9,7 +9,7 @@ from skillopt.cli.app import main
 _FIRST = ("train", "measure", "check", "look", "letters", "tasks", "harvest", "packages", "serve", "models", "data")
 """Their order is that of docs/reference/cli.md."""
 for _name in (*_FIRST, *(module.name for module in pkgutil.iter_modules(__path__))):
-    if _name not in {"__main__", "skills"}:  # skills.py has no command and loads much
+    if _name not in {"__main__", "skills"}:  # skills.py has no command, and importing it is slow
         importlib.import_module(f"{__name__}.{_name}")
 
 __all__ = ["main"]

@@ -84,7 +84,7 @@ class Config(Section):
         return {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
 
     def role(self, role: str) -> RoleSettings:
-        """What belongs to the model of a role (target, optimizer), whichever it is."""
+        """The settings of a role's model (target or optimizer)."""
         return role_settings(self, role)
 
     def identity(self) -> dict[str, JsonValue]:

@@ -67,5 +67,5 @@ def asks_the_same(one: Flat, other: Flat) -> bool:
 
 
 def chosen(flat: Flat, defaults: Flat) -> dict[str, JsonValue]:
-    """What differs from the defaults."""
+    """The settings that differ from the defaults."""
     return {key: value for key, value in relevant(flat).items() if key not in defaults or value != defaults[key]}

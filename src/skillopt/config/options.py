@@ -11,7 +11,7 @@ from skillopt.errors import UserError
 
 
 class Options(BaseModel):
-    """What a part takes; an unknown key is refused."""
+    """The options of a part; an unknown key is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""What belongs to a model and not to a task: how long it may reply, how many calls at once, whether it repeats itself.
+"""Settings of a model, not of the tasks: its longest reply, calls at once, whether it is deterministic.
 
 `models.targets` and `models.optimizers` say it for a model or a provider, so that another `--target_model` on the same
 file does not take over what was written for the one before. They count before the keys of the file that hold for every

@@ -27,7 +27,7 @@ AUTO = "auto"
 GATES = {"paired": "skillopt.training.gates.paired:paired_gate", "strict": "skillopt.training.gates.strict:strict_gate"}
 """The gates, by name; training/gates imports them."""
 FLOORS = ("type", "fall", "refusals", "cost", "tokens", "turns")
-"""Those that a config may name; the first three are from 0 to 1."""
+"""The floors that a config may name; the first three are from 0 to 1."""
 TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
@@ -44,7 +44,7 @@ def _add_meanings(schema: dict[str, Any], section: type[Section]) -> None:
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
-    """What is written below each field. Read from the source when somebody asks: pydantic would do so at import."""
+    """The docstring below each field, read from the source on demand (pydantic would read it at import)."""
     import ast
 
     body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
@@ -65,7 +65,7 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _yes_is_no_number(cls, value: object, info: ValidationInfo) -> object:
-        """YAML reads `yes` and `on` as true, which Python would take for 1."""
+        """Refuse a bool: YAML reads `yes` and `on` as true, and Python takes true for 1."""
         annotation = cls.model_fields[info.field_name or ""].annotation
         if isinstance(value, bool) and annotation in {int, float, int | None, float | None}:
             raise ValueError("Input should be a number")
@@ -196,7 +196,7 @@ class EvaluationConfig(Section):
     samples of both skills on the items on which they differ confirm it; equals strict if nothing is noisy. Or the
     name of an entry point of the group skillopt.gates."""
     vetoes: tuple[str, ...] = ()
-    """Vetoes on what the gate accepts, functions of the items' scores before and after: names of entry points of the
+    """Vetoes that may reject what the gate accepts: functions of the items' scores before and after, by names in the
     group skillopt.gates."""
     credit_gates: int = Field(default=1, ge=0, le=16)
     """Gates that a rejected step may spend on what is left of it without the edits that broke something; 0: none."""

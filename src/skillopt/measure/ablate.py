@@ -142,7 +142,7 @@ class _Variants:
     repeats: int
     ctx: Context
     values: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    """By skill hash, item by item, the samples' scores."""
+    """Scores of the samples, by skill hash and item."""
     refused: dict[str, str] = field(default_factory=dict)
 
     async def measure_all(self, units: Sequence[Unit]) -> None:
@@ -154,7 +154,7 @@ class _Variants:
             self.ctx.emit(done)
 
     async def measure_together(self, verdict: str, units: Sequence[Unit]) -> list[AblatedPart]:
-        """All rules of one verdict left out at once. Two that say the same change nothing one by one, and of many
+        """Leave out all rules with one verdict at once. Two that say the same change nothing one by one, and of many
         small effects none is clear."""
         chosen = [unit for unit in units if (row := self.row(unit)) and row.verdict == verdict]
         if len(chosen) < 2:

@@ -158,7 +158,7 @@ class _Bench:
     usage: UsageLog
     samples: list[Sample] = field(default_factory=list)
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"base": {}, "skill": {}})
-    """By side and item, why the endpoint refused it."""
+    """Why the endpoint refused an item, by side and item."""
 
     async def verdict(self, trial: Trial) -> CheckWord:
         if self.question.same_text and not self.question.repeats:

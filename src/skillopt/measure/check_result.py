@@ -56,7 +56,7 @@ class SkillVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked of a skill."""
+    """The question of a check or comparison: the two skills, the items and the margin."""
 
     skill: SkillVersion
     base: SkillVersion
@@ -179,7 +179,7 @@ def _about(version: SkillVersion) -> CheckedSkill:
 
 
 def means_of(samples: Sequence[Sample], side: str, metric: str) -> dict[str, float]:
-    """By item, over its samples."""
+    """An item's mean over its samples."""
     values: dict[str, list[float]] = {}
     for sample in samples:
         if sample.side == side:

@@ -157,7 +157,7 @@ def _verdict(checked: CheckResult, differing: int, always: MajorityScore | None,
         before=base, after=skill, tasks=checked.measured, split=checked.split, interval=checked.difference_interval
     )
     word: Word = "cannot tell" if checked.verdict == "better" and gain.word != "better" else checked.verdict
-    unsure = word == "cannot tell"  # also if these items alone got better: their interval contains zero
+    unsure = word == "cannot tell"  # even if only these items got better, the interval contains zero
     return say(
         word,
         named_figures(gain, checked.base.where, checked.skill.where),
@@ -201,7 +201,7 @@ def _lists(done: PairMeasurement) -> ItemLists:
 
 
 def names_of(a: Path | None, b: Path | None) -> tuple[str, str]:
-    """What people call the two: `initial`, `best`, or the file; with its folder if two files have the same name."""
+    """Names of the two for people: `initial`, `best`, or the file; with its folder if both files have the same name."""
     plain = [_plain_name(path) for path in (a, b)]
     if a == b and plain[0]:
         return plain[0], f"{plain[0]} again"

@@ -113,7 +113,7 @@ def probe_folder(config: Config, env: Env, skill: Skill, *, items: int = ITEMS, 
 
 
 def plan_probe(config: Config, env: Env, skill: Skill, *, items: int = ITEMS, samples: int = SAMPLES) -> ProbePlan:
-    """What the probe will take, before anything is paid for."""
+    """The expected cost of the probe, before anything is paid for."""
     chosen = chosen_items(config, env, items)
     form, turns = answer_form(env, chosen), max(1.0, TURNS * env.turns)
     calls = round(len(chosen) * (samples + bool(form)) * turns)
@@ -136,7 +136,7 @@ def chosen_items(config: Config, env: Env, count: int) -> list[Item]:
 
 
 def answer_form(env: Env, chosen: Sequence[Item]) -> str:
-    """What an answer looks like: the possible ones, or some of other training tasks; empty if tasks have none."""
+    """A sentence on the answers' form: the possible ones, or some of other training tasks; empty if tasks have none."""
     train, asked = env.items("train"), {item.id for item in chosen}
     if options := closed_set(train):
         return f"Reply with one of these and nothing else: {_listed(options)}"

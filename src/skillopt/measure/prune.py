@@ -50,7 +50,7 @@ class PrunePlan:
 def plan(
     run: RunDirectory, config: Config, *, noisy_target: bool, repeats: int | None = None, trials: int = TRIALS
 ) -> PrunePlan:
-    """What `prune` would do. Asks no model."""
+    """The plan of `prune`. Asks no model."""
     units = list(units_of(best_version(run)[0]))
     with using_env(config) as env:
         items, noisy = len(env.items("val")), noisy_target or is_noisy(env)

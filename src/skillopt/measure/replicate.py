@@ -107,7 +107,7 @@ def _interval(column: str, rows: Sequence[ReplicatedRun]) -> Interval | None:
 
 
 def _verdict(gain: Gain, seeds: int, improved: float, spent: Spent) -> Sentence:
-    """Over all seeds, on the held-out tasks."""
+    """The verdict over all seeds, on the held-out tasks."""
     share = f"of which {round(improved * seeds)} improved"
     shown = f"{figures(gain)}, the mean of {seeds} seed{'' if seeds == 1 else 's'}, {share}"
     if gain.word == "cannot tell":

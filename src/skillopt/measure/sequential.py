@@ -26,7 +26,7 @@ Pair = tuple[float, float]
 
 EPSILON = 1e-9
 _BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
-"""After how many items the screen is looked at; always after the last one, too."""
+"""Numbers of items after which the screen may end; it may also end after the last item."""
 _SCREEN = 0.2
 """The share of alpha that the screen of a noisy target may spend; the paired test has the rest."""
 _SURELY = 0.75
@@ -36,7 +36,7 @@ _LEANS = 0.2
 _HOPELESS = 0.3
 """From the second round on: if neither side's p is below this, the paired test stops."""
 _OPTIMISM = 0.5
-"""How many standard errors above its estimate the difference is assumed to be when its chance is computed."""
+"""Standard errors that are added to the estimated difference when its chance of success is computed."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Trial:
     fixed: int | None = None
     """Every item this often, without an early end; None: until the verdict is sure."""
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
-    """By item, in the order of the rounds; those of the paired test come after the screen's."""
+    """Scores by item, in the order of the rounds; those of the paired test come after the screen's."""
     refused: set[str] = field(default_factory=set)
     looks: int = 0
     repeats: int = 0

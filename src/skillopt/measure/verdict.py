@@ -19,9 +19,9 @@ from skillopt.tasks.data import shortened
 
 Word = Literal["better", "no better", "no worse", "worse", "cannot tell", "not finished", "measured"]
 TASKS = {"train": "training task", "val": "validation task", "test": "held-out task"}
-"""What people call an item of a split."""
+"""The word for an item of a split."""
 _SHOWN_ANSWER = 40
-"""Characters of the most frequent answer."""
+"""The most characters of the most frequent answer that a sentence shows."""
 
 
 def spent_sentence(spent: Spent) -> str:
@@ -99,7 +99,7 @@ def spent_on(paid: ByRole[Paid]) -> Spent:
 
 
 def spent_in(summaries: Iterable[Bill]) -> Spent:
-    """Over all runs, by their summaries."""
+    """The sum over all runs, from their summaries."""
     return added(
         _spent(role, bill.calls.of(role), bill.tokens.of(role), bill.cost_usd.of(role), role in bill.tokens_estimated)
         for bill in summaries
@@ -135,7 +135,7 @@ def measured_once(
     constant: float,
     spent: Spent,
 ) -> Sentence:
-    """Of one skill, against a score that takes no skill; without one (`than` is empty), the figures alone."""
+    """One skill against a score without a skill. If there is no such score (`than` is empty), only the figures."""
     sure = f" (95 % interval: {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
     measured = f"{score:.2f} on {counted(tasks, split)}{sure}"
     if not than:

@@ -29,7 +29,7 @@ def content_text(content: Any) -> str:
 
 
 Form = Literal["schema", "json", "text"]
-"""How a reply's structure is asked for: by JSON schema, by JSON mode, or in words alone."""
+"""The ways to request a structured reply: by JSON schema, by JSON mode, or only in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Schema:
     form: Form = "schema"
 
     def response_format(self) -> ResponseFormat:
-        """As the OpenAI chat protocol asks for it: a strict schema requires every property."""
+        """The schema in the form of the OpenAI chat protocol: a strict schema requires every property."""
         body = _all_required(self.body)
         return {"type": "json_schema", "json_schema": {"name": self.name, "schema": body, "strict": True}}
 
@@ -138,7 +138,7 @@ class ChatModel:
     name: str = ""
     """`provider:model`, as the user wrote it."""
     endpoint: str = ""
-    """What distinguishes this model from another of the same name: a URL, or the hash of the weights."""
+    """Distinguishes this model from others of the same name: its URL, or the hash of its weights."""
     deterministic: bool = False
     """The same request always gives the same reply."""
     max_concurrency: int | None = None
@@ -191,14 +191,14 @@ def as_chat_model(model: Any) -> ChatModel:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """What a provider's factory makes a model from."""
+    """The arguments of a provider's factory, which makes a model."""
 
     role: str
     name: str
     provider: Provider
     config: Config
     run: RunDirectory | None = None
-    """For models that leave files."""
+    """The run's folder, for models that write files."""
 
     @property
     def model(self) -> str:

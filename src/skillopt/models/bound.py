@@ -60,7 +60,7 @@ class BoundChat:
         self._low_priority = low_priority
         self._turn = 0
         self.calls: list[dict[str, float]] = []
-        """What each call took, in order: tokens, and the seconds until its reply was there, without waits for a slot or
+        """Usage of each call, in order: tokens, and the seconds until its reply, without waits for a slot or
         after the endpoint had turned a call away; and whether the reply was cut off."""
         self._waits: list[float] = []
         self.tools: list[ToolDefinition] = []
@@ -123,7 +123,7 @@ class BoundChat:
         for attempt in itertools.count():
             caller.switch.check()
             before = before if attempt else caller.opaque_rollouts
-            self._turn = 0  # a second try asks the same again, and finds what the first was answered
+            self._turn = 0  # a second try sends the same requests and finds the first one's replies
             try:
                 result = await self._counted(work)
                 caller.opaque_rollouts += 1

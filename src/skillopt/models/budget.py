@@ -103,7 +103,7 @@ def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
     usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
     usage = replace(usage, written=total.written_tokens)
     if provider_of(total.model).is_function and usage == Usage(prompt=0, completion=0):
-        return 0.0  # a function that reported nothing: it may well call no model, and the verdict says so
+        return 0.0  # a function that reported nothing may call no model; the verdict mentions it
     return cost_of(usage, price_of(total.model, prices))
 
 

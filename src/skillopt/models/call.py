@@ -169,7 +169,7 @@ class Caller:
             low_priority=low_priority,
             waits=[] if waits is None else waits,
         )
-        # Whoever wants the same meanwhile waits for this reply; if this call is cancelled, one of them asks instead.
+        # Other callers with the same request wait for this reply; if this call is cancelled, one of them asks instead.
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
         self._in_flight[key, attempt] = future
         try:
@@ -364,7 +364,7 @@ def backoff(error: TransientError, attempt: int) -> float:
     """Seconds before the next try, with some jitter, so retries do not come all at once."""
     spread = random.random()  # noqa: S311 - only timing
     if error.retry_after is not None:
-        least = min(5.0, 0.01 * 2.0 ** min(attempt, 10)) if error.throttled else 0.0  # some ask for no wait at all
+        least = min(5.0, 0.01 * 2.0 ** min(attempt, 10)) if error.throttled else 0.0  # some ask for a wait of 0
         return max(least, error.retry_after) * (1 + spread / 50)
     longest = LONGEST_TURNED_AWAY if error.throttled else LONGEST_WAIT
     return min(longest, 0.5 * 2.0 ** min(attempt, 10)) * (0.75 + spread / 2)

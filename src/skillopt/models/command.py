@@ -56,7 +56,7 @@ class CommandOptions(Options):
 class CommandModel(ChatModel):
     """One command line as a ChatModel. It has no JSON mode: schemas are spelled out in the prompt."""
 
-    ends_calls = True  # its time is longer than an endpoint's
+    ends_calls = True  # its own time limit is longer than an endpoint's
 
     def __init__(self, name: str, preset: Preset | None, words: list[str], options: CommandOptions) -> None:
         self.name = name

@@ -38,7 +38,7 @@ class EntraToken:
         if time.monotonic() >= self._old_at:
             try:
                 token = await asyncio.to_thread(self._fetch)
-            except Exception as error:  # the library raises many kinds, each of them about the login
+            except Exception as error:  # the library raises many types of errors, all about the login
                 raise FatalError(
                     f"azure: no Entra ID token: {redact(str(error))[:300]}; set {TOKEN_NAME}, or log in"
                 ) from None

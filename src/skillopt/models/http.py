@@ -41,7 +41,7 @@ _LONGEST = 86_400.0
 """Seconds. If an endpoint asks for more than a day, that is taken for a mistake."""
 _MOST_TOKENS = 10**9
 _SEARCHED = 2**16
-"""Characters of an error that are searched for what it means."""
+"""The most characters of an error that are searched for its meaning."""
 
 
 class ParameterRefused(Exception):  # noqa: N818 - named after what to leave out; never leaves the models
@@ -55,8 +55,8 @@ def classify(
 ) -> ModelError:
     """The error to raise for an answer of this status; `body` is parsed if it could be."""
     words, codes = complaint(body)
-    words = words.strip().removeprefix(f"{status}: ")  # some bodies say it again
-    text = f"{where}: {clean(words)[:500]}"  # in this order: a key that is cut in two would not be found
+    words = words.strip().removeprefix(f"{status}: ")  # some bodies repeat it
+    text = f"{where}: {clean(words)[:500]}"  # redact first: a key that is cut in two would not be found
     words = words[:_SEARCHED]
     if status == 429 and codes & {"insufficient_quota", "billing_error"}:
         return FatalError(text)
@@ -86,7 +86,7 @@ def _error_of(body: Any) -> Any:
 
 def web_page(text: str) -> str:
     """The gist of a web page that came instead of a reply; empty if it is not a web page."""
-    text = text[:10_000]  # the search for pairs of tags takes time by the square of the length
+    text = text[:10_000]  # cut first: the search for pairs of tags takes quadratic time
     if not _PAGE.match(text):
         return ""
     title = _TITLE.search(text)
@@ -113,7 +113,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
         if (wait := _number(text)) is not None:
             return min(_LONGEST, max(0.0, wait / unit))
-    then, now = _date(value), _date(headers.get("Date", ""))  # of one clock: this machine's may be wrong
+    then, now = _date(value), _date(headers.get("Date", ""))  # both of the endpoint's clock: ours may be wrong
     return None if then is None else min(_LONGEST, max(0.0, then - (time.time() if now is None else now)))
 
 

@@ -74,7 +74,7 @@ class Throttle:
 
     @contextlib.contextmanager
     def holding(self, error: TransientError, seconds: float) -> Iterator[None]:
-        """Around the wait before a call's next try; only 429s and their like count."""
+        """Wraps the wait before a call's next try; only rejected calls (429 and similar) count."""
         if not error.throttled:
             yield
             return
@@ -104,7 +104,7 @@ class Bucket:
         self._level -= amount
 
     def wait(self) -> float:
-        """Seconds until something may be taken again."""
+        """Seconds until the bucket is no longer empty."""
         self._refill()
         return max(0.0, -self._level / self.rate)
 
@@ -156,7 +156,7 @@ class Sent:
     """One call at an endpoint."""
 
     level: int
-    """How many calls were in flight when it was sent, with itself."""
+    """How many calls were in flight when this one was sent, including itself."""
     rejected: bool = False
 
 
@@ -179,12 +179,12 @@ class Endpoint(Slots):
         self._recent: deque[Sent] = deque(maxlen=WINDOW)
         self._not_before = 0.0
         self._doubling = True  # until the limit first falls
-        self._probing = False  # the limit has grown by one since it fell
+        self._probing = False  # whether the limit has grown since it fell
         self._patience = 1
         self._healthy = 0
 
     def widen(self, ceiling: int) -> None:
-        """Another role shares this endpoint."""
+        """Register another role that shares this endpoint."""
         self.ceiling += ceiling
         self.limit = min(self.ceiling, START)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PLACEHOLDER = "~"
 """The user's message when only the system message is evaluated."""
 STATE_BYTES = 512 << 20
-"""All saved states of one model together; the least recently used go first."""
+"""The most bytes of all saved states of one model; the least recently used are removed first."""
 
 
 class LocalSetup(TypedDict):
@@ -52,7 +52,7 @@ class RequestError(Exception):
 
 
 def prefixes(messages: list[Message]) -> list[list[Message]]:
-    """What is worth keeping of a conversation, shortest first: the system message, then each turn."""
+    """The prefixes of a conversation whose states are saved, shortest first: the system message, then each turn."""
     system = [message for message in messages[:1] if message["role"] == "system"]
     starts: list[list[Message]] = [[*system, {"role": "user", "content": PLACEHOLDER}]] if system else []
     turns = [i for i, message in enumerate(messages) if message["role"] == "assistant" and i > len(system)]
@@ -72,11 +72,11 @@ class Engine:
         params.model.path = weights
         params.n_ctx = context
         params.n_parallel = 1
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more collapse on a busy machine
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more are very slow on a busy machine
         params.n_threads_http = 1
         params.api_keys = [self._key]  # llama.cpp opens a loopback port; nobody else may use it
         params.slot_save_path = f"{self._states}{os.sep}"
-        params.cache_ram_mib = params.n_ctx_checkpoints = 0  # only our own states, see above
+        params.cache_ram_mib = params.n_ctx_checkpoints = 0  # these files hold only our own states
         params.fit_params = params.warmup = params.ui = False
         params.verbosity = 1
         if platform.machine().lower() in {"x86_64", "amd64"}:

@@ -154,7 +154,7 @@ class OpenAIChat(ChatModel):
 
     def _clean(self, text: str) -> str:
         """The text without the key, which many endpoints repeat in an error."""
-        return redact(text.replace(self._key, "***") if self._key else text)  # also a short key
+        return redact(text.replace(self._key, "***") if self._key else text)  # also a key too short to recognise
 
     async def close(self) -> None:
         await self._transport.close()

@@ -1,4 +1,4 @@
-"""What tokens cost: the user's own prices, then the list prices of genai-prices. An unknown price stays unknown."""
+"""Prices of tokens: the user's own, then the list prices of genai-prices. An unknown price stays unknown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def list_price(model: str) -> Price | None:
     price_list = provider_of(model).price_list
     if not price_list:
         return None
-    import genai_prices  # takes 0.2 s; it fetches nothing unless it is asked to
+    import genai_prices  # importing takes 0.2 s; nothing is fetched
 
     try:
         listed = genai_prices.calc_price(genai_prices.Usage(), split_name(model)[1], provider_id=price_list).model

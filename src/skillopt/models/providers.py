@@ -74,7 +74,7 @@ class ProviderChat(ChatModel):
         from pydantic_ai.direct import model_request
 
         loop = asyncio.get_running_loop()
-        if self._closed or self._loop not in (None, loop):  # its connections were part of a loop that has ended
+        if self._closed or self._loop not in (None, loop):  # its connections belonged to an event loop that has ended
             self._model = self._build()
         self._loop, self._closed = loop, False
         messages, parameters = messages_from(request.messages), _parameters(request)
@@ -98,7 +98,7 @@ class ProviderChat(ChatModel):
             raise FatalError(f"{self.name}: {redact(str(error))[:500]}") from None
         except UnreadableError as error:
             raise TransientError(f"{self.endpoint}: {error}", usage=Usage()) from None
-        except _UNREADABLE as error:  # the libraries take for granted that an answer has the form that it should have
+        except _UNREADABLE as error:  # the libraries do not check the form of an answer
             words = redact(f"{type(error).__name__}: {error}")[:500]
             text = f"{self.endpoint}: the reply is not a chat completion ({words})"
             raise TransientError(text, usage=Usage()) from error
@@ -229,7 +229,7 @@ def _http_client(provider_class: type) -> dict[str, Any]:
         response.stream = library.ByteStream(body)
 
     client = library.AsyncClient(
-        timeout=library.Timeout(1200, connect=5),  # call.py's timeout is the one that counts
+        timeout=library.Timeout(1200, connect=5),  # call.py sets the timeout
         limits=library.Limits(max_connections=None, max_keepalive_connections=100),
         headers={"Accept-Encoding": "gzip"},
         event_hooks={"response": [bound]},  # a transport of our own would turn off the environment's proxies

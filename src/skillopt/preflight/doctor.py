@@ -47,7 +47,7 @@ NOISE = 0.1
 PLAUSIBLE = 0.25
 """A gain that a training often reaches; the splits should be large enough to show it."""
 _SCORED = 10
-"""Items of each split that the scorer is tried on."""
+"""The most items of each split that the scorer is tried on."""
 _ASKED = Item(id="doctor", question="Reply with the word ready. Do nothing else.")
 
 
@@ -81,7 +81,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
 
 
 def _headroom(config: Config, env: Env, skill: Skill) -> Check:
-    """What a probe of the same tasks and target found, or what one would take."""
+    """The finding of a probe of the same tasks and target, or the cost of one."""
     file = probe_folder(config, env, skill) / "probe.json"
     if file.is_file():
         found = Probe.model_validate(read_json(file))
@@ -177,7 +177,7 @@ def _warnings(env: Env) -> Iterator[Check]:
 
 
 def _images(config: Config, env: Env) -> Iterator[Check]:
-    """Tasks with images need a target that can see."""
+    """Warn if tasks have images and the target cannot see them."""
     count = sum(bool(image_names(item)) for split in SPLITS for item in env.items(split))
     if not count or config.env.agent or config.env.command or not isinstance(env, QAEnv):
         return

@@ -41,7 +41,7 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_LINE = 4000
-"""Characters of a line that are looked at."""
+"""The most characters of a line that are searched."""
 _PATH = re.compile(
     r"(?<![\w.:/-])(?:/(?:home|Users|root|mnt|Volumes|private)/[^\s`'\"),;]+|[A-Za-z]:\\(?:[\w.-]+\\)*[\w.-]*)"
 )

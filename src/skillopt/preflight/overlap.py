@@ -38,7 +38,7 @@ def with_overlaps(sources: Mapping[str, Source], linted: Mapping[str, Linted]) -
 def _words(source: Source) -> set[str]:
     try:
         description = source.document.description if source.is_package else ""
-    except PackageError:  # the rule `form` says so
+    except PackageError:  # the rule `form` reports that
         return set()
     return {_stem(word) for word in content_words(description)} - _COMMON
 

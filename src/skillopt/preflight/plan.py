@@ -36,19 +36,19 @@ from skillopt_benchmarks.published import published_sets
 EDIT_TOKENS = {"llm": 200, "sim": 10}
 """An edit's length, for the estimate of how the skill grows; as in recorded runs."""
 LONG_SKILL = 4000
-"""Tokens at which a skill that an LLM writes levels off (assumed)."""
+"""The tokens that a skill has when an LLM stops making it longer (assumed)."""
 ACCEPTED = 0.5
 """The share of steps that the gate accepts."""
 EXAMPLE_TOKENS = 12
-"""What a worked example adds to its task: its form and the answer."""
+"""Tokens that a worked example has besides its task: its form and the answer."""
 REPLY_TOKENS = {"searchqa": 5, "docvqa": 7, "alfworld": 6, "textworld": 4, "reasoning_gym": 12, "officeqa": 18}
 REPLY_TOKENS |= {"sim": 8, "livemathematicianbench": 400, "spreadsheetbench": 300}
 """The target's replies by env: as in the recorded runs of the mini sets (bench/learning); the last two are assumed."""
 REPLY, OPTIMIZER_REPLY, JUDGE_REPLY = 25, 1600, 60
-"""Replies of the target in other envs, of the optimizer, as in recorded runs, and of a judge (assumed)."""
+"""Tokens of a reply: of the target in other envs, of the optimizer (as in recorded runs), of a judge (assumed)."""
 _REPLIES = {"optimizer": OPTIMIZER_REPLY, "judge": JUDGE_REPLY}
 TURN_TOKENS, TURNS = 60, 0.6
-"""What one turn of a game adds to the prompts after it; the share of the allowed turns that a game takes."""
+"""Tokens that a turn of a game adds to later prompts; the share of the allowed turns that a game takes."""
 SECONDS = {"target": 1.5, "optimizer": 15.0, "judge": 3.0}
 """One call (assumed)."""
 HANDOFF_SECONDS = 120.0
@@ -56,11 +56,11 @@ HANDOFF_SECONDS = 120.0
 GATED = 0.8
 """The share of a split that a gate measures before its verdict is certain; as in the simulated world."""
 REPEATED = 0.7
-"""What fresh samples of both skills add to a noisy gate, as a share of the split; as in the simulated world."""
+"""Rollouts that a noisy gate adds for fresh samples, as a share of the split; as in the simulated world."""
 RETRIED = 1.1
-"""Requests to the optimizer for each that is needed: some replies cannot be used."""
+"""Requests to the optimizer for each usable reply: some cannot be used."""
 _SAMPLE = 100
-"""Items of a split whose length is looked at."""
+"""The most items of a split whose length is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ def _target_stages(
     baseline = test if config.evaluation.baselines and needs_baseline(skill) else 0
     reads = any(analyst.needs_optimizer for analyst in parts.analysts)
     first = batches[0] if batches and reads else 0
-    screened = 2 * min(first, max(screening.LEAST, math.ceil(screening.SHARE * first)))  # the first step's two remedies
+    screened = 2 * min(first, max(screening.LEAST, math.ceil(screening.SHARE * first)))  # two remedies race
     looks = MOST_PROBED * rejected if reads else 0
     compared = 2 * min(config.optimizer.slow_update_samples, tasks.sizes["train"])
     noisy = not deterministic and config.evaluation.gate != "strict"
@@ -195,7 +195,7 @@ def _optimizer_stages(
     shown = task + reply_tokens(config) + 60
     fitting = gradient.minibatch_size or max(1, int(gradient.prompt_tokens / shown))
     requests = [math.ceil(size / fitting) for size in batches]
-    deep = steps * analysts / 8 if gradient.deep_reflect_threshold < 1 else 0.0  # its edits are merged with the others
+    deep = steps * analysts / 8 if gradient.deep_reflect_threshold < 1 else 0.0  # merged with other edits
     merges = (sum(_merges(count, gradient.merge_fan_in) for count in requests) + deep) * (gradient.merge == "llm")
     examples = min(fitting, max(batches, default=0)) * shown
     others = min(MOST_OTHERS * min(task, LONGEST_OTHER), tokens_for_others(gradient.prompt_tokens))
@@ -215,7 +215,7 @@ def _optimizer_stages(
 
 
 def _merges(lists: int, fan_in: int) -> int:
-    """Requests until one list of proposals is left."""
+    """How many merge requests are needed until one list of proposals is left."""
     count = 0
     while lists > 1:
         lists = math.ceil(lists / fan_in)
@@ -256,7 +256,7 @@ def _task_tokens(env: Env) -> float:
 
 
 def is_deterministic(config: Config, role: str) -> bool:
-    """What the config says, else what the provider is known for."""
+    """The config's value, else the provider's."""
     declared = config.role(role).deterministic
     name = config.role(role).model
     if declared is not None:

@@ -1,4 +1,4 @@
-"""Whether a file can be parsed, by its name's ending. Nothing of it is run."""
+"""Checks whether a file can be parsed, by its name's ending. Nothing is run."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from skillopt.tasks.task_file import BadRowsError, TaskFile, read_task_file
 LOCAL = "local:qwen2.5-coder-0.5b"
 OPTIMIZER = "openai:gpt-4o"
 STEPS = 8
-"""Steps that a training of the user's own tasks has at least; fewer leave an optimizer no time to learn."""
+"""The least steps of a training on the user's own tasks; with fewer, an optimizer has no time to learn."""
 MOST_NAMED = 12
 """Possible answers that the initial skill names; more of them are no longer one line."""
 SECTIONS = "\n\n".join(f"## {title}" for title in STANDARD)
@@ -136,7 +136,7 @@ def _write_config(
     llm = bool(options.optimizer) or not local or scoring.name == "judge"
     optimizer = options.optimizer or OPTIMIZER
     models = [f"  target_model: {json.dumps(target)}"]
-    if provider_of(target).has_weights:  # a small model writes as much as it may
+    if provider_of(target).has_weights:  # a small model writes up to its limit
         longest = max(len(answer) for item in split["train"] for answer in item.answers or ("x" * 400,))
         most = 20 if longest <= 20 else min(512, 40 + longest // 2)
         models.append(f"  targets: {{local: {{max_tokens: {most}}}}} # another --target_model has its own limits")
@@ -240,7 +240,7 @@ class Scoring:
 
 
 def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
-    """As wished, else by what the answers look like."""
+    """The scorer that the user wants, else one that fits the answers."""
     if options.scoring or options.scorer:
         return Scoring(name=options.scoring or "scorer.py:score")
     if any(item.get("scoring") for item in items):

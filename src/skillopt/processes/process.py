@@ -19,7 +19,7 @@ PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "S
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 """Variables that every child gets, besides LC_…; the user names others. Proxies in upper and lower case."""
 LONGEST_OUTPUT = 8 << 20
-"""Bytes of a child's output; one that prints more is ended."""
+"""The most bytes of a child's output; one that prints more is ended."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
 _GRACE = 1.0
 """Seconds that a child's own children may hold its output open after it has ended."""
@@ -100,7 +100,7 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
         for reader in readers:
             reader.cancel()
         await _ended(process)
-        process._transport.close()  # type: ignore[attr-defined]  # a stray holder of the pipe keeps it open otherwise
+        process._transport.close()  # type: ignore[attr-defined]  # else another process may keep the pipe open
     too_long = max(len(out), len(err)) > LONGEST_OUTPUT
     return Finished(
         code=process.returncode if process.returncode is not None else -1,

@@ -1,1 +1,1 @@
-"""What a run leaves: its folder, its journal of paid calls, its state."""
+"""The files of a run: its folder, its journal of paid calls, its state."""

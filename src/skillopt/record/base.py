@@ -1,4 +1,4 @@
-"""What all records have in common: typed, frozen, and written as the same JSON that they were read from."""
+"""The base of all records: typed, frozen, and written as the same JSON that they were read from."""
 
 from __future__ import annotations
 

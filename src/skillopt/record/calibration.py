@@ -1,4 +1,4 @@
-"""What `skillopt judge calibrate` leaves: how far a judge agrees with people, its biases, its noise."""
+"""The record of `skillopt judge calibrate`: a judge's agreement with people, its biases, its noise."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from skillopt.record.base import Document, Interval, Record
 
 
 class LengthBias(Record):
-    """How much more the judge gives than people do, by the length of the answer."""
+    """The judge's excess (its grade minus the person's) by the length of the answer."""
 
     correlation: float | None
     """Spearman, of the length and of the judge's grade minus the person's; None if one of them never varies."""
     difference: float
-    """That excess on the longer half of the answers, minus the excess on the shorter half."""
+    """The excess on the longer half of the answers minus that on the shorter half."""
     interval: Interval | None
     """95 %, of the difference."""
 
@@ -29,9 +29,9 @@ class PositionBias(Record):
     pairs: int
     """All pairs that were judged."""
     first: int
-    """Those on which the first position won in both orders."""
+    """Pairs on which the first position won in both orders."""
     second: int
-    """Those on which the second position won in both orders."""
+    """Pairs on which the second position won in both orders."""
     p: float
     """The two-sided p of so uneven a division."""
 

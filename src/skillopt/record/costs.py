@@ -1,4 +1,4 @@
-"""What was paid: calls, tokens and dollars by role and stage."""
+"""Records of costs: calls, tokens and dollars by role and stage."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def find_damage(run: RunDirectory) -> list[Damage]:
 
 
 def _named(run: RunDirectory, path: Path, what: str) -> str:
-    """Of a patch log, which entry."""
+    """Names the entry of a damaged patch log."""
     try:
         if path == run.patch_log.path and path.exists():
             list(run.patch_log.entries())
@@ -122,7 +122,7 @@ def _derived(run: RunDirectory, state: State) -> Iterator[Damage]:
     except (PatchLogError, LookupError, UnicodeDecodeError, OSError) as error:
         yield Damage(path=run.patch_log.path, what=f"does not give every version ({error})")
         return
-    newer = run.snapshot(state.version + 1)  # an interrupted step may have written its candidate as the best
+    newer = run.snapshot(state.version + 1)  # an interrupted step may have written its candidate as the best skill
     written = [best, *([Skill(read_bytes(newer).decode("utf-8", "replace"))] if newer.is_file() else [])]
     bests = [skill.shown.text.encode() for skill in written]
     texts = {run.snapshot(version): [skill.text.encode()] for version, skill in versions.items()}
@@ -190,7 +190,7 @@ def take_back(run: RunDirectory, state: State) -> None:
 
 
 def journal_problem(path: Path, least: int = 0) -> str:
-    """What is wrong with a journal that should have at least this many replies; empty if nothing."""
+    """The problem of a journal that should have at least this many replies; empty if there is none."""
     if not path.exists():
         return "is missing" if least else ""
     try:

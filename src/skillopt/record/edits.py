@@ -52,7 +52,7 @@ class Patch(Record):
     minimal: Edit | None = None
     """Only what is missing, in one or two sentences: tried against all edits together."""
     findings: tuple[ReportedFinding, ...] = ()
-    """What the analyst found out, for later steps."""
+    """The analyst's findings, for later steps."""
     dropped: tuple[Dropped, ...] = ()
     lost: str = ""
     """Why there is no usable reply; empty when there is."""
@@ -145,7 +145,7 @@ class Ranked(Record):
     selected: bool
     reason: str
     leak: str = ""
-    """What it copies from a training item; empty if nothing."""
+    """The text that it copies from a training item; empty if there is none."""
 
 
 class Selection(Record):

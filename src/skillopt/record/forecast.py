@@ -60,7 +60,7 @@ class StagePlan(BaseModel):
     prompt: float
     """Prompt tokens of one call."""
     shared: float = 0.0
-    """How many of them all calls of a round begin with."""
+    """Prompt tokens that all calls of a round begin with."""
 
 
 class Plan(BaseModel):
@@ -77,14 +77,14 @@ class Plan(BaseModel):
     tokens: dict[str, Estimate] = {}
     """Prompts and replies together, by role."""
     cached: dict[str, Estimate] = {}
-    """How many of them the endpoint reads from its cache; only roles whose provider has one."""
+    """Prompt tokens by role that the endpoint reads from its cache; only roles whose provider has one."""
     usd: dict[str, Estimate | None] = {}
-    """By role; None if the price is unknown."""
+    """Dollars by role; None if the price is unknown."""
     seconds: Estimate = Estimate()
     call_seconds: dict[str, float] = {}
-    """By role, the assumed duration of one call."""
+    """The assumed seconds of one call, by role."""
     widths: dict[str, int] = {}
-    """By role, how many calls run at once."""
+    """Calls at once, by role."""
 
     def calls(self, role: str) -> Estimate:
         return Estimate.around(sum(line.calls for line in self.lines if line.role == role))

@@ -190,7 +190,7 @@ class Journal:
             self._db.executemany(_INSERT, map(_row, records))
             self._db.execute("COMMIT")
         except BaseException:
-            if self._db.in_transaction:  # a full disk has ended it already
+            if self._db.in_transaction:  # a full disk has ended the transaction already
                 self._db.execute("ROLLBACK")
             raise
         self._count += len(records)
@@ -238,7 +238,7 @@ class Journal:
         if log.exists():
             with log.open("rb") as file:
                 os.fsync(file.fileno())
-        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # does nothing while somebody else reads
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # no effect while another process reads
         return self._count
 
     def __enter__(self) -> Journal:

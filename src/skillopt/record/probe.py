@@ -1,4 +1,4 @@
-"""What a headroom probe found: is there anything to learn on these tasks, for this target?"""
+"""The record of a headroom probe: is there anything to learn on these tasks, for this target?"""
 
 from __future__ import annotations
 

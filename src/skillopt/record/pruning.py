@@ -1,4 +1,4 @@
-"""What `skillopt prune` leaves: pruned/prune.json, next to the shorter skill."""
+"""The record of `skillopt prune`: pruned/prune.json, next to the shorter skill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What measurements leave: eval_summary.json, comparison.json, check.json, ablations and others."""
+"""The records of measurements: eval_summary.json, comparison.json, check.json, ablations and others."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Comparison(_Verdict):
     a: ComparedSkill
     b: ComparedSkill
     names: dict[str, str]
-    """What people call the items, by id."""
+    """The items' names for people, by id."""
     same_skill: bool
     repeats: int
     set_aside: dict[str, str]
@@ -222,7 +222,7 @@ class CheckResult(_ResultFile):
     measured: int
     repeats: int
     sure_by: str
-    """What the verdict rests on: `screen`, `all items`, `repeats`."""
+    """The stage that decided: `screen`, `all items` or `repeats`."""
     rollouts: CheckRollouts
     p: float
     difference: float

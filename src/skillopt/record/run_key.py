@@ -41,7 +41,7 @@ class RunKey:
     folder: Path
     """The folder of all runs of the benchmark."""
     name: str
-    """How the runs' names end: seed and hash."""
+    """The end of the runs' names: seed and hash."""
     old_name: str
     """The name that earlier versions gave a run of so many epochs."""
     epochs: int
@@ -72,7 +72,7 @@ class RunKey:
 
     @contextmanager
     def beginning(self, run: RunDirectory, *, extend: bool) -> Iterator[None]:
-        """Within, no other process can begin a run of this benchmark. Raises UserError if one has begun the run that
+        """Inside, no other process can begin a run of this benchmark. Raises UserError if one has begun the run that
         this process was about to begin."""
         make_folder(self.folder, private=False)
         handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -18,7 +18,7 @@ from skillopt.skill.folder import listed, name_clash, path_problem
 from skillopt.skill.package import Package, PackageError, read_package
 
 _LONGEST = 1_000_000
-"""Bytes of a main document."""
+"""The most bytes of a main document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Source:
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Contents by path within the package; for a plain file, only its own."""
     executable: frozenset[str] = frozenset()
-    """Those of the files that may be run."""
+    """The executable files."""
     folder: str = ""
     """The package's folder, by its name; empty for a plain file."""
     near: Callable[[str], bool] = lambda _: False
@@ -60,7 +60,7 @@ class Source:
 
     @cached_property
     def skill(self) -> Skill:
-        """What is measured: the whole package, or the file."""
+        """The skill that is measured: the whole package, or the file."""
         whole = self.main == FILE and bool(self.document.front)
         files = self.files if whole else {self.main: self.text.encode()}
         known, folder = secrets(), self.path.removesuffix(self.main)

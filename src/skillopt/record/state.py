@@ -199,7 +199,7 @@ class State(BaseModel):
     """The phases: the first training, then its extensions; empty in runs of earlier versions."""
     epoch_versions: list[int] = [0]
     """The current version at the start of the run and at each epoch's end."""
-    counts: Counts = Field(default_factory=Counts)  # a default that can be hashed would be shared by all runs
+    counts: Counts = Field(default_factory=Counts)  # pydantic would share a hashable default among all runs
     edits_proposed: int = 0
     edits_accepted: int = 0
     patch_log_size: int = 0

@@ -46,7 +46,7 @@ def _last_stop(events: Path) -> str:
 
 
 def remedy(status: str, reason: str) -> str:
-    """What to do about a run that is not finished; empty if nothing is wrong."""
+    """Advice about a run that is not finished; empty if nothing is wrong."""
     if status == "interrupted":
         return "Resume continues after its last finished step; replies that were received are not paid for again."
     if status != "stopped" or reason == BY_HAND:

@@ -67,7 +67,7 @@ class Trajectory(BaseModel):
     telemetry: dict[str, Any] = {}
     """`calls`: tokens and seconds of each call of the target."""
     changes: tuple[FileChange, ...] = ()
-    """What the target did to the files of its workspace."""
+    """The target's changes of the files of its workspace."""
     opened: tuple[str, ...] = ()
     """Files of the skill's package that the target opened or ran."""
     ran: tuple[str, ...] = ()

@@ -113,7 +113,7 @@ def _missing(prompt: str, tag: str) -> dict[str, list[str]]:
 
 
 def _shown(feedback: str) -> Iterator[str]:
-    """What the differences between files say of the rules behind them."""
+    """The rules that the differences between files show."""
     for _, got, want in _SAID.findall(feedback):
         found = {
             "semicolons": ";" in want and ";" not in got,

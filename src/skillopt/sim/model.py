@@ -208,7 +208,7 @@ class SimulatedModel(ChatModel):
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Message]:
-        """What chance is drawn from. An optimizer's luck depends on the data that it reads, and neither on its
+        """The seed of random draws. An optimizer's luck depends on the data that it reads, and neither on its
         instructions nor on the name under which the target is served."""
         if request.schema is None:
             return list(request.messages)

@@ -202,7 +202,7 @@ def _reflect(prompt: str, most: int, options: SimOptions, key: str) -> SimReply:
     patterns = patterns_of(edits, "not stated")
     if options.opposites:
         edits = [*_opposites(prompt, skill), *edits]
-    if not options.paraphrase:  # who says everything three times does not keep to limits, either
+    if not options.paraphrase:  # an optimizer that says everything three times ignores limits, too
         most = min(most, _allowed(prompt))
     job = f"Give the code of each topic: {', '.join(sorted(wanted))}."
     findings: list[SimFinding] = [
@@ -219,7 +219,7 @@ def _reflect(prompt: str, most: int, options: SimOptions, key: str) -> SimReply:
 
 
 def _allowed(prompt: str) -> int:
-    """How many edits the letter asks for; if it does not say, one."""
+    """The number of edits that the request asks for; one if it does not say."""
     found = _LIMIT.search(_block(prompt, "limits"))
     return int(found[1]) if found else 1
 
@@ -334,7 +334,7 @@ def patterns_of(edits: list[SimEdit], cause: str) -> list[SimPattern]:
 
 
 def most_edits(schema: Schema) -> int:
-    """As many as the schema of the reply allows."""
+    """The first rows, as many as the reply's schema allows."""
     return cast("dict[str, dict[str, dict[str, int]]]", schema.body)["properties"]["edits"]["maxItems"]
 
 

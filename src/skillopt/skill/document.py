@@ -65,7 +65,7 @@ class Skill:
     others: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     """The package's further files by their paths, such as `references/rules.md`. Never changed in place."""
     executable: frozenset[str] = frozenset()
-    """Those of the further files that may be run."""
+    """The executable ones among the further files."""
 
     @property
     def is_package(self) -> bool:

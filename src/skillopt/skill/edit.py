@@ -354,7 +354,7 @@ def _place_add(draft: _Draft, edit: Edit) -> _Draft:
 
 
 def _find(skill: Skill, edit: Edit) -> Span:
-    """Where the anchor is: verbatim, once, outside every protected region."""
+    """The anchor's position. It must occur verbatim, once, outside every protected region."""
     spots, at = [], skill.text.find(edit.anchor)
     while at >= 0:
         spots.append(Span(at, at + len(edit.anchor)))
@@ -373,7 +373,7 @@ def _find(skill: Skill, edit: Edit) -> Span:
 
 
 def _end_of_content(skill: Skill, span: Span) -> int:
-    """Where an addition to this span goes: after its last text, before a protected region that follows."""
+    """The position of an addition to this span: after its last text, before a protected region that follows."""
     end = next((r.start for r in skill.protected if span.start <= r.start < span.end), span.end)
     if not skill.text[span.start : end].strip():
         return span.start if end < span.end or not span.start else end
@@ -381,7 +381,7 @@ def _end_of_content(skill: Skill, span: Span) -> int:
 
 
 def _after(text: str, point: int) -> str:
-    """What must follow an insertion so that it does not run into the next line."""
+    """Line breaks that must follow an insertion to separate it from the next line."""
     if point == len(text):
         return "\n"
     return "" if text[point] in "\r\n" else "\n\n"

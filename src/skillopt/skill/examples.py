@@ -29,7 +29,7 @@ def without_example(text: str, task: str) -> str:
 
 
 def _end(text: str, at: int) -> int:
-    """Where the example ends whose task ends here; -1 if no reply follows."""
+    """The end of the example whose task ends here; -1 if no reply follows."""
     rest = text[at:].removeprefix("\n")
     if not _REPLY.match(rest):
         return -1

@@ -90,15 +90,13 @@ def plain_description(text: str) -> str:
 
 
 def problems(package: Package, folder: str) -> list[str]:
-    """What a validator of the format would reject; `folder` is the name of the package's folder."""
+    """The problems that a validator of the format would report; `folder` is the name of the package's folder."""
     fields = package.fields
     messages = [f"front matter: unknown field '{name}'" for name in fields if name not in FIELDS]
     if problem := name_problem(package.name):
         messages.append(problem)
     elif unicodedata.normalize("NFKC", folder) != unicodedata.normalize("NFKC", package.name):
-        messages.append(
-            f"the package's name is '{package.name}', so its folder must be called that, not '{folder}'"
-        )
+        messages.append(f"the package's name is '{package.name}', so its folder must be called that, not '{folder}'")
     if not package.description:
         messages.append("the description is empty; say what the skill does and when to use it")
     if len(package.description) > MAX_DESCRIPTION:

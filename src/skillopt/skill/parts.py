@@ -12,13 +12,13 @@ _ITEM = re.compile(r"(?:[-*+]|\d+[.)])[ \t]+")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 
 _Range = tuple[int, int]
-"""Lines from the first on, up to and without the last; counted from 0."""
+"""A range of lines, counted from 0; the last one is not included."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     name: str
-    """Where it is: `line 9` or `lines 4–6`."""
+    """Its position: `line 9` or `lines 4–6`."""
     text: str
     skill: Skill
     """The document that it is a part of."""

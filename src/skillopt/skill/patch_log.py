@@ -124,7 +124,7 @@ class PatchLog:
                     entry = Entry.model_validate_json(line)
                 except (ValidationError, ValueError) as error:
                     raise PatchLogError(f"{self.path}: entry {number} is not readable") from error
-                intact = line == entry.line()  # not only the values: a renamed key could read as its default
+                intact = line == entry.line()  # compare keys as well as values: a renamed key could read as its default
                 if not intact or entry.prev != prev or entry.seq != number or entry.hash != entry.digest():
                     raise PatchLogError(
                         f"{self.path}: entry {number} (step {entry.step}) was altered or is out of place"

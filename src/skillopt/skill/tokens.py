@@ -1,4 +1,4 @@
-"""How many tokens a text has: one estimate, the same on every machine, because limits decide results."""
+"""Counts tokens by one estimate, the same on every machine, because limits decide results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WEIGHTS = {
     "word": 1.0, "number": 1.0, "line": 1.0, "spaces": 0.7, "underscore": 0.3, "korean": 0.6, "wide": 0.7,
     "letter": 0.33, "signs": 0.9,
 }  # fmt: skip
-"""Tokens of a piece. Wide characters are those of Chinese and Japanese, and emoji; letters are all other scripts."""
+"""Tokens for each type of character: wide ones are Chinese, Japanese and emoji; letters are all other scripts."""
 _SHORT_WORD = 7
 """Letters of a word that is one token; every nine more are another."""
 

@@ -18,7 +18,7 @@ NEW_FILES: dict[str, str] = {
 """The names of files that an edit may make, as regular expressions."""
 _LEGAL = re.compile(r"(?:licen[cs]e|notice|copying)(?:[._-].*)?", re.IGNORECASE)
 _LONGEST = 200_000
-"""Bytes of a file that a model could read; longer ones are never edited."""
+"""The most bytes of a file that a model can read; longer ones are never edited."""
 
 
 def part_of(path: str) -> TrainedPart | None:

@@ -28,8 +28,7 @@ from skillopt.tasks.tools import start
 from skillopt.tasks.workspace import WorkedEpisode, Workspaces
 
 Function = Callable[..., Any]
-"""Of item (without its answers), skill and model: the answer as text, (text, messages) or an Episode. It may be
-async."""
+"""A function of item (without answers), skill and model. Returns text, (text, messages) or an Episode. May be async."""
 
 
 def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode = "namespaces", root: Path | None = None) -> Agent:

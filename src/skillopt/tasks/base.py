@@ -103,7 +103,7 @@ class Item(TaskFields):
         return self.answers[0] if self.answers else ""
 
     def content(self) -> str:
-        """What the task asks, for finding the same task under two ids."""
+        """The task's content, to find the same task under two ids."""
         text = " ".join(f"{self.question}\n{self.context}".casefold().split())
         return "\n".join([text, *image_names(self)])
 
@@ -138,7 +138,7 @@ def score_of(value: Any, pass_at: float = 1.0) -> Score:
 
 
 class Episode(BaseModel):
-    """What the target did: every message, and the answer that is scored."""
+    """The record of a rollout: every message, and the answer that is scored."""
 
     messages: list[StoredMessage] = []
     output: str

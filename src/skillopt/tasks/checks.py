@@ -105,7 +105,7 @@ def hash_of(content: Content) -> str:
 
 
 def compare_files(name: str, got: bytes, want: bytes) -> str:
-    """How a file first differs from the expected one; empty if it does not."""
+    """The first difference between a file and the expected one; empty if there is none."""
     suffix = name.rpartition(".")[2].lower()
     try:
         has, wants = got.decode("utf-8-sig"), want.decode("utf-8-sig")

@@ -20,7 +20,7 @@ NAMES = {
     "context": ("context", "passage", "document", "background"),
     "type": ("type", "topic", "category", "kind"),
 }
-"""What people call an item's fields; the first that a file has is taken."""
+"""Usual names of an item's fields; the first one that a file has is used."""
 _IN_A_HEADING = {
     "question": ("question", "prompt", "query", "instruction", "request", "message", "problem", "task", "input"),
     "answers": ("answer", "label", "expected", "gold", "solution", "reply", "response", "output"),
@@ -36,7 +36,7 @@ def renamed(row: object, named: Mapping[str, str]) -> object:
         return row
     fields = {field: value for field, column in named.items() if (value := value_of(row, column)) is not None}
     rest = row
-    for column in named.values():  # also an answer inside of another field, which an agent would see
+    for column in named.values():  # remove an answer inside of another field, too: an agent would see it
         rest = {key: value for key, value in rest.items() if key != column} if column in rest else without(rest, column)
     return {key: value for key, value in rest.items() if key not in fields} | fields
 

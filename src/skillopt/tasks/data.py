@@ -33,7 +33,7 @@ Row = tuple[str, Any]
 Fields = dict[str, Any]
 """A row as its user wrote it."""
 Placed = tuple[str, Item]
-"""Where an item is (`tasks.csv:3`), and the item."""
+"""An item's location (`tasks.csv:3`), and the item."""
 Problem = tuple[list[str], str]
 """Locations of rows that cannot be used, and the text that follows them in a message."""
 MOST_NAMED = 10
@@ -43,7 +43,7 @@ WINDOWS = "cp1252"
 
 
 def content_hash(item: Item) -> str:
-    """What the task asks, as a short name that does not depend on its id, answers or location."""
+    """A hash of the task's content, which does not depend on its id, answers or location."""
     return hashlib.sha256(item.content().encode()).hexdigest()[:16]
 
 

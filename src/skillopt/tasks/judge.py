@@ -130,7 +130,7 @@ async def _sample(item: Item, output: str, ask: Judge, options: JudgeOptions, ru
 
 
 async def _compared(item: Item, output: str, ask: Judge, rubric: Rubric) -> Judgement:
-    """In both orders; a tie if they disagree."""
+    """Judge in both orders; if they disagree, the result is a tie."""
     text = rubric if isinstance(rubric, str) else "; ".join(f"{r.criterion} (weight {r.weight:g})" for r in rubric)
     reasons, preferred = [], []
     for first, second in ((output, item.answer), (item.answer, output)):

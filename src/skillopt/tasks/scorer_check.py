@@ -30,7 +30,7 @@ _BREAK = re.compile(r"[,;|\n]")
 
 @dataclass(frozen=True, kw_only=True)
 class ScorerFault:
-    """What is wrong with a scorer, and what to do."""
+    """A fault of a scorer, and how to correct it."""
 
     says: str
     fix: str
@@ -74,7 +74,7 @@ async def two_scores(env: Env, item: Item, output: str) -> ScorerFault | None:
 
 
 async def refuse_two_scores(env: Env) -> None:
-    """Before anything is paid for. A scorer that raises is not judged here: the run's first task shows it."""
+    """Check the scorer before anything is paid for. One that raises passes here: the run's first task shows that."""
     for item in [] if is_noisy(env) else env.items("train")[:_TRIED]:
         for output in [""] if env.scores_files else [*item.answers[:1], "", item.question]:
             try:

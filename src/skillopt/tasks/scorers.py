@@ -1,4 +1,4 @@
-"""From `env.scoring` to a scorer: by name, a function of the user's own, or a judge."""
+"""Makes a scorer from `env.scoring`: a built-in one by name, a user's function, or a judge."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _UNFINISHED = re.compile(r"[^=\s][ \t]*[=≈][^\w=]*\Z")
 
 NO_ANSWER = ("the reply names no choice", "the reply holds no number", "the reply holds no usable JSON object")
 SEVERAL = ("the reply names several choices",)
-"""How the feedback begins if the form of a reply hides its answer."""
+"""Beginnings of the feedback on replies whose form hides their answer."""
 
 Choices = Sequence[str | int | float] | Mapping[str, str | int | float]
 
@@ -340,7 +340,7 @@ def _same(a: Any, b: Any, tolerance: float) -> bool:
 def _near(a: float, b: float, tolerance: float) -> bool:
     try:
         return abs(a - b) <= tolerance + 1e-9 * max(1.0, abs(b))
-    except OverflowError:  # a whole number that is too large for a decimal one
+    except OverflowError:  # an integer that is too large for a float
         return False
 
 

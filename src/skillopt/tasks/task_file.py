@@ -55,7 +55,7 @@ class TaskFile:
     encoding: str
 
     def lines(self) -> list[str]:
-        """How the file was read, for the person whose file it is."""
+        """Lines for the file's owner on how it was read."""
         pairs = ", ".join(f"{column} → {field}" for field, column in self.columns.items())
         others = "(to use other columns: --question, --answer, --id, --type)"
         lines = [f"{self.file}: {self.rows} rows{self._separated()}: {pairs} {others}"]

@@ -36,7 +36,7 @@ _ASKED = (
 
 
 NO_SKILL = "none"
-"""What an agent loaded, if it loaded no skill of the library."""
+"""The output of an agent that loaded no skill of the library."""
 
 
 class TriggerOptions(Options):

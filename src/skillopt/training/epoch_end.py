@@ -31,7 +31,7 @@ from skillopt.training.rollout import begin_ahead, require_most, rollout, scored
 from skillopt.training.step_files import accept, update_scores
 
 LONGEST_MEMORY = 1500
-"""Tokens; longer notes are asked for again."""
+"""The most tokens of the notes; longer ones are asked for again."""
 
 
 async def end_epoch(

@@ -34,17 +34,17 @@ from skillopt.training.schedule import edits_for
 from skillopt.training.step_files import StepWork
 
 MOST_READ = 60
-"""Earlier steps whose batches are read again."""
+"""The most earlier steps whose batches are read again."""
 MOST_STEPS = 12
-"""Steps that a run remembers for the optimizer."""
+"""The most steps that a run remembers for the optimizer."""
 MOST_EDITS = 12
-"""Edits of one step that are remembered, applied ones first."""
+"""The most edits of one step that are remembered, applied ones first."""
 PENDING = "pending: it broke nothing, and is tried again together with the next step's edits; do not repeat it"
 LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
 LONGEST = 4000
-"""Characters of an edit that are remembered."""
+"""The most characters of an edit that are remembered."""
 LONGEST_CAUSE = 200
-"""Characters of a cause that are remembered."""
+"""The most characters of a cause that are remembered."""
 
 
 def task_info(ctx: Context) -> TaskInfo:
@@ -71,8 +71,8 @@ def _comment_line(comment: Comment) -> str:
 
 
 def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[Item] = ()) -> OptimizerContext:
-    """For a step on this batch; an epoch's end has no batch. In step 1 the validation score is still being measured, so
-    that no request has it."""
+    """The context for a step on this batch; an epoch's end has no batch. In step 1 the validation score is still being
+    measured, so no request has it."""
     examples = "exemplar" in ctx.config.gradient.analysts
     edits = edits_for(rate)
     edits -= slots(state.pending, edits)
@@ -240,7 +240,7 @@ def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:
 
 
 MOST_PROBED = 4
-"""Tasks that the rejected candidate does, of those that failed before."""
+"""The most failed tasks of a batch that are done again with the rejected candidate."""
 
 
 async def probe_rejected(work: StepWork, ctx: Context) -> list[Trajectory]:

@@ -31,7 +31,7 @@ class Parts:
     analysts: tuple[Analyst, ...]
     gate: Gate
     schedule: Shape | None
-    """None: auto, which is chosen when the steps and the initial skill are known."""
+    """None means auto: the schedule is chosen when the steps and the initial skill are known."""
     scheduler: str
     """The schedule's name, for people."""
     passed_in: Fingerprints

@@ -272,7 +272,7 @@ def require_most(results: Sequence[Trajectory | RolloutError], what: str) -> Non
 
 
 def require_few(refused: Mapping[str, str], total: int, *, set_aside: int = 0) -> None:
-    """Of a split, one item or a tenth may be refused over the whole run, but not all items.
+    """Over the whole run, one item or a tenth of a split may be refused, but not all items.
 
     `total` items were asked now; `set_aside` items of the split were refused before.
     """

@@ -182,7 +182,7 @@ def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
 
 
 def pins(config: Config) -> dict[str, str]:
-    """The version that began a run, and its method, which does not silently change."""
+    """The version and the method that began a run. A run never continues with another method."""
     return {"skillopt": __version__, "method": METHOD, "prompts": prompts.fingerprint(config.gradient.prompts_dir)}
 
 

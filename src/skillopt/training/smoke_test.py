@@ -63,11 +63,11 @@ async def _score_nothing(env: Env, items: Sequence[Item]) -> None:
 
 _TRIED = 10
 _SHOWN = 160
-"""Characters of a reply, and of its expected answer."""
+"""The most characters of a reply and of its expected answer in a message."""
 
 
 async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> None:
-    """Before the optimizer is asked about the first batch. Raises if the scorer is the reason for the zeros."""
+    """Runs before the optimizer is asked about the first batch. Raises if the scorer is the reason for the zeros."""
     metric = ctx.config.evaluation.metric
     if not trajectories or any(trajectory.score.value(metric) for trajectory in trajectories):
         return
@@ -84,7 +84,7 @@ async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Traje
 
 
 async def _fault(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> ScorerFault | None:
-    """What is wrong with the scorer for certain; a scorer that explains its zeros can be learned from."""
+    """A certain fault of the scorer. A scorer that explains its zeros is not one: the optimizer can learn from it."""
     env, metric = ctx.env, ctx.config.evaluation.metric
     if not can_be_tried(env):
         return None

@@ -266,7 +266,7 @@ class TrainingLoop:
         """Keep the state of the last finished step; only record why the run ended."""
         self._keep_baseline()
         if self.state.status != "finished":
-            begun = self.run.state.exists()  # if not, only the costs are written: there is no state to continue from
+            begun = self.run.state.exists()  # else write only the costs: there is no state to continue from
             self.state = State.read(self.run.state) if begun else self.state
             self.state.status, self.state.stop_reason = "stopped", str(error)
             with suppress(*DiskError):  # the disk may be what stopped it; the state before it is kept
@@ -290,7 +290,7 @@ class TrainingLoop:
         return replace(self.base.at(step.epoch, step.number), changed=self.state.changed)
 
     def _rates(self, step: Step) -> LearningRate:
-        phase = self.state.phases[-1]  # it has its own schedule
+        phase = self.state.phases[-1]  # the phase has its own schedule
         number, steps = step.number - phase.after, self.base.steps - phase.after
         shape = self._parts.schedule or SCHEDULES[phase.scheduler]
         scheduled = scheduled_rate(number, steps, self.config.optimizer, shape)

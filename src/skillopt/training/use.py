@@ -21,7 +21,7 @@ class TaskUse(Record):
     tokens: float
     """Prompts and replies together; 0 if the target reports no usage."""
     usd: float | None
-    """None if it is not known: there is no price, and the calls report none."""
+    """None if it is unknown: there is no price, and the calls report no cost."""
 
     @property
     def tokens_per_call(self) -> float:

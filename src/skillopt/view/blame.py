@@ -133,7 +133,7 @@ def spread(lines: Iterable[BlamedLine]) -> dict[int, int]:
 
 
 def where(edit: Edit) -> str:
-    """Where an edit applies, such as ` in references/rules.md, section 'Rules'`; empty if it names nothing."""
+    """The place of an edit, such as ` in references/rules.md, section 'Rules'`; empty if it names nothing."""
     file = "" if edit.file == FILE else f" in {edit.file}"
     section = f"section '{edit.section}'" if edit.section else ""
     return f"{file}, {section}" if file and section else file or (f" in {section}" if section else "")

@@ -17,7 +17,7 @@ from skillopt.view.text import clipped, counted, duration, printable, ranged
 from skillopt.view.traces import item_name
 
 _SHOWN, _MOST = 600, 12
-"""Characters of an output, and items, that a page shows; `check.json` has all."""
+"""The most characters of an output, and items, on the page; `check.json` has all."""
 _ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds", "refused by the endpoint")
 
 

@@ -54,9 +54,9 @@ _CAUSES: dict[Sign, str] = {
 }
 NO_SKILL = Skill("").hash
 REST = 3
-"""Steps without a new version after which training counts as having come to rest."""
+"""Steps without a new version after which the training counts as settled."""
 _SEVERAL = 3
-"""Skills that must have failed before the task itself is doubted."""
+"""How many skills must have failed before the report doubts the task itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

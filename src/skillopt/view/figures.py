@@ -35,7 +35,7 @@ def measured_skills(summary: Summary) -> list[MeasuredSkill]:
     if baselines.majority:
         skills.append(_measured("majority", baselines.majority, f"always “{baselines.majority.answer}”"))
     idle = baselines.do_nothing
-    if idle and (idle.val or idle.test):  # if it scores nothing, there is no need to say so
+    if idle and (idle.val or idle.test):  # a baseline of 0 need not be shown
         skills.append(_measured("an agent that does nothing", idle))
     skills += [_measured("initial", initial, f"{initial.kind}, zero-shot"), _measured("best", best)]
     if best.val_remeasured is not None and best.winners_curse is not None and best.version:
@@ -66,7 +66,7 @@ class Figure:
 
 
 def main_figures(summary: Summary, best_from: str) -> list[Figure]:
-    """Those at the head of a report; `best_from` says in words which step gave the best version."""
+    """The figures at the head of a report; `best_from` says in words which step gave the best version."""
     initial, best = summary.initial, summary.best
     rate, edits, steps = summary.edit_acceptance_rate, summary.edits, summary.steps
     figures = []

@@ -77,7 +77,7 @@ def pruning_lines(result: Pruning) -> Iterator[str]:
 
 
 def routing_table(matrix: Confusion) -> list[str]:
-    """Rows: what requests are for. Columns: what was loaded."""
+    """The confusion matrix: a row for each expected skill, a column for each loaded one."""
     return table_lines(("request for \\ loaded", *matrix.names), matrix.table())
 
 

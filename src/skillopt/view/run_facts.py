@@ -139,7 +139,7 @@ def read_facts(files: RunDirectory) -> Facts:
 
 
 def _routing(run: Run) -> dict[str, Confusion]:
-    """On the test split before and after; if that is not read, on the validation split before."""
+    """Scores on the test split before and after; if that was not read, on the validation split before."""
     options = run.settings.get("env.options")
     if run.settings.get("env.name") != "trigger" or not (isinstance(options, dict) and options.get("skills")):
         return {}

@@ -43,7 +43,7 @@ class SkillInUse:
 
 
 def skill_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -> SkillInUse:
-    """From the trajectories that the run has kept."""
+    """Examples from the trajectories of the run."""
     config = run.config
     price = price_of(config.models.target_model, config.budget.prices)
     test = {name: _kept(run, f"test_{name}") for name in ("initial", "best")}

@@ -27,7 +27,7 @@ NEEDED = {
 }
 OPENABLE = {"Cabinet", "Drawer", "Fridge", "Microwave", "Safe"}
 TOOLS = ("Fridge", "Microwave", "SinkBasin")
-"""Where things are cooled, heated and cleaned; nothing is to be brought there."""
+"""Receptacles in which things are cooled, heated and cleaned; no goal puts an object there."""
 KITCHEN = (
     {"CounterTop": 3, "Cabinet": 5, "Drawer": 3, "Fridge": 1, "Microwave": 1, "SinkBasin": 1, "StoveBurner": 2,
      "GarbageCan": 1, "DiningTable": 1, "CoffeeMachine": 1},

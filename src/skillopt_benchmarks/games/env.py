@@ -36,7 +36,7 @@ class GameOptions(Options):
     steps: int = Field(default=50, ge=1)
     """Actions until a game is lost."""
     history: int = Field(default=10, ge=0)
-    """Turns that the target is shown besides the task and the last observation; 0 shows all."""
+    """The most turns in a prompt besides the task and the last observation; 0 shows all."""
     processes: int = Field(default=0, ge=0)
     """Worker processes that hold the games; 0 for one a core, or one in each worker of a cluster."""
     limit: SplitLimits = Field(default={})

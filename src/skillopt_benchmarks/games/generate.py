@@ -23,7 +23,7 @@ TASKS = (
 )
 """ALFWorld's six."""
 ROOMS, LENGTHS = (1, 2, 3), (1, 2, 3, 4)
-"""How TextWorld's games differ in size, in turn."""
+"""Sizes of TextWorld's games, in turn."""
 
 
 async def generate(engine: str, sizes: dict[str, int], seed: int, out: Path, *, files: bool) -> dict[str, int]:
@@ -68,7 +68,7 @@ async def _one(
         goal = facts.objective.strip()
         question = f"Your task is to: {goal}." if engine == "alfworld" else goal
         target = out / _official(engine, split, facts.name, number) if files else made_of(engine, recipe)
-        if not target.exists():  # a recipe's game may be there from before
+        if not target.exists():  # the recipe's game may exist from an earlier call
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(folder, target)
         game = {"game": str((target / path.name).relative_to(out))} if files else {"recipe": recipe}

@@ -27,7 +27,7 @@ from skillopt.record.files import json_text, plain, read_bytes, read_json, write
 from skillopt.skill.folder import NotAFileError
 
 LONGEST_REPLY = 1 << 20
-"""Bytes of a reply. No stage of ours can use more."""
+"""The most bytes of a reply; no stage can use more."""
 _REQUEST = re.compile(r"(\d{4,})\.json")
 
 

@@ -12,7 +12,7 @@ from skillopt.models.handoff.box import BadReply, Box, Letter, letters_folder
 from skillopt.skill.tokens import count_tokens
 
 POLL = 0.2
-"""Seconds between two looks for a reply."""
+"""Seconds between two polls for a reply."""
 SETTLED = 5
 """Polls during which a file must not change before it is checked: somebody may still be writing it."""
 
@@ -62,7 +62,7 @@ class HandoffModel(ChatModel):
                 except BadReply as bad:
                     if looks >= SETTLED:
                         box.send_back(letter, bad.problems)
-                except OSError:  # removed again by its writer
+                except OSError:  # its writer has removed it again
                     looks = 0
             await asyncio.sleep(POLL)
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 MOST = 12
-"""Problems that are listed; a reply with more of them has one cause."""
+"""The most problems that are listed; more of them usually have one cause."""
 LONGEST = 300
-"""Characters of one problem: a message quotes names and choices."""
+"""The most characters of one problem, because messages quote names and choices."""
 _TEXT: JsonObject = {"type": "string"}
 _NUMBER: JsonObject = {"type": "number"}
 _NEW_FILE = "|".join(map(re.escape, NEW_FILES.values()))
@@ -87,7 +87,7 @@ def example(schema: Any, name: str = "") -> Any:
         return [] if items.get("enum") == [] or schema.get("maxItems") == 0 else [example(items, name)]
     if kind != "string":
         return {"number": 0.5, "integer": 1, "boolean": True}.get(str(kind))
-    if "pattern" in schema:  # alternatives, of which the first is literal
+    if "pattern" in schema:  # the first alternative is literal text
         return re.split(r"(?<!\\)\|", schema["pattern"].removeprefix("^(").removesuffix(")$"))[0].replace("\\", "")
     # the example is an `add`, which has no anchor
     return "" if name == "anchor" else f"your {name.replace('_', ' ')}".ljust(schema.get("minLength", 0), ".")

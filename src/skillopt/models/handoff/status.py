@@ -1,4 +1,4 @@
-"""What a handoff run is waiting for."""
+"""The status of a handoff run: its open letters, and whether a process works on it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
             worked = worked or running
             settled = meant(path) == path and (
                 letters or status_now["status"] == "finished"
-            )  # no newer run can be meant
+            )  # the path names one run, so no newer run can begin
             if over or (letters if running else worked or late or settled):
                 return status_now
         time.sleep(LOOK)

@@ -1,1 +1,1 @@
-"""What `skillopt init` writes: the files of this folder, filled in."""
+"""The templates of `skillopt init`."""

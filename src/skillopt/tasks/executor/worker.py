@@ -22,7 +22,7 @@ from skillopt.tasks.base import Env, Item, Json, ToolDefinition, is_judged, scor
 
 @dataclass(frozen=True)
 class Turn:
-    """What one side says to the other.
+    """A message between worker and driver.
 
     The worker: it needs a reply (`chat`) or the result of a whole rollout (`whole`), has done the work that it was
     asked to do (`did`), is `done`, or met an `error`. The driver: `begin` a task, a `value` (a reply, a result), an
@@ -33,7 +33,7 @@ class Turn:
     value: Any = None
 
     def packed(self) -> bytes:
-        """What cannot be sent is an error of that task alone, and does not affect the others."""
+        """The bytes of a message. If a message cannot be sent, that is an error of its task alone."""
         try:
             data = pickle.dumps(self)
             if self.kind == "error":
@@ -106,7 +106,7 @@ class EnvWorker:
         return b""
 
     async def tell(self, token: int, message: bytes) -> bytes:
-        """What the task needs next, after what it needed before; the token 0 opens the env."""
+        """The task's next message, after the driver has answered its last one; the token 0 opens the env."""
         if not token:
             return self._open(message)
         turn = Turn.unpacked(message)

@@ -96,7 +96,7 @@ async def _answers(
     optimizer: Caller,
     config: Config,
 ) -> Patch:
-    """What each of a few answers is for, as one edit."""
+    """Asks which tasks each of a few answers is for, and makes one edit."""
     shown = "\n".join(
         _line(task.kind, task.text, task.answer) for answer_tasks in tasks.values() for task in answer_tasks
     )

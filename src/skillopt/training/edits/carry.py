@@ -23,7 +23,7 @@ from skillopt.training.gates.credit import Credited, broken_rows
 CARRIED = "carried/"
 """Source prefix of edits of an earlier step that are tried again; new edits are selected before them."""
 MOST = 16
-"""Edits that wait at a time; the oldest expire."""
+"""The most edits that wait; the oldest expire."""
 UNCONFIRMED = "it broke nothing, but no gate has confirmed it; accept it, and an extended run tries it first"
 
 
@@ -70,5 +70,5 @@ def _again(edit: Edit) -> Edit:
 
 
 def slots(pending: Iterable[Edit], most: int) -> int:
-    """Of the `most` edits of a step, how many are kept for pending ones: up to half."""
+    """How many of a step's `most` edits are kept for pending ones: up to half."""
     return min(len(units(pending)), most // 2)

@@ -20,11 +20,11 @@ from skillopt.training.edits.similarity import NEGATIONS, content_words, quotati
 KEPT = 0.75
 """The share of a sentence's words that a line must have to be the same sentence, reworded."""
 SHORTEST_NAME = 12
-"""Characters of the beginning of a line that are enough to name it."""
+"""As many characters of a line's beginning are enough to name it."""
 MOST_LISTED = 20
-"""Lost lines that a request lists."""
+"""The most lost lines in a request."""
 LONGEST_LISTED = 120
-"""Characters of a lost line that a request shows."""
+"""The most characters of a lost line in a request."""
 _MARK = re.compile(r"\s*(?:(?:[-*+>]|#{1,6}|\d+[.)])\s+)*")
 """List marks, quote marks and heading marks at the start of a line."""
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=\S)")

@@ -23,9 +23,9 @@ from skillopt.training.gates.strict import shared_words
 from skillopt.training.rollout import roll_out_all
 
 MOST_BROKEN = 6
-"""Broken items that are tried again, those that fell most first."""
+"""The most broken items that are tried again; those that fell most come first."""
 MOST_SUSPECTS = 6
-"""Edits that are left out in turn, those that share most words with the broken items first."""
+"""The most edits that are left out in turn; those that share most words with the broken items come first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Credited:
 
     @property
     def rejected_edits(self) -> tuple[Edit, ...]:
-        """Edits that were found to break items, and all of a whole candidate that is not accepted."""
+        """The rejected edits: those that broke items; and all edits if the whole candidate was not accepted."""
         return self.left_out if self.verdict.accepted else (*self.left_out, *self.candidate.applied)
 
 

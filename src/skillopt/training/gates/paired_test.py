@@ -53,13 +53,13 @@ class PairedTest:
     alpha: float
     max_repeats: int
     samples: dict[str, tuple[list[float], list[float]]] = field(default_factory=dict)
-    """By item: the current skill's fresh scores and the candidate's."""
+    """Fresh scores of the current skill and of the candidate, by item."""
     second: dict[str, float] = field(default_factory=dict)
     """The candidate's score in the confirmation."""
     refused: set[str] = field(default_factory=set)
     repeats: int = 0
     p: float = 1.0
-    """How likely the candidate looks this good without being better, by the fresh samples alone."""
+    """The p-value of the fresh samples: how likely a candidate that is not better looks this good."""
 
     def run(self) -> Samples[Outcome]:
         """Ask for samples until there is a decision."""

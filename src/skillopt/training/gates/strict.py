@@ -115,7 +115,7 @@ class EarlyStop:
         return math.fsum(values) + len(self.counted(shown)) - len(values)
 
     def slack(self, shown: Sequence[str]) -> float:
-        """How much the candidate may still lose; at 0 or below it is beaten."""
+        """The score that the candidate may still lose before it is beaten; 0 or less: it is beaten."""
         margin = self.best_case(shown) - math.fsum(self.current[i] for i in self.counted(shown))
         return margin - EPSILON if self.rule == "strict" else margin + EPSILON
 

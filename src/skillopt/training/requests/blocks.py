@@ -1,5 +1,4 @@
-"""How data is shown in a request: between tags, a line of JSON for each trajectory, long texts trimmed in the
-middle."""
+"""The data of a request: between tags, with a line of JSON for each trajectory; long texts lose their middle."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ from skillopt.training.requests.shared import NOTHING_SHARED, SharedText
 
 EMPTY = Skill("")
 LEAST = 60
-"""Tokens that every trajectory gets, however many there are."""
+"""The least tokens of each trajectory, however many there are."""
 NEAR = 0.8
 """From this share of the limit on, an output's length is shown."""
 MOST_ANSWERS = 3
-"""Expected answers that are shown of one task."""
+"""The most expected answers of one task in a request."""
 
 
 MARKER = 12

@@ -36,13 +36,13 @@ from skillopt.training.requests.tools import tool_blocks
 MOST_PASSES = 6
 """Passing trajectories that are shown for contrast, spread over the task types."""
 MOST_STEPS = 8
-"""Earlier steps that are shown with their results."""
+"""The most earlier steps that are shown with their results."""
 LONGEST_SEEN = 150
-"""Tokens of a task or an output under a rejected step."""
+"""The most tokens of a task or an output that a rejected step shows."""
 URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
-"""How a task can compare under two epochs' skills."""
+"""The classes of tasks by their results with two epochs' skills."""
 LONGEST_TASK = 60
-"""Tokens of a compared task in the request for notes."""
+"""The most tokens of a compared task in the request for notes."""
 LONGEST_TRIED = 150
 """Tokens of an edit of an earlier step that are shown; an edit that is in the skill is shown shorter."""
 LONGEST_REJECTED = 700
@@ -271,7 +271,7 @@ def _validation(knowledge: OptimizerContext) -> Iterable[str]:
 
 
 def _slow_scores(knowledge: OptimizerContext, pairs: Sequence[Pair]) -> str:
-    """What guidance is measured by, and where the compared tasks come from."""
+    """Sentences on how guidance is measured, and on the source of the compared tasks."""
     total = knowledge.task_info.training_tasks
     which = f"a random draw from the {total}" if total > len(pairs) else "all"
     drawn = [f"The {len(pairs)} compared tasks are {which} training tasks."] if total else []
@@ -284,12 +284,12 @@ def _luck(trajectories: Sequence[Trajectory]) -> str:
 
 
 def _shared_block(shared: SharedText) -> str:
-    """What all tasks have, each part once."""
+    """The text that all tasks share, each part once."""
     return block("shared", "\n".join(data_line({f"shared {n}": part}) for n, part in enumerate(shared.parts, 1)))
 
 
 def _kinds(trajectories: Sequence[Trajectory]) -> str:
-    """How the failures failed, if not all simply have a wrong answer."""
+    """A sentence on the kinds of failure, unless all are wrong answers."""
     counts = count_kinds(trajectories)
     if not counts.keys() - {"wrong_answer"}:
         return ""
@@ -301,7 +301,7 @@ def _solved(trajectories: Sequence[Trajectory]) -> str:
 
 
 def _short_form(form: ShortForm | None) -> str:
-    """What the minimal remedy scored alone: every addition has to beat it."""
+    """A sentence on the score of the minimal remedy alone, which every addition has to beat."""
     if form is None:
         return ""
     on = f"Step {form.step} tried two remedies on {form.tasks} training tasks"

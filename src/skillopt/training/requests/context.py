@@ -24,7 +24,7 @@ def tokens_for_others(prompt_tokens: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskInfo:
-    """What does not change over a run."""
+    """Facts that do not change during a run."""
 
     task: str = ""
     """What the tasks are: `env.task`, else the env's own description."""
@@ -46,18 +46,18 @@ class TaskInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class EditLimits:
-    """How much a step may change."""
+    """The limits of a step's edits."""
 
     edits: int = 4
     sizes: SizeLimits = field(default_factory=SizeLimits)
-    """What an edit and each file may grow to."""
+    """The largest size of an edit and of each file."""
     examples: bool = False
-    """Another analyst adds worked examples from the batch."""
+    """Does another analyst add worked examples from the batch?"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
-    """What an earlier step made of a training task."""
+    """The outcome of a training task in an earlier step."""
 
     step: int
     output: str
@@ -66,7 +66,7 @@ class Earlier:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerContext:
-    """What a request may use besides the skill and the trajectories."""
+    """The facts for a request besides the skill and the trajectories."""
 
     task_info: TaskInfo = TaskInfo()
     edit_limits: EditLimits = EditLimits()
@@ -91,13 +91,13 @@ class OptimizerContext:
     others: Sequence[Item] = ()
     """Training tasks of other batches, for their expected answers: facts that cost no rollout."""
     earlier: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
-    """What earlier steps made of this batch's tasks, by task, the newest of each outcome."""
+    """Outcomes of this batch's tasks in earlier steps, by task: the newest of each kind."""
     findings: Sequence[TaskFinding] = ()
-    """What the optimizer found out so far."""
+    """The optimizer's findings so far."""
     never_solved: Mapping[str, int] = field(default_factory=dict)
     """Training tasks that no earlier step solved, by id, with the number of steps that tried them."""
     guidance_gate: Literal["", "keep", "strict"] = ""
-    """What the gate asks of guidance; empty if that is unknown."""
+    """The gate's rule for guidance; empty if that is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a batch shows besides its failures: tasks with two outcomes under two versions of the skill, and replies that
+"""Further data of a batch: tasks with two outcomes under two versions of the skill, and replies that
 passed in the form of worked examples. Both cost no rollout."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from skillopt.training.requests.context import Earlier
 
 MOST_PAIRS = 4
 LONGEST_SIDE = 120
-"""Tokens of the lines of one output that are shown of a pair."""
+"""The most tokens of an output's lines in a pair."""
 MOST_READY = 12
 LONGEST_READY = 150
 """Tokens of a task with its reply; longer ones are poor examples."""

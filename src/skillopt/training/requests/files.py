@@ -1,4 +1,4 @@
-"""How a package is shown in a request: its files, in how many tasks each was opened, and their text."""
+"""The part of a request about a package: its files, in how many tasks each was opened, and their text."""
 
 from __future__ import annotations
 

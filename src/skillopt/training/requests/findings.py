@@ -1,4 +1,4 @@
-"""What the optimizer found out about the tasks and the target, kept over all steps whatever the gate decides.
+"""The optimizer's findings about the tasks and the target, kept over all steps whatever the gate decides.
 
 A reply adds findings, or says what became of an earlier one by its number. The target never reads them.
 """
@@ -42,7 +42,7 @@ def findings_schema(cited: JsonValue) -> dict[str, JsonValue]:
 
 
 def read_findings(raw: Any, ids: Sequence[str]) -> tuple[ReportedFinding, ...]:
-    """Those rows of a reply that can be used; a reply may leave them out."""
+    """The usable rows of a reply; a reply may leave them out."""
     read = []
     for row in raw[:MOST_REPORTED] if isinstance(raw, list) else []:
         try:

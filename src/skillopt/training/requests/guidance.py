@@ -15,7 +15,7 @@ from skillopt.skill import FILE, Applied, Edit, SizeLimits, Skill, Skip, apply_g
 from skillopt.training.requests.replies import OP, SUPERFLUOUS, TEXT, object_schema, says_nothing
 
 LIMITS = SizeLimits(max_edit_tokens=600, max_skill_tokens=1200)
-"""What one line may have, and the whole guidance."""
+"""The most tokens of one line and of the whole guidance."""
 Problem = Callable[[Edit], str]
 """Why a line may not be used, whatever it says; empty if it may."""
 
@@ -80,7 +80,7 @@ def _problem(edit: Edit, guidance: str) -> str:
 
 
 def _in_words(skip: Skip) -> Skip:
-    """As the writer of guidance knows it."""
+    """A line's name in a message to the writer of guidance."""
     if skip.kind != "skill_too_long":
         return skip
     most = LIMITS.max_skill_tokens

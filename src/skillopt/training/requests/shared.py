@@ -1,4 +1,4 @@
-"""What all tasks of a request have in common (a schema, a list of labels, an instruction) is shown once."""
+"""Shows text that all tasks of a request share (a schema, a list of labels, an instruction) once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from skillopt.skill import Skill
 from skillopt.skill.tokens import count_tokens
 
 LEAST_SHARED = 20
-"""Tokens from which on a text that all tasks have is worth a block of its own."""
+"""The least tokens of a shared text that gets a separate block."""
 FEWEST_TASKS = 3
 SHORTEST_EXAMPLE = 12
-"""Characters of a task below which it may stand in a skill by chance."""
+"""A task with fewer characters may occur in a skill by chance."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How the tools that an agent can call are shown in a request: each of them once."""
+"""The part of a request about the tools that an agent can call: each once."""
 
 from __future__ import annotations
 

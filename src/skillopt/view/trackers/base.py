@@ -16,7 +16,7 @@ from skillopt.record.summary import Summary
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a tracker receives at the start of a run."""
+    """Facts about a run that a tracker gets at its start."""
 
     name: str
     """Benchmark and run, such as `sim/2026-11-17_22-40-05_seed42-65fe080e`."""

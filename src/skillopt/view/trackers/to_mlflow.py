@@ -31,7 +31,7 @@ class MLflow:
         self._id, artifacts = run.info.run_id, urlsplit(run.info.artifact_uri)
         inside = Path(unquote(artifacts.path)).resolve().is_relative_to(about.folder.resolve())
         if not about.settings.mlflow_uri and not (artifacts.scheme in {"", "file"} and inside):
-            # a file in the run's folder names the place of the artifacts, and the run may come from somebody else
+            # a file in the run's folder names the artifacts' folder, and the run may come from another person
             raise UserError(f"{about.folder}: its artifacts would be written outside of the run")
         if earlier:
             client.update_run(self._id, status="RUNNING")
