@@ -81,7 +81,7 @@ PLAYED = (
 
 async def write_games(games: Games, folder: Path) -> None:
     """A split folder with the games' recipes; each is made, so that it is there when it is played."""
-    pool, numbers = GamePool(games.engine), itertools.count(1)
+    pool, numbers = GamePool(games.package), itertools.count(1)
     try:
         for split, size in games.sizes.items():
             recipes = [games.recipe(next(numbers)) for _ in range(size)]
@@ -98,7 +98,7 @@ async def write_games(games: Games, folder: Path) -> None:
 
 async def made(pool: GamePool, games: Games, recipe: dict[str, Any]) -> str:
     """The goal of a recipe's game, which is made unless it is in the cache."""
-    place = made_of(games.engine, recipe)
+    place = made_of(games.package, recipe)
     goal = place / "goal.txt"
     if not goal.exists():
         place.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def measure(games: Games) -> dict[str, Any]:
         asyncio.run(write_games(games, Path(folder) / "games"))
         own = [f"env.split_dir={folder}/games", f"env.options={games.options}"]
         own.append(f"train.batch_size={games.sizes['train']}")
-        config = Config.load(REPO / "configs" / games.engine / "mini.yaml", [*OURS, *own])
+        config = Config.load(REPO / "configs" / games.package / "mini.yaml", [*OURS, *own])
         here, expected = timed(Path(folder) / "local", config)
         one, first = on_ray(Path(folder) / "one", config, 1)
         two, second = on_ray(Path(folder) / "two", config, 2)
@@ -149,7 +149,7 @@ def measure(games: Games) -> dict[str, Any]:
 
 
 def main() -> dict[str, Any]:
-    return {games.name: measure(games) for games in PLAYED if importlib.util.find_spec(games.engine)}
+    return {games.name: measure(games) for games in PLAYED if importlib.util.find_spec(games.package)}
 
 
 if __name__ == "__main__":

@@ -52,4 +52,4 @@ def _item(path: Path, data: Path) -> Item | None:
     )
 
 
-SOURCE = DataSource(prepare=prepare)
+SOURCE = DataSource(prepare=prepare, sizes={split: size for split, (_, size) in OFFICIAL.items()})

@@ -1,10 +1,9 @@
-"""The full set of each benchmark in figures: for plans without its data, and for the table of docs/benchmarks.md."""
+"""The full set of each benchmark in figures: for plans without its data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from skillopt_benchmarks import alfworld
 from skillopt_benchmarks.sources import source_of
 
 
@@ -12,41 +11,35 @@ from skillopt_benchmarks.sources import source_of
 class Published:
     """Facts about a benchmark that need no files."""
 
-    difficulty: str
-    """Easy: one short reply; medium: a long document, a page, or a calculation; hard: many turns, or a program."""
     tokens: int
     """The mean length of a task as the target reads it, without a skill."""
     text_tokens: int = 0
     """The length of the text that the analysts read of it; 0: the same."""
     turns: int = 1
-    sizes: dict[str, int]
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Items of each split; empty: those of its source."""
 
 
 _GENERATED = {"train": 40, "val": 20, "test": 40}
 """The sizes that `skillopt data generate` makes by default."""
+_SETS = {
+    "searchqa": Published(tokens=820),
+    "docvqa": Published(tokens=25_500, text_tokens=600),
+    "alfworld": Published(tokens=400, turns=50),
+    "textworld": Published(tokens=450, turns=50, sizes=_GENERATED),
+    "reasoning_gym": Published(tokens=120, sizes=_GENERATED),
+    "spreadsheetbench": Published(tokens=700),
+    "livemathematicianbench": Published(tokens=400),
+    "officeqa": Published(tokens=8000),
+    "bbh": Published(tokens=120),
+    "formula": Published(tokens=300, sizes={"train": 500, "val": 300, "test": 200}),
+}
+"""Lengths are estimates. searchqa: its MRQA form cuts contexts at 800. docvqa: one page as gpt-4o-mini counts it
+(2,833, and 5,667 for each of four tiles). officeqa: the config's context_tokens. Others: our mini sets, rounded up;
+spreadsheetbench, livemathematicianbench, bbh and formula are assumed."""
 
 
-def _prepared(name: str) -> dict[str, int]:
-    return source_of(name).sizes
-
-
-def _official() -> dict[str, int]:
-    return {split: size for split, (_, size) in alfworld.OFFICIAL.items()}
-
-
-def published_sets() -> dict[str, Published]:
-    """Lengths are estimates. searchqa: its MRQA form cuts contexts at 800. docvqa: one page as gpt-4o-mini counts it
-    (2,833, and 5,667 for each of four tiles). officeqa: the config's context_tokens. Others: our mini sets, rounded up;
-    spreadsheetbench, livemathematicianbench, bbh and formula are assumed."""
-    return {
-        "searchqa": Published(difficulty="easy", tokens=820, sizes=_prepared("searchqa")),
-        "docvqa": Published(difficulty="medium", tokens=25_500, text_tokens=600, sizes=_prepared("docvqa")),
-        "alfworld": Published(difficulty="hard", tokens=400, turns=50, sizes=_official()),
-        "textworld": Published(difficulty="hard", tokens=450, turns=50, sizes=_GENERATED),
-        "reasoning_gym": Published(difficulty="easy", tokens=120, sizes=_GENERATED),
-        "spreadsheetbench": Published(difficulty="hard", tokens=700, sizes=_prepared("spreadsheetbench")),
-        "livemathematicianbench": Published(difficulty="hard", tokens=400, sizes=_prepared("livemathematicianbench")),
-        "officeqa": Published(difficulty="medium", tokens=8000, sizes=_prepared("officeqa")),
-        "bbh": Published(difficulty="easy", tokens=120, sizes=_prepared("bbh")),
-        "formula": Published(difficulty="medium", tokens=300, sizes={"train": 500, "val": 300, "test": 200}),
-    }
+def published_set(name: str) -> Published | None:
+    """The figures of a benchmark; None if it is not one of these."""
+    figures = _SETS.get(name)
+    return replace(figures, sizes=figures.sizes or source_of(name).sizes) if figures else None

@@ -19,7 +19,7 @@ from skillopt.errors import UserError
 from skillopt.tasks.base import Item, Score
 from skillopt.tasks.qa import QAEnv
 from skillopt.tasks.scoring import extract_answer
-from skillopt_benchmarks.rows import field, read_rows
+from skillopt_benchmarks.rows import read_rows
 
 HOW_TO_GET = "make it with `skillopt data generate reasoning_gym --families chain_sum,gcd --out FOLDER`"
 HARD = 0.99
@@ -47,7 +47,7 @@ class ReasoningGymEnv(QAEnv):
         super().__init__(config, read_rows(config, ("family", "entry"), HOW_TO_GET))
 
     def score(self, item: Item, output: str) -> Score:
-        return score_answer(str(field(item, "family")), field(item, "entry"), extract_answer(output))
+        return score_answer(str(item.get("family")), item.get("entry"), extract_answer(output))
 
 
 def library() -> Any:

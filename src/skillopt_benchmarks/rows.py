@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from skillopt.config import EnvConfig
 from skillopt.errors import UserError
@@ -26,16 +25,11 @@ def read_rows(config: EnvConfig, needs: Sequence[str], how_to_get: str = "") -> 
     for split, items in splits.items():
         for item in items:
             for name in needs:
-                if name != "answers" and field(item, name) in (None, "", []):
+                if name != "answers" and item.get(name) in (None, "", []):
                     raise UserError(
                         f"{split_dir}/{split}: item '{item.id}': {name}: is missing or empty; it must be there"
                     )
     return splits
-
-
-def field(item: Item, name: str) -> Any:
-    """A field that only this benchmark has."""
-    return (item.model_extra or {}).get(name)
 
 
 def plain_item(name: str, number: int, question: object, answer: object) -> Item:

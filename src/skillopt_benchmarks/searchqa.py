@@ -31,17 +31,16 @@ class SearchQAEnv(QAEnv):
 
     task = "Each task is a question with search results; the answer is a short name or phrase."
 
-    def __init__(self, config: EnvConfig, splits: dict[str, list[Item]] | None = None) -> None:
+    def __init__(self, config: EnvConfig) -> None:
         options = SearchQAOptions.read(config.options, "env.options")
-        if not splits and config.split_dir and not (Path(config.split_dir) / "train").is_dir():
+        if config.split_dir and not (Path(config.split_dir) / "train").is_dir():
             hint = "run `skillopt data prepare searchqa`, or take configs/searchqa/mini.yaml"
             raise UserError(f"env.split_dir: '{config.split_dir}' has no train/ folder; {hint}")
-        loaded = splits or load_items(config)
         cut = {
             split: [
                 item.model_copy(update={"context": cut_context(item.context, options.context_tokens)}) for item in items
             ]
-            for split, items in loaded.items()
+            for split, items in load_items(config).items()
         }
         super().__init__(config, cut, options)
 
@@ -75,22 +74,17 @@ def _head(text: str, most: int) -> str:
 def published(path: Path) -> Iterator[Item]:
     """Items of the MRQA form of SearchQA: one JSON object a line, packed or not, `qas` below each context."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                row = json.loads(line)
-                if "header" in row:
-                    continue
-                for qa in row["qas"]:
-                    yield Item.model_validate(
-                        {
-                            "id": str(qa["qid"]),
-                            "question": str(qa["question"]),
-                            "context": str(row["context"]),
-                            "answers": [str(answer) for answer in qa["answers"]],
-                        }
-                    )
-            except (ValueError, KeyError, TypeError) as error:
-                raise UserError(f"{path}:{number}: not a line of SearchQA as MRQA has it: {error!r}") from None
+        for line in lines:
+            row = json.loads(line)
+            for qa in row["qas"] if "header" not in row else ():
+                yield Item.model_validate(
+                    {
+                        "id": str(qa["qid"]),
+                        "question": str(qa["question"]),
+                        "context": str(row["context"]),
+                        "answers": [str(answer) for answer in qa["answers"]],
+                    }
+                )
 
 
 SOURCE = DataSource(

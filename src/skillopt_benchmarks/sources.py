@@ -9,7 +9,7 @@ import pkgutil
 import shutil
 import tarfile
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -128,7 +128,7 @@ def prepare(
         files = _files(source, source_dir)
     if not files:
         raise UserError(_by_hand(name, source, source_dir))
-    items = [(item, file) for file in files for item in source.read(file)]
+    items = [(item, file) for file in files for item in _items(name, source, file)]
     if manifest:
         splits = select_items(ids_by_split, [item for item, _ in items], manifest, source.how)
     else:
@@ -167,6 +167,19 @@ def _of_kind(name: str, source: DataSource, kind: str) -> DataSource:
         raise UserError(f"--kind: {problem}; name one of: {', '.join(source.kinds)}")
     files, url, how = (text.format(kind=kind) for text in (source.files, source.url, source.how))
     return replace(source, files=files, url=url, how=how)
+
+
+def _items(name: str, source: DataSource, file: Path) -> Iterator[Item]:
+    """The items of a published file; an error says what is wrong with the file, and from which item on."""
+    count = 0
+    try:
+        for item in source.read(file):
+            count += 1
+            yield item
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{file}: is not a file of {name}: item {count + 1} cannot be read: {error!r}; put there: {source.how}"
+        ) from None
 
 
 def _splits(source: DataSource, files: list[Path], items: Iterable[tuple[Item, Path]]) -> dict[str, list[Item]]:

@@ -17,7 +17,7 @@ from skillopt.tasks.checks import ask_cells
 from skillopt.tasks.images import safe_file
 from skillopt.tasks.qa import QAEnv, QAOptions
 from skillopt.tasks.sandbox import Sandbox, SandboxLimits
-from skillopt_benchmarks.rows import field, read_rows
+from skillopt_benchmarks.rows import read_rows
 from skillopt_benchmarks.sources import DataSource
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -80,11 +80,11 @@ class SpreadsheetEnv(QAEnv):
         self.fingerprint += f"formulas are {'' if self._soffice else 'not '}computed"
 
     def _asked(self, item: Item, rows: int) -> Item:
-        for pair in field(item, "workbooks"):
+        for pair in item.get("workbooks"):
             for role in ("input", "answer"):
                 self._file(item, pair[role])
-        first = self._file(item, field(item, "workbooks")[0]["input"])
-        position = str(field(item, "answer_position"))
+        first = self._file(item, item.get("workbooks")[0]["input"])
+        position = str(item.get("answer_position"))
         prompt = _TASK.format(instruction=item.question, position=position, preview=preview(first, rows))
         return item.model_copy(update={"question": prompt})
 
@@ -95,11 +95,11 @@ class SpreadsheetEnv(QAEnv):
         """Run the program on each workbook and compare."""
         program = program_of(output)
         problems = []
-        pairs = field(item, "workbooks")
+        pairs = item.get("workbooks")
         for pair in pairs:
             before = self._file(item, pair["input"]).read_bytes()
             want = self._file(item, pair["answer"]).read_bytes()
-            problem = await self._problem(program, before, want, str(field(item, "answer_position")))
+            problem = await self._problem(program, before, want, str(item.get("answer_position")))
             problems += [problem] if problem else []
         soft = 1 - len(problems) / len(pairs)
         return Score(hard=float(not problems), soft=soft, feedback=problems[0] if problems else "")
@@ -176,16 +176,9 @@ def _openpyxl() -> Any:
 
 def published(path: Path) -> Iterator[Item]:
     """Items of `dataset.json` with the workbooks in `spreadsheet/<id>/` next to it."""
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path}: not readable as JSON: {error}") from None
-    for number, row in enumerate(rows, 1):
-        try:
-            identity, folder = str(row["id"]), str(row.get("spreadsheet_path") or f"spreadsheet/{row['id']}")
-            fields = {"question": row["instruction"], "answer_position": row["answer_position"]}
-        except KeyError as error:
-            raise UserError(f"{path}: item {number}: has no {error}") from None
+    for row in json.loads(path.read_text(encoding="utf-8")):
+        identity, folder = str(row["id"]), str(row.get("spreadsheet_path") or f"spreadsheet/{row['id']}")
+        fields = {"question": row["instruction"], "answer_position": row["answer_position"]}
         inputs = sorted((path.parent / folder).glob("*input.xlsx")) or sorted((path.parent / folder).glob("*init.xlsx"))
         books = []
         for before in inputs:

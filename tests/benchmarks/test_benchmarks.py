@@ -25,7 +25,6 @@ from skillopt_benchmarks.alfworld import prepare as prepare_alfworld
 from skillopt_benchmarks.docvqa import DocVQAEnv
 from skillopt_benchmarks.livemathematicianbench import ChoiceEnv, giveaways, right_choice, shuffle
 from skillopt_benchmarks.officeqa import match, passages, read_date
-from skillopt_benchmarks.rows import field
 from skillopt_benchmarks.searchqa import cut_context
 from skillopt_benchmarks.sources import prepare
 from support import REPO, skillopt, write_rows
@@ -150,7 +149,7 @@ def choice_item(number: int, label: str, choices: Sequence[str] = ("one", "two",
 def test_choices_are_shuffled_by_id_always_the_same_way_and_the_right_one_stays_right() -> None:
     asked = [shuffle(choice_item(n, "A")) for n in range(200)]
     assert asked == [shuffle(choice_item(n, "A")) for n in range(200)]
-    assert all(field(item, "choices")[item.answers[0]] == "one" for item in asked)
+    assert all(item.get("choices")[item.answers[0]] == "one" for item in asked)
     for letter in "ABCDE":
         assert 15 <= sum(item.answers == (letter,) for item in asked) <= 65, "no place is preferred"
     assert right_choice(choice_item(1, "(b)")) == 1
@@ -165,7 +164,7 @@ def test_choices_are_shuffled_by_id_always_the_same_way_and_the_right_one_stays_
 def test_the_answer_counts_by_letter_or_text_and_two_letters_do_not() -> None:
     env = mini("livemathematicianbench")
     item = env.items("test")[0]
-    right, texts = item.answers[0], field(item, "choices")
+    right, texts = item.answers[0], item.get("choices")
     wrong = next(letter for letter in texts if letter != right)
 
     def hard(text: str) -> float:
@@ -178,13 +177,13 @@ def test_the_answer_counts_by_letter_or_text_and_two_letters_do_not() -> None:
 def test_a_label_that_position_or_length_gives_away_is_warned_of(tmp_path: Path) -> None:
     fair = [choice_item(n, "ABCDE"[n % 5], ["aaaa", "bbbb", "cccc", "dddd", "ffff"]) for n in range(60)]
     assert giveaways(fair) == giveaways(fair[:3]) == []
-    assert field(shuffle(choice_item(1, "-1", ["1", "-1", "e"])), "label") == "-1", "signs tell choices apart"
+    assert shuffle(choice_item(1, "-1", ["1", "-1", "e"])).get("label") == "-1", "signs tell choices apart"
     always_b = [choice_item(n, "B", ["aaaa", "bbbb", "cccc", "dddd", "ffff"]) for n in range(60)]
     assert "choice B as published is right in 100%" in "".join(giveaways(always_b))
     longest = [choice_item(n, "ABCDE"[n % 5], ["long and right" if k == n % 5 else "x" * (k + 1) for k in range(5)])
                for n in range(60)]  # fmt: skip
     assert "the longest choice is right in 100%" in "".join(giveaways(longest))
-    rows = [{"id": i.id, "question": i.question, "choices": list(field(i, "choices")), "label": "B"} for i in always_b]
+    rows = [{"id": i.id, "question": i.question, "choices": list(i.get("choices")), "label": "B"} for i in always_b]
     write_rows(tmp_path, {"train": rows[:30], "val": rows[30:45], "test": rows[45:]})
     env = ChoiceEnv(EnvConfig(name="livemathematicianbench", split_dir=str(tmp_path)))
     assert len(env.warnings) == 1
@@ -206,7 +205,7 @@ def test_livemathematicianbench_is_read_as_it_is_published(tmp_path: Path) -> No
     (tmp_path / "in" / "202511" / "qa_202511_final.json").write_text(json.dumps(rows))
     assert sum(prepare("livemathematicianbench", tmp_path / "in", tmp_path / "out", print).values()) >= 7
     env = ChoiceEnv(EnvConfig(name="livemathematicianbench", split_dir=str(tmp_path / "out")))
-    assert all(field(i, "choices")[i.answers[0]] == "y" for s in ("train", "val", "test") for i in env.items(s))
+    assert all(i.get("choices")[i.answers[0]] == "y" for s in ("train", "val", "test") for i in env.items(s))
 
 
 # OfficeQA
@@ -282,7 +281,7 @@ def test_a_page_goes_to_the_model_as_an_image_and_is_not_stored() -> None:
         "data:image/png;base64",
         {"type": "text", "text": item.question},
     )
-    assert base64.b64decode(data) == (REPO / "data/docvqa/mini" / field(item, "image")).read_bytes()
+    assert base64.b64decode(data) == (REPO / "data/docvqa/mini" / item.get("image")).read_bytes()
     assert item.context not in json.dumps(user), "the text is for those who cannot see"
     assert data[:100] not in json.dumps(episode.messages)
     text = mini("docvqa")
@@ -356,7 +355,7 @@ def test_a_kind_of_big_bench_hard_is_prepared_with_its_canary(tmp_path: Path) ->
     env = open_env(Config.load(REPO / "configs/bbh/default.yaml", [f"env.split_dir={tmp_path / 'out'}"]))
     check_splits(env)
     assert {item.answers[0] for split in ("train", "val", "test") for item in env.items(split)} == {"Yes", "No"}
-    with pytest.raises(UserError, match=r"web_of_lies.json: not a file of BIG-Bench Hard"):
+    with pytest.raises(UserError, match=r"web_of_lies.json: is not a file of bbh: item 1"):
         prepare("bbh", tmp_path / "in", tmp_path / "other", print, "web_of_lies")
     assert not (tmp_path / "other").exists()
 

@@ -23,7 +23,6 @@ from skillopt.training.trainer import TrainingLoop
 from skillopt_benchmarks.games import AlfWorldEnv, GameEnv, TextWorldEnv
 from skillopt_benchmarks.games.env import read_action, shown
 from skillopt_benchmarks.games.pool import GameError, GamePool
-from skillopt_benchmarks.rows import field
 from support import REPO, until, write_rows
 from support.simulated_player import SimulatedPlayer, next_action
 
@@ -50,7 +49,7 @@ class Player:
 
 
 def by_walkthrough(item: Item) -> Player:
-    way = field(item, "walkthrough")
+    way = item.get("walkthrough")
     return Player(lambda turn, _: f"I know the way.\nAction: {way[turn]}" if turn < len(way) else "look")
 
 
@@ -123,7 +122,7 @@ def test_the_simulated_player_is_refused_in_a_config() -> None:
 @needs_textworld
 def test_the_walkthrough_wins_and_doing_nothing_does_not(games: TextWorldEnv) -> None:
     check_splits(games)
-    item = min(games.items("test"), key=lambda each: len(field(each, "walkthrough")))
+    item = min(games.items("test"), key=lambda each: len(each.get("walkthrough")))
 
     async def both() -> tuple[Episode, Episode]:
         won = await play(games, item, by_walkthrough(item))
@@ -132,7 +131,7 @@ def test_the_walkthrough_wins_and_doing_nothing_does_not(games: TextWorldEnv) ->
     won, lost = asyncio.run(both())
     assert won.score
     assert won.score.hard == won.score.soft == 1
-    assert won.output == f"won after {len(field(item, 'walkthrough'))} actions"
+    assert won.output == f"won after {len(item.get('walkthrough'))} actions"
     assert lost.score
     assert lost.score.hard == 0
     assert lost.score.feedback.startswith("not won within 12 actions; 1 of them were not possible; a way to win: ")
@@ -143,7 +142,7 @@ def test_the_walkthrough_wins_and_doing_nothing_does_not(games: TextWorldEnv) ->
 @pytest.mark.extras
 @needs_textworld
 def test_episodes_run_side_by_side_and_do_not_disturb_each_other(games: TextWorldEnv) -> None:
-    item = min(games.items("test"), key=lambda each: len(field(each, "walkthrough")))
+    item = min(games.items("test"), key=lambda each: len(each.get("walkthrough")))
 
     async def at_once(count: int) -> list[Episode]:
         everybody = asyncio.Barrier(count)
@@ -290,7 +289,7 @@ def test_games_of_all_six_types_are_made_and_won_in_the_real_engine(tmp_path: Pa
         assert len(lost.messages) == 2 + 2 * 50, "50 actions at most"
     finally:
         env.close()
-    game = json.loads((tmp_path / "a" / field(items[0], "game")).read_text())
+    game = json.loads((tmp_path / "a" / items[0].get("game")).read_text())
     assert {"pddl_domain", "grammar", "pddl_problem"} <= game.keys()
 
 

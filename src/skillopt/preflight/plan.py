@@ -31,7 +31,7 @@ from skillopt.training.optimizer_context import MOST_PROBED
 from skillopt.training.parts import Parts, needs_optimizer, resolve
 from skillopt.training.requests.context import LONGEST_OTHER, MOST_OTHERS, tokens_for_others
 from skillopt.training.schedule import scheduled_rate
-from skillopt_benchmarks.published import published_sets
+from skillopt_benchmarks.published import published_set
 
 EDIT_TOKENS = {"llm": 200, "sim": 10}
 """An edit's length, for the estimate of how the skill grows; as in recorded runs."""
@@ -99,7 +99,7 @@ def plan_run(config: Config, env: Env, skill: Skill, *, parts: Parts | None = No
 
 def plan_published(config: Config, skill: Skill) -> Plan | None:
     """The plan for a benchmark's full set by its published figures, before its data is there; None for other tasks."""
-    facts = published_sets().get(config.env.benchmark)
+    facts = published_set(config.env.benchmark)
     if facts is None:
         return None
     parts = resolve(config)
@@ -147,7 +147,8 @@ def plan_tasks(config: Config, tasks: Workload, skill: Skill, parts: Parts) -> P
 def _target_stages(
     config: Config, parts: Parts, tasks: Workload, skill: Skill, batches: list[int], middle: float
 ) -> Iterable[StagePlan]:
-    deterministic, steps, val, test = is_deterministic(config, "target"), len(batches), *_held_out(tasks)
+    deterministic, steps = is_deterministic(config, "target"), len(batches)
+    val, test = tasks.sizes["val"], tasks.sizes["test"] if config.evaluation.test else 0
     guided = config.train.num_epochs - 1 if config.optimizer.use_slow_update else 0
     rejected = (1 - ACCEPTED) * steps
     again = 0 if deterministic else val  # the winner is measured again, since its score may be luck
@@ -180,10 +181,6 @@ def _history(config: Config) -> float:
     """Earlier turns in a prompt."""
     history = config.env.options.get("history")
     return history if isinstance(history, int) else math.inf
-
-
-def _held_out(tasks: Workload) -> tuple[int, int]:
-    return tasks.sizes["val"], tasks.sizes["test"]
 
 
 def _optimizer_stages(

@@ -24,7 +24,7 @@ from skillopt.tasks.package_tools import target_with, with_files
 from skillopt.tasks.qa import SplitLimits
 from skillopt.tasks.tools import system
 from skillopt_benchmarks.games.pool import GamePool, Recipe
-from skillopt_benchmarks.rows import field, read_rows
+from skillopt_benchmarks.rows import read_rows
 
 _ACTION = re.compile(r"<(action|answer)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
 _ASK = "Possible actions: {commands}\nReply with one action."
@@ -55,8 +55,6 @@ class GameItem(Item):
 class GameEnv(Env):
     """Items have `game` (a file below the split folder) or `recipe` (from which the file is made once, and kept)."""
 
-    engine: str
-    """Of worker.py."""
     suffix: str
     """Of game files."""
     task = (
@@ -64,7 +62,7 @@ class GameEnv(Env):
     )
     scoring = "A task is solved when the game is won within the allowed turns."
     package: str
-    """What must be installed, as an extra of the same name."""
+    """Its engine (worker.py), and what must be installed, as an extra of the same name."""
 
     patterns = {  # noqa: RUF012 - part of the Env contract
         "impossible actions": "actions that are not among the possible ones, which cost a turn each",
@@ -84,7 +82,7 @@ class GameEnv(Env):
             split: [self._item(item) for item in items[: self.options.limit.get(split)]]
             for split, items in read.items()
         }
-        self.pool = GamePool(self.engine, self.options.processes)
+        self.pool = GamePool(self.package, self.options.processes)
         self._making: dict[str, asyncio.Lock] = {}
 
     @classmethod
@@ -94,7 +92,7 @@ class GameEnv(Env):
             raise UserError(f"env.name: {cls.package} needs its package: pip install 'skillopt[{cls.package}]'")
 
     def _item(self, item: Item) -> GameItem:
-        recipe, game = field(item, "recipe"), field(item, "game")
+        recipe, game = item.get("recipe"), item.get("game")
         if bool(recipe) == bool(game):
             raise UserError(f"item '{item.id}': needs either game (a file) or recipe")
         game = made_of(self.package, recipe).name if recipe else _hash(self.file(item).read_bytes())
@@ -102,14 +100,14 @@ class GameEnv(Env):
 
     def file(self, item: Item) -> Path:
         """The file that an item names."""
-        return safe_file(self._root, str(field(item, "game")), f"item '{item.id}': game")
+        return safe_file(self._root, str(item.get("game")), f"item '{item.id}': game")
 
     def items(self, split: str) -> Sequence[Item]:
         return self._splits[split]
 
     async def game_file(self, item: Item) -> Path:
         """The game's file. From a recipe it is made once; it must be the game that the item was written for."""
-        recipe = field(item, "recipe")
+        recipe = item.get("recipe")
         if not recipe:
             return self.file(item)
         folder = made_of(self.package, recipe)
@@ -160,7 +158,7 @@ def _score(item: Item, won: bool, count: int, impossible: int) -> Score:
         return Score(hard=1, soft=1)
     reasons = [f"not won within {count} actions"]
     reasons += [f"{impossible} of them were not possible"] if impossible else []
-    walkthrough = field(item, "walkthrough")
+    walkthrough = item.get("walkthrough")
     reasons += [f"a way to win: {' > '.join(walkthrough)}"] if walkthrough else []
     return Score(hard=0, soft=0, feedback="; ".join(reasons))
 
@@ -208,19 +206,19 @@ def _hash(content: bytes) -> str:
 class TextWorldEnv(GameEnv):
     """Generated text adventures."""
 
-    engine = package = "textworld"
+    package = "textworld"
     suffix = ".z8"
 
 
 class AlfWorldEnv(GameEnv):
     """Household tasks of six types. Official games lie below ALFWORLD_DATA."""
 
-    engine = package = "alfworld"
+    package = "alfworld"
     suffix = ".tw-pddl"
 
     def file(self, item: Item) -> Path:
         official = os.environ.get("ALFWORLD_DATA", "")
-        name = str(field(item, "game"))
+        name = str(item.get("game"))
         if official and (Path(official) / name).is_file():
             return safe_file(Path(official), name, f"item '{item.id}': game")
         return super().file(item)

@@ -18,35 +18,19 @@ from skillopt.processes import child
 
 if TYPE_CHECKING:
     from skillopt.chat_protocol import JsonObject
-
-
-class EngineSetup(TypedDict):
-    """The first line that a worker reads."""
-
-    engine: str
+    from skillopt_benchmarks.games.pool import Recipe
 
 
 class GameRequest(TypedDict, total=False):
     do: str
     """build, start, step or close."""
     game: int
-    recipe: GameRecipe
+    recipe: Recipe
     path: str
     command: str
 
 
-class GameRecipe(TypedDict, total=False):
-    """The recipe of a game; each engine uses its own fields."""
-
-    seed: int
-    rooms: int
-    objects: int
-    quest_length: int
-    task: str
-    plan: bool
-
-
-def begin(setup: EngineSetup) -> Callable[[GameRequest], JsonObject]:
+def begin(setup: dict[str, str]) -> Callable[[GameRequest], JsonObject]:
     return partial(handle, ENGINES[setup["engine"]](), {})
 
 
@@ -91,7 +75,7 @@ class TextWorld:
         infos = textworld.EnvInfos(admissible_commands=True, objective=True, won=True, lost=True, feedback=True)
         return textworld.start(path, infos)
 
-    def build(self, recipe: GameRecipe, path: Path) -> JsonObject:
+    def build(self, recipe: Recipe, path: Path) -> JsonObject:
         """Make the game of a recipe (seed, rooms, objects, quest_length); returns a description of it."""
         import textworld
         import textworld.generator
@@ -121,7 +105,7 @@ class AlfWorld:
         infos = textworld.EnvInfos(admissible_commands=True, won=True, feedback=True)
         return textworld.start(path, infos, wrappers=[AlfredDemangler(shuffle=False)])
 
-    def build(self, recipe: GameRecipe, path: Path) -> JsonObject:
+    def build(self, recipe: Recipe, path: Path) -> JsonObject:
         """Write game.tw-pddl and traj_data.json; the planner's way to win is the proof that it can be won."""
         from skillopt_benchmarks.games.alfworld_games import make_game
 
