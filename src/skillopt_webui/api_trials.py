@@ -64,7 +64,7 @@ def _trials(number: int, root: Path, path: Path) -> Trials:
     place = f"{number}/{kind}/{benchmark}/{name}"
 
     def run_at(written: str) -> str:
-        """The folder lies beside, wherever the output folder was when the path was written."""
+        """A trial's folder, which is next to the record even if the output folder was moved later."""
         parts = Path(written).parts[-2:]
         there = len(parts) == 2 and all(map(plain_name, parts)) and root.joinpath(*parts).is_dir()
         return f"{number}/{parts[0]}/{parts[1]}" if there else ""

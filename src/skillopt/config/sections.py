@@ -76,7 +76,7 @@ class TrainConfig(Section):
     num_epochs: int = Field(default=4, ge=1)
     """Passes over the training split."""
     batch_size: int = Field(default=40, ge=1)
-    """Tasks in one rollout batch."""
+    """Training tasks in one batch of rollouts."""
     accumulation: int = Field(default=1, ge=1)
     """Batches whose edits are pooled before one update."""
     seed: int = 42
@@ -106,7 +106,7 @@ class OptimizerConfig(Section):
     use_slow_update: bool = True
     """At each epoch's end, compare two epochs' skills and write guidance into the protected region."""
     slow_update_samples: int = Field(default=20, ge=1)
-    """Training items on which the two skills are compared."""
+    """How many training items the comparison of two epochs' skills uses."""
     slow_update_gate: Literal["keep", "strict"] = "keep"
     """keep: guidance must not lower the validation score; strict: it must raise it. Neither may lose validation items
     that earlier guidance won."""
@@ -115,7 +115,7 @@ class OptimizerConfig(Section):
     rejected_buffer: int = Field(default=32, ge=0)
     """How many of the last rejected edits are remembered; the exemplar analyst does not propose them again."""
     max_edit_tokens: int = Field(default=2000, ge=10)
-    """A longer edit is dropped. A section of worked examples is long."""
+    """A longer edit is dropped. The default leaves space for a section of worked examples."""
     max_skill_tokens: int = Field(default=8000, ge=100)
     """An edit that would make the skill longer than this is dropped."""
 
@@ -145,29 +145,29 @@ class OptimizerConfig(Section):
 
 class GradientConfig(Section):
     minibatch_size: int = Field(default=0, ge=0)
-    """Trajectories that one analyst reads at a time; 0: the whole batch, or as much as fits into prompt_tokens."""
+    """How many trajectories one analyst reads at a time; 0: the whole batch, or as much as fits into prompt_tokens."""
     edits_per_minibatch: int = Field(default=16, ge=1, le=64)
     """The most edits that one reply may hold. If the whole batch is one request (minibatch_size 0), never more than
     the step's learning rate."""
     analyst_workers: int = Field(default=16, ge=1)
     """Optimizer calls in flight; a local: model has at most one a core."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
-    """When more than this share of a step's failures has one cause and no edit answers it, it gets a reflection."""
+    """If one cause that no edit answers has more than this share of a step's failures, a request asks about it."""
     prompt_tokens: int = Field(default=24_000, ge=500)
-    """Tokens of trajectories in one request. A batch that has more is read in several requests; a single trajectory
+    """The most tokens of trajectories in one request. A larger batch is read in several requests; a single trajectory
     that is longer loses its middle."""
     feedback: str = ""
-    """The folder of an earlier run: what people said on the page of its training items and of its skill's lines is
-    shown to the optimizer in every request. A new run keeps a copy."""
+    """The folder of an earlier run. People's comments on its training items and on lines of its skill (from the page)
+    are in every request to the optimizer. A new run keeps a copy."""
     prompts_dir: str = ""
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
     merge: Literal["local", "llm"] = "llm"
     """llm: the optimizer merges proposals of several replies by meaning; local: only nearly identical texts merge."""
     merge_fan_in: int = Field(default=8, ge=2, le=64)
-    """Replies whose proposals the optimizer merges at a time; more are merged level by level."""
+    """How many replies' proposals the optimizer merges in one request; more are merged level by level."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
-    """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
-    group skillopt.analysts; several work side by side."""
+    """The analysts, which propose edits: llm, brief (for a small LLM), exemplar (needs no LLM), or the names of entry
+    points of the group skillopt.analysts; several may work together."""
     review_risky: bool = False
     """An edit that brings a URL, a shell command or a request for secrets waits for a person (`skillopt review`) before
     it can reach the skill; guidance that does so is refused."""
@@ -176,8 +176,8 @@ class GradientConfig(Section):
 class PackageConfig(Section):
     train: tuple[Literal["body", "references", "scripts"], ...] = Field(default=("body", "references"), min_length=1)
     """Which files of a skill package may be edited: body (SKILL.md below its front matter), references (its other
-    Markdown and text files, and new ones below references/), scripts (below scripts/, new ones too). Of a skill that is
-    one document, that document always is."""
+    Markdown and text files, and new ones below references/), scripts (below scripts/, new ones too). A skill that is
+    one document is always trained."""
     review_scripts: bool = True
     """An edit to a script waits for a person (`skillopt review`); false lets the gate alone decide."""
     max_file_tokens: int = Field(default=8000, ge=100)
@@ -192,20 +192,20 @@ class EvaluationConfig(Section):
     metric: Literal["hard", "soft", "mixed"] = "hard"
     """hard: 0 or 1 a task; soft: 0 to 1; mixed: their mean."""
     gate: str = "paired"
-    """Who decides. strict: accept when the validation score is higher than the current skill's. paired: and when fresh
-    samples of both skills on the items on which they differ confirm it; equals strict if nothing is noisy. Or the
-    name of an entry point of the group skillopt.gates."""
+    """The gate. strict: accept a candidate if its validation score is higher than the current skill's. paired: fresh
+    samples of both skills, on the items on which they differ, must also confirm it; if nothing is noisy, it is the
+    same as strict. Or the name of an entry point of the group skillopt.gates."""
     vetoes: tuple[str, ...] = ()
     """Vetoes that may reject what the gate accepts: functions of the items' scores before and after, by names in the
     group skillopt.gates."""
     credit_gates: int = Field(default=1, ge=0, le=16)
-    """Gates that a rejected step may spend on what is left of it without the edits that broke something; 0: none."""
+    """After a rejection: how many more gates may test the step without the edits that broke something; 0: none."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
-    """The most often that the paired gate may accept an edit that does nothing."""
+    """The paired gate's error rate: how often it may accept an edit that does nothing."""
     max_repeats: int = Field(default=5, ge=1, le=30)
-    """The most fresh samples of each skill that the paired gate takes of an item before it gives up as indecisive."""
+    """The most fresh samples of an item under each skill; if they do not decide, the paired gate is indecisive."""
     floors: dict[str, float] = {}
-    """Metrics that no gain may buy back, such as {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
+    """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
     type:NAME: the least score of a task type; fall: the most that any type may lose; refusals: the most tasks that the
     endpoint refuses, as a share; cost (dollars), tokens, turns: the most that a task may take, the mean over
     validation."""
@@ -254,17 +254,17 @@ class ModelSettings(Section):
 
 class ModelsConfig(Section):
     target_model: str = "openai:gpt-4o-mini"
-    """provider:model that does the tasks."""
+    """The target as provider:model: it does the tasks."""
     target_url: str = ""
     """Base URL of the target's endpoint; empty for the provider's own."""
     target_temperature: float | None = Field(default=0.0, ge=0)
-    """null leaves it to the endpoint."""
+    """Sampling temperature; null leaves it to the endpoint."""
     target_max_tokens: int = Field(default=1024, ge=1)
-    """Longest reply of the target."""
+    """The most tokens of the target's reply."""
     target_deterministic: bool | None = None
     """Does the same request always give the same reply? null: what the provider is known for."""
     target_reasoning_effort: Effort = ""
-    """How hard a reasoning model is to think; empty leaves it to the endpoint."""
+    """The reasoning effort of a reasoning model; empty leaves it to the endpoint."""
     target_key_name: str = ""
     """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
     target_rpm: int | None = Field(default=None, ge=1)
@@ -272,17 +272,17 @@ class ModelsConfig(Section):
     target_tpm: int | None = Field(default=None, ge=1)
     """Tokens a minute that the endpoint allows; null: any number."""
     targets: dict[str, ModelSettings] = {}
-    """What belongs to a target and not to the tasks, by `provider:model` or by provider, such as {local: {max_tokens:
-    20}}: max_tokens, workers, call_timeout, deterministic. Counts before keys that hold for every target, unless these
-    are given on the command line."""
+    """Settings for single targets, by `provider:model` or by provider, such as {local: {max_tokens: 20}}: max_tokens,
+    workers, call_timeout, deterministic. They override the keys for every target, unless these are given on the
+    command line."""
     optimizer_model: str = "openai:gpt-4o"
-    """provider:model that reads trajectories and proposes edits."""
+    """The optimizer as provider:model: it reads trajectories and proposes edits."""
     optimizer_url: str = ""
     """Base URL of the optimizer's endpoint; empty for the provider's own."""
     optimizer_temperature: float | None = Field(default=None, ge=0)
-    """null leaves it to the endpoint."""
+    """Sampling temperature; null leaves it to the endpoint."""
     optimizer_max_tokens: int = Field(default=12_000, ge=1)
-    """Longest reply of the optimizer."""
+    """The most tokens of the optimizer's reply."""
     optimizer_deterministic: bool | None = None
     """As target_deterministic."""
     optimizer_reasoning_effort: Effort = ""
@@ -290,7 +290,7 @@ class ModelsConfig(Section):
     optimizer_key_name: str = ""
     """As target_key_name."""
     optimizer_options: FreeOptions = {}
-    """What a command as the optimizer takes, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once: 4}."""
+    """Options of a command as the optimizer, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once: 4}."""
     optimizers: dict[str, ModelSettings] = {}
     """As targets."""
     optimizer_rpm: int | None = Field(default=None, ge=1)
@@ -302,9 +302,9 @@ class ModelsConfig(Section):
     judge_url: str = ""
     """Base URL of the judge's endpoint; empty for the provider's own."""
     judge_temperature: float | None = Field(default=None, ge=0)
-    """null leaves it to the endpoint."""
+    """Sampling temperature; null leaves it to the endpoint."""
     judge_max_tokens: int = Field(default=2000, ge=1)
-    """Longest reply of the judge."""
+    """The most tokens of the judge's reply."""
     judge_deterministic: bool | None = None
     """As target_deterministic. A judge whose grades changed in its calibration is never taken for deterministic."""
     judge_reasoning_effort: Effort = ""
@@ -331,10 +331,10 @@ class ModelsConfig(Section):
 
 class EnvConfig(Section):
     name: str = "qa"
-    """The tasks' kind: qa (questions with answers), sim (the simulated world), trigger (is a skill picked), folders
+    """The kind of tasks: qa (questions with answers), sim (the simulated world), trigger (is a skill loaded), folders
     (task folders in Harbor's form), a benchmark (docs/benchmarks.md), a plug-in's name, or `module:Class`."""
     task: str = ""
-    """What the tasks are, in a sentence or two, for the optimizer; empty: the env's own description."""
+    """The tasks in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str = ""
     """The folder of its runs below output_root; empty for the env's name."""
     split_dir: str = ""
@@ -343,17 +343,17 @@ class EnvConfig(Section):
     """One file with all items (.jsonl, .json, .csv, .parquet, .arrow, promptfoo's .yaml) in place of split_dir, or a
     data set of Hugging Face, hf:org/name[:config][@revision][#split]; its split is saved next to it."""
     columns: dict[str, str] = {}
-    """Which column of env.data is which field, or which path inside of one, such as {question: inputs.question, answer:
-    outputs.text}; only for names that are not found by themselves."""
+    """Columns of env.data by field, or paths inside of a column, such as {question: inputs.question, answer:
+    outputs.text}; only needed for names that SkillOpt does not recognise."""
     split: dict[str, float] = {"train": 0.5, "val": 0.25, "test": 0.25}
-    """How env.data is divided; only read when there is no written split yet."""
+    """The shares by which env.data is divided; only read if there is no saved split yet."""
     split_seed: int = 0
-    """Which of the possible divisions of env.data is taken."""
+    """Seed of the division of env.data."""
     scoring: str = "exact"
-    """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`; for tasks with files,
+    """The scorer of answers: its name, judge, or your function as `scorer.py:fn`; for tasks with files,
     files (expected files), command (a check), or a function with a third parameter, the workspace."""
     scoring_note: str = ""
-    """What the optimizer should know about the score besides: what gives partial credit, whether order counts, …"""
+    """More about the score for the optimizer: what gives partial credit, whether order counts, …"""
     scoring_options: FreeOptions = {}
     """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
     agent: str = ""
@@ -363,11 +363,11 @@ class EnvConfig(Section):
     """A command line as the target (task on stdin, answer on stdout), or a coding agent: claude-code, codex,
     opencode, gemini-cli, qwen-code, copilot, goose."""
     agent_options: FreeOptions = {}
-    """What the agent or command takes, such as {timeout: 600, pass_env: [MY_KEY]}."""
+    """Options of the agent or command, such as {timeout: 600, pass_env: [MY_KEY]}."""
     options: FreeOptions = {}
     """Options of this env, which checks them itself."""
     output_root: str = "outputs"
-    """Where runs are kept."""
+    """The folder of all runs."""
     private: bool | None = None
     """Keep runs from other users of the machine: folders 0700, journals 0600. null: if there is a .env in the
     working folder, in output_root or next to it."""
@@ -377,24 +377,24 @@ class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
     """Target calls in flight; a local: model has at most one a core."""
     executor: Literal["local", "processes", "ray"] = "local"
-    """Where tasks are done and scored: in this process; in processes of this machine, at most one a core; or on a Ray
-    cluster. Model calls are always made by this process."""
+    """local: this process does and scores the tasks; processes: other processes of this machine, at most one a core;
+    ray: a Ray cluster. This process always makes the model calls."""
     ray_address: str = ""
     """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
     call_timeout: float | None = Field(default=None, gt=0)
     """Seconds until a call without an answer is ended and retried; null: 120, and 300 for local: models."""
     max_retries: int = Field(default=5, ge=0)
-    """Retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Calls that are turned away
-    (429, 503, 529) are retried for max_retry_seconds, however often; 0 retries nothing."""
+    """Retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Rejected calls (429, 503,
+    529) are retried for max_retry_seconds, however often; 0 retries nothing."""
     max_retry_seconds: float = Field(default=300, gt=0)
-    """A call is not retried when its next try would be more than this many seconds after its first. If an endpoint asks
+    """A call is not retried if its next try would be more than this many seconds after its first. If an endpoint asks
     for a longer wait than this (Retry-After), the run stops at once and can be continued later."""
     vllm_url: str = ""
     """Base URL for vllm: models, unless a role has its own."""
     azure_endpoint: str = ""
     """https://<resource>.openai.azure.com for azure: models."""
     azure_api_version: str = "2024-10-21"
-    """The API version that azure: requests name."""
+    """The API version in azure: requests."""
 
 
 class Price(Section):
@@ -403,27 +403,27 @@ class Price(Section):
     output: float = Field(ge=0)
     """Dollars for a million completion tokens."""
     cached: float | None = Field(default=None, ge=0)
-    """Dollars for a million prompt tokens that the endpoint had in its cache; null: as any other."""
+    """Dollars for a million prompt tokens that the endpoint reads from its cache; null: as any other."""
     written: float | None = Field(default=None, ge=0)
     """Dollars for a million prompt tokens that the endpoint writes into its cache; null: as any other."""
 
 
 class BudgetConfig(Section):
     max_usd: float | None = Field(default=None, gt=0)
-    """Stop when this much is spent; needs a price for every model."""
+    """Stop when this many dollars are spent; needs a price for every model."""
     max_calls: int | None = Field(default=None, ge=1)
     """Stop after this many model calls."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Stop after this many tokens, prompts and replies together."""
     max_minutes: float | None = Field(default=None, gt=0)
-    """Stop this long after the start of this session."""
+    """Stop this many minutes after the start of this session."""
     prices: dict[str, Price] = {}
     """Prices that override the list, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 
 
 class TrackersConfig(Section):
     use: tuple[str, ...] = ()
-    """Where else events are sent, as they happen: tensorboard, mlflow, wandb, otel (each an extra of that name), or the
+    """Trackers that get events as they happen: tensorboard, mlflow, wandb, otel (each an extra of that name), or the
     names of entry points of the group skillopt.trackers. `trackers: [mlflow]` for short."""
     project: str = Field(default="skillopt", min_length=1)
     """The group of the runs: the experiment of mlflow, the project of wandb, the service of otel."""
@@ -442,6 +442,6 @@ class TrackersConfig(Section):
 
 class NotesConfig(Section):
     init_skill: str = ""
-    """Why this initial skill."""
+    """Why you chose this initial skill."""
     schedule: str = ""
-    """Why this schedule."""
+    """Why you chose this schedule."""

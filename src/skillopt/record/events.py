@@ -466,7 +466,7 @@ def events_after(path: Path, offset: int, most: int = 512 * 1024) -> Iterator[tu
 
 
 def event_page(path: Path, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-    """Of the events that contain a text, the newest first, `count` after the first `skip`; and how many there are."""
+    """Events that contain a text, newest first: `count` of them after the first `skip`, and how many there are."""
     needle, events, total = text.casefold(), [], 0
     for line in reversed(read_bytes(path).split(b"\n") if path.exists() else []):
         if not line or (needle and needle not in line.decode("utf-8", "replace").casefold()):

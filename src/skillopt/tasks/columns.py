@@ -117,7 +117,7 @@ def _groups_rows(cells: Sequence[Any]) -> bool:
 _ALSO = {"answer": "answers"}
 _OPTIONS = {"question": "--question", "answers": "--answer", "id": "--id", "type": "--type"}
 _FITS = {"id": _names_rows, "type": _groups_rows}
-"""A heading alone does not make a column the id or the type: its cells must be fit for it."""
+"""Are a column's cells suitable? A heading alone does not make it the column of ids or types."""
 
 
 def _by_heading(field: str, columns: Sequence[str]) -> list[str]:

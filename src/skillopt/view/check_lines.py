@@ -86,7 +86,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def token_line(linted: Linted) -> str:
-    """Tokens by when they are paid for."""
+    """A sentence on the tokens that every request, every task and single tasks pay for."""
     tokens = linted.tokens
     listed = f"{tokens.listed:,} by every request (name and description), " if tokens.listed else ""
     read = f", {tokens.on_demand:,} more when all other documents are read" if tokens.on_demand else ""

@@ -1,6 +1,6 @@
 """A folder of letters: `0001.json` is the request, `0001.md` the same for a reader, `0001.reply.json` the reply.
 
-The number of a letter is taken by the file `0001.json`, which appears whole or not at all. A request that was written
+The file `0001.json` reserves the letter's number; it appears whole or not at all. A request that was written
 down before is found again by its hash, so a resumed run writes no letter twice.
 """
 

@@ -12,13 +12,13 @@ from skillopt.skill import SizeLimits
 from skillopt.tasks.base import Item, Trajectory
 
 MOST_OTHERS = 40
-"""Tasks of other batches that a request shows with their answers."""
+"""The most tasks of other batches that a request shows with their answers."""
 LONGEST_OTHER = 150
-"""Tokens of such a task with its answer; longer tasks are left out rather than cut."""
+"""The most tokens of a task of another batch with its answer; longer tasks are left out rather than cut."""
 
 
 def tokens_for_others(prompt_tokens: int) -> int:
-    """Tokens of a request that may go to tasks of other batches."""
+    """The most tokens of a request for tasks of other batches."""
     return prompt_tokens // 4
 
 

@@ -157,7 +157,7 @@ def _minimal(raw: Any, skill: Skill, limits: SizeLimits, patch: Patch) -> Edit |
 
 
 def _without_losses(edits: Sequence[Edit], skill: Skill) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:
-    """The edits that keep or name every line of their anchors, and the others with what they would lose."""
+    """The edits that lose no line of their anchors unnamed; and the others, with the lines that they would lose."""
     kept: list[Edit] = []
     losing: list[Dropped] = []
     for edit in edits:
