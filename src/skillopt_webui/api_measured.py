@@ -36,10 +36,13 @@ class MeasuredRow(Record):
 
 class MeasuredList(Record):
     rows: list[MeasuredRow]
+    names: dict[str, str]
+    """Names of runs for people, by the run's folder."""
 
 
 class MeasuredPage(Record):
     kind: str
+    names: dict[str, str]
     result: items.Result
     table: items.ItemTable
 
@@ -55,7 +58,11 @@ def measured(call: Call[Body]) -> MeasuredList:
                 if result and inside(path, [root]):
                     name = "/".join((str(count), *path.relative_to(root).parts[:3]))
                     rows.append(MeasuredRow(id=name, kind=kind, changed=path.stat().st_mtime, result=result))
-    return MeasuredList(rows=sorted(rows, key=lambda row: -row.changed))
+    return MeasuredList(rows=sorted(rows, key=lambda row: -row.changed), names=_names(call))
+
+
+def _names(call: Call[Body]) -> dict[str, str]:
+    return {row.name: row.labels.name for row in call.server.index.rows() if row.labels.name}
 
 
 @lru_cache(2000)
@@ -89,7 +96,8 @@ def one(call: Call[Body]) -> MeasuredPage:
     """The result, and its table of items."""
 
     def page(folder: Run, result: items.Result) -> MeasuredPage:
-        return MeasuredPage(kind=call.args["kind"], result=result, table=items.measured_items(folder, result))
+        table = items.measured_items(folder, result)
+        return MeasuredPage(kind=call.args["kind"], names=_names(call), result=result, table=table)
 
     return _read(call, page)
 

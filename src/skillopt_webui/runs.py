@@ -23,6 +23,7 @@ from skillopt.statistics import seeds_interval
 from skillopt.view.billed import current_summary
 from skillopt.view.curves import Point, curves
 from skillopt.view.run_rows import RunRow, with_figures
+from skillopt_webui import view
 from skillopt_webui.alive import holders
 from skillopt_webui.files import readable, stat
 from skillopt_webui.places import NotThereError, find_run
@@ -45,15 +46,18 @@ class RunLine(RunRow):
     config: Settings = field(default_factory=dict)
     """The settings that change results; in the table, those in which runs differ."""
     word: str = ""
-    """The status in a word for people."""
+    """What it waits for, or the status, in a word for people."""
+    since: float | None = None
+    """When a run at work would have begun without its breaks."""
     group: str = ""
     """A key that runs share if they differ only in their seed."""
 
 
 class SeedGroup(Record):
-    """Means over runs that differ in nothing but their seed."""
+    """Means over the finished runs of those that differ in nothing but their seed."""
 
     runs: int
+    """How many are finished."""
     initial_val: float | None
     best_val: float | None
     val_interval: Interval | None
@@ -151,7 +155,10 @@ def _line(name: str, folder: Path, files: Files, *, busy: bool) -> RunLine:
     )
     if summary:
         line = with_figures(line, summary)
-    return replace(line, status=status, word=ending(status, reason), reason=reason, benchmark=folder.parent.name)
+    now = view.live(run) if busy else None
+    since = round(view.began(run, summary, now), 1) if now else None
+    word = "waits for a reply" if busy and view.open_letters(run) else ending(status, reason)
+    return replace(line, status=status, word=word, since=since, reason=reason, benchmark=folder.parent.name)
 
 
 def experiment(rows: Sequence[RunLine]) -> Experiment:
@@ -189,8 +196,9 @@ def _text(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _means(rows: Sequence[RunLine]) -> SeedGroup:
-    """Intervals by Student's t, cut to the range of a score."""
+def _means(runs: Sequence[RunLine]) -> SeedGroup:
+    """Only finished runs have a final score. Intervals by Student's t, cut at 0 and 1."""
+    rows = [run for run in runs if run.status == "finished"]
 
     def values(name: str) -> list[float]:
         return [float(value) for row in rows if (value := getattr(row, name)) is not None]

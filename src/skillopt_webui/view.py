@@ -49,19 +49,20 @@ def figures(run: Run) -> Figures:
     paid, summary, now = paid_now(run), readable(lambda: run.summary), live(run) if holder(run.root) else None
     roles = [paid.of(role) for role in paid.roles]
     costs = [role.usd for role in roles if role.usd is not None]
-    seconds = summary.seconds if summary else 0.0
-    if now and summary:
-        seconds += max(0.0, now.time - run.files.summary.stat().st_mtime)
-    elif now:
-        seconds = float(now.spent["minutes"][0]) * 60
+    seconds = now.time - began(run, summary, now) if now else summary.seconds if summary else 0.0
     return Figures(
         calls=sum(role.calls for role in roles),
         tokens=sum(role.tokens.total for role in roles),
         usd=sum(costs) if len(costs) == len(roles) else None,
-        seconds=round(seconds, 1),
+        seconds=round(max(0.0, seconds), 1),
         steps=summary.steps.run if summary else 0,
         planned=summary.plan.steps.planned if summary and summary.plan else None,
     )
+
+
+def began(run: Run, summary: Summary | None, now: Live) -> float:
+    """When a run at work would have begun without its breaks."""
+    return run.files.summary.stat().st_mtime - summary.seconds if summary else now.time - now.spent["minutes"][0] * 60
 
 
 class Overview(Record):
@@ -121,7 +122,7 @@ def overview(run: Run) -> Overview:
         curves=readable(lambda: curves(history, summary, guided_tokens(files, history))) or Curves(),
         versions=run.versions,
         conflicts=_open_conflicts(run) if status != "finished" else 0,
-        letters=_letters(run),
+        letters=open_letters(run),
         comments=len(readable(lambda: feedback_of(files.comments)) or []),
         log=[slim(event) for event in run.event_rows(60_000)[-60:]],
         report=files.report.exists(),
@@ -137,7 +138,7 @@ def _open_conflicts(run: Run) -> int:
     return sum(conflict.id not in decided for conflict in run.conflicts)
 
 
-def _letters(run: Run) -> int | None:
+def open_letters(run: Run) -> int | None:
     """How many wait for a reply; None if the optimizer is not a handoff."""
     if not _human_paced(run):
         return None

@@ -114,6 +114,21 @@ export function segment(options, chosen, onpick, label) {
   return box;
 }
 
+// A button with a panel below it, which a click elsewhere or Escape closes. Fill `inside`.
+export function menu(text, kind = "") {
+  const inside = h("div", { class: "inside" });
+  const turn = () => button.setAttribute("aria-expanded", String(node.classList.toggle("open")));
+  const button = h("button", { "data-key": `menu-${text}`, "aria-expanded": "false", onclick: turn }, text);
+  const node = h("div", { class: `menu ${kind}` }, button, inside);
+  return { node, inside };
+}
+function closeMenus(except) {
+  for (const open of document.querySelectorAll(".menu.open"))
+    if (!except?.includes(open)) open.querySelector("button").click();
+}
+document.addEventListener("click", (event) => event.isTrusted && closeMenus(event.composedPath()));
+document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus());
+
 export const LEFT = "left"; // what a dialog returns that was closed because its view was left
 
 export function dialog(kind, title, content, { foot, onclose } = {}) {

@@ -1,9 +1,9 @@
 // One key of the config: its input, its documentation, its range, and what is wrong with it.
 import { h, put } from "./dom.js";
 
-export function fieldRow(field, onchange) {
+export function fieldRow(field, onchange, name) {
   const id = `f-${field.key}`,
-    short = field.key.slice(field.key.indexOf(".") + 1);
+    short = name || field.key.slice(field.key.indexOf(".") + 1);
   const wrong = h("div", { class: "wrong", id: `${id}-wrong`, role: "alert" });
   const back = h(
     "button",
@@ -34,7 +34,7 @@ export function fieldRow(field, onchange) {
       class: `field ${field.kind === "yaml" || field.key.startsWith("notes.") ? "wide" : ""}`,
       "data-field": field.key,
     },
-    h("div", { class: "name" }, h("label", { for: id }, short), back),
+    h("div", { class: "name" }, h("label", { for: id, title: field.key }, short), back),
     input,
     h("div", { class: "doc-line", id: `${id}-doc` }, field.doc, limits(field)),
     wrong,

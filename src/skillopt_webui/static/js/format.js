@@ -25,7 +25,7 @@ export const chance = (p) => (p === null || p === undefined ? "–" : p < 0.001 
 export const titled = (r) => r.labels?.name || `${r.benchmark} ${r.name}`;
 
 // The colour of a run's status: only a failure is red.
-export const tone = ({ word, status }) => (word === "failed" ? "bad" : status);
+export const tone = ({ word, status }) => (word === "failed" ? "bad" : word.startsWith("waits") ? "warn" : status);
 
 // What a run had paid by the end of a step; the cost is null if a price is unknown.
 export function paidBy({ telemetry: { paid_so_far: roles } }) {
@@ -106,7 +106,7 @@ export function eventLine(e) {
     case "reflect_started":
       return `${at}batch score ${score(e.score)}, reflecting`;
     case "reflected":
-      return `${at}${e.edits} edits proposed`;
+      return `${at}${e.edits} ${e.edits === 1 ? "edit" : "edits"} proposed`;
     case "selected":
       return `${at}${e.edits} selected at rate ${fixed(e.rate, 1)}${e.conflicts ? `, ${e.conflicts} in conflict` : ""}`;
     case "gate_decided":

@@ -19,7 +19,8 @@ const words = (n) => n.toLocaleString("en");
 export function itemsTable(table, { title, open, find, state = {}, onstate, signal, keys = false, runs = false }) {
   const { columns, rows } = table;
   const several = columns.length > 1,
-    exact = runs || columns.length <= 2;
+    exact = runs || columns.length <= 2,
+    sides = rows.some((r) => r.outputs); // each column has an output of its own
   const splits = [...new Set(rows.map((r) => r.split))].sort((a, b) => b.localeCompare(a));
   const chosen = {
     split: splits.includes(state.split) ? state.split : splits[0],
@@ -38,10 +39,15 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
   const body = h("div", {});
   const heads = h("div", { class: "line heads", role: "row" });
   const scroll = h("div", { class: "tablebox" });
-  const list = virtualList({ height: () => (window.innerWidth <= 900 ? 168 : 66), make: line, scroller: scroll, signal });
+  const list = virtualList({ height: () => (window.innerWidth > 900 ? 66 : sides ? 92 + 24 * columns.length : 146), make: line, scroller: scroll, signal });
   const view = h(
     "div",
-    { class: `items ${several ? "" : "single"} ${columns.length > 2 ? "wide" : ""}`, role: "table", "aria-label": title },
+    {
+      class: `items ${sides ? "columns" : several ? (columns.length > 2 ? "wide" : "") : "single"}`,
+      role: "table",
+      "aria-label": title,
+      style: { "--n": columns.length },
+    },
     h("div", { role: "rowgroup" }, heads),
     list.node,
   );
@@ -98,7 +104,13 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
     shown = pool.filter(MODE[chosen.mode] || MODE.all);
     const whole = rows.filter((r) => r.split === chosen.split).length;
     const shared = rows.filter((r) => r.split === chosen.split && r.scores.every((v) => v !== null)).length;
-    count.textContent = `${words(shown.length)} of ${words(whole)} items${several ? ", least solved first" : ""}${runs ? `; ${words(shared)} of ${words(whole)} items are shared` : ""}`;
+    count.textContent = [
+      `${words(shown.length)} of ${words(whole)} items`,
+      several && ", least solved first",
+      runs && `; ${words(shared)} of ${words(whole)} items are shared`,
+    ]
+      .filter(Boolean)
+      .join("");
     drawModes(pool);
     put(body, shown.length ? scroll : empty("No item fits", h("p", {}, "Choose another mode, or search for something else.")));
     drawHeads();
@@ -178,7 +190,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
       const select = h(
         "select",
         { "aria-label": label, "data-key": `items-${name}`, onchange: () => set({ [name]: Number(select.value) }) },
-        columns.map((text, i) => h("option", { value: String(i), selected: i === chosen[name] }, text)),
+        columns.map((text, i) => h("option", { value: String(i), selected: i === chosen[name] }, sides ? letter(i) : text)),
       );
       return select;
     };
@@ -198,29 +210,54 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
   }
 
   function drawHeads() {
-    const names = ["Item", "Task", "Output", "Expected", several ? "Score" : columns[0]];
+    const names = sides
+      ? ["Item", "Task", "Expected", ...columns.map((name, i) => [h("b", {}, `${letter(i)} `), name])]
+      : ["Item", "Task", "Output", "Expected", several ? "Score" : columns[0]];
     put(
       heads,
-      names.map((name) => h("span", { role: "columnheader" }, name)),
-      columns.length > 2 && h("span", { role: "columnheader" }, `${columns[0]} … ${columns.at(-1)}`),
+      names.map((name, i) => h("span", { role: "columnheader", title: sides ? columns[i - 3] : null }, name)),
+      columns.length > 2 && !sides && h("span", { role: "columnheader" }, `${columns[0]} … ${columns.at(-1)}`),
     );
   }
 
-  function line(row, index) {
+  // Versions of one skill: the newest output, the two ends, and a cell for each version.
+  function versions(row) {
     const { a, b, before, after } = ends(row);
-    const strip =
-      columns.length > 2 &&
+    const cell = (v, i) =>
+      h("i", { class: heat(v), title: `${columns[i]}: ${v === null ? "not measured" : fixed(v)}`, data: { at: i } });
+    return [
+      h("span", { class: "c-output clamp mono", role: "cell" }, row.output),
+      h("span", { class: "c-expected clamp mono", role: "cell" }, row.expected || "–"),
       h(
         "span",
-        { class: "c-strip", role: "cell" },
+        { class: "c-score", role: "cell" },
+        several ? [mark(before, columns[a]), " → ", mark(after, columns[b])] : mark(after, ""),
+        columns.length > 2 && a >= 0 && b >= 0 && h("span", { class: "small dim" }, `${columns[a]} → ${columns[b]}`),
+      ),
+      columns.length > 2 &&
         h(
           "span",
-          { class: "cells", role: "img", "aria-label": spoken(row) },
-          row.scores.map((v, i) =>
-            h("i", { class: heat(v), title: `${columns[i]}: ${v === null ? "not measured" : fixed(v)}`, data: { at: i } }),
-          ),
+          { class: "c-strip", role: "cell" },
+          h("span", { class: "cells", role: "img", "aria-label": spoken(row) }, row.scores.map(cell)),
         ),
-      );
+    ];
+  }
+
+  // Runs, or two skills: the score and the output of each in its own column.
+  const outputs = (row) => [
+    h("span", { class: "c-expected clamp mono", role: "cell" }, row.expected || "–"),
+    row.scores.map((v, i) =>
+      h(
+        "span",
+        { class: "c-side", role: "cell", data: { at: i } },
+        h("b", { class: "only-phone" }, letter(i)),
+        mark(v, columns[i]),
+        h("span", { class: "clamp mono" }, row.outputs[i] || "–"),
+      ),
+    ),
+  ];
+
+  function line(row, index) {
     const node = h(
       "div",
       {
@@ -228,7 +265,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
         role: "row",
         tabindex: "0",
         "data-key": row.id || row.item,
-        onclick: (event) => show(row, event.target.dataset.at === undefined ? b : Number(event.target.dataset.at)),
+        onclick: (event) => show(row, Number(event.target.closest("[data-at]")?.dataset.at ?? ends(row).b)),
         onkeydown: (event) => key(event, row, index, node),
       },
       h(
@@ -238,21 +275,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
         h("span", { class: "small dim" }, [row.type, row.cause].filter(Boolean).join(" · ")),
       ),
       h("span", { class: "c-task clamp", role: "cell" }, row.input),
-      h(
-        "span",
-        { class: "c-output clamp mono", role: "cell" },
-        row.outputs && new Set(row.outputs).size > 1
-          ? row.outputs.map((text, i) => h("span", { class: "side", title: columns[i] }, h("b", {}, `${letter(i)} `), text || "–"))
-          : row.output,
-      ),
-      h("span", { class: "c-expected clamp mono", role: "cell" }, row.expected || "–"),
-      h(
-        "span",
-        { class: "c-score", role: "cell" },
-        several ? [mark(before, columns[a]), " → ", mark(after, columns[b])] : mark(after, ""),
-        columns.length > 2 && a >= 0 && b >= 0 && h("span", { class: "small dim" }, `${columns[a]} → ${columns[b]}`),
-      ),
-      strip,
+      sides ? outputs(row) : versions(row),
     );
     return node;
   }
@@ -275,7 +298,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
     else if (side && several) {
       const now = cell?.row === row ? cell.at : side > 0 ? -1 : columns.length;
       cell = { row, at: Math.min(columns.length - 1, Math.max(0, now + side)) };
-      for (const each of node.querySelectorAll(".cells i")) each.classList.toggle("at", Number(each.dataset.at) === cell.at);
+      for (const each of node.querySelectorAll("[data-at]")) each.classList.toggle("at", Number(each.dataset.at) === cell.at);
       node.setAttribute("aria-label", `${row.item}, ${columns[cell.at]}: ${said(row.scores[cell.at])}`);
     } else return;
     event.preventDefault();
@@ -303,7 +326,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
     { class: "panel itemtable" },
     h("div", { class: "row between pad" }, h("div", { class: "row" }, h("h2", {}, title), count), search),
     h("div", { class: "row pad tools" }, modes, filters),
-    rows.some((r) => r.outputs) && h("p", { class: "legend pad" }, columns.map((name, i) => h("span", {}, h("b", {}, `${letter(i)} `), name))),
+    sides && h("p", { class: "legend pad" }, columns.map((name, i) => h("span", {}, h("b", {}, `${letter(i)} `), name))),
     body,
   );
 }

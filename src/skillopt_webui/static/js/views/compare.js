@@ -123,6 +123,7 @@ export async function compareView(root, { query, signal }) {
         ),
       ),
       chart.node,
+      h("p", { class: "legend" }, chosen.map((id, i) => h("span", {}, h("i", { class: "line", style: { color: COLORS[i] } }), h("b", {}, `${letter(i)} `), nameOf(id)))),
       unknown ? h("p", { class: "dim small" }, `${unknown} of the runs have no known price.`) : null,
     );
     chart.update({
@@ -198,7 +199,7 @@ export async function compareView(root, { query, signal }) {
           put(
             measured,
             h("a", { href: `#/measured/${path(status.written)}` }, "Address of this comparison"),
-            resultFigures(found.result),
+            resultFigures(found),
             measuredItems(status.written, found.table, { signal }),
           );
         } catch (error) {

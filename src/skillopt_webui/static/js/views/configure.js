@@ -7,7 +7,12 @@ import { FINDINGS } from "./findings.js";
 
 const FIRST = ["env", "models", "train", "optimizer", "gradient", "evaluation", "budget", "hardware", "notes"];
 const SIMULATED = "configs/sim/default.yaml";
-const MAIN = ["train.init_skill", "models.target_model", "models.optimizer_model", "budget.max_usd"];
+const MAIN = {
+  "train.init_skill": "Initial skill",
+  "models.target_model": "Target",
+  "models.optimizer_model": "Optimizer",
+  "budget.max_usd": "Budget in dollars",
+};
 
 export async function configureView(root, { query, signal }) {
   document.title = "New run · SkillOpt";
@@ -80,7 +85,8 @@ export async function configureView(root, { query, signal }) {
       "div",
       { class: "head" },
       h("h1", {}, "New run"),
-      waiting > 0 && h("a", { href: "#/harvest" }, `${waiting} harvested ${waiting === 1 ? "rule waits" : "rules wait"} for review`),
+      waiting > 0 &&
+        h("a", { href: "#/harvest" }, `${waiting} harvested ${waiting === 1 ? "rule waits" : "rules wait"} for review`),
     ),
     h(
       "div",
@@ -134,7 +140,7 @@ export async function configureView(root, { query, signal }) {
     const section = sections.find((s) => s.name === name);
     const counter = h("span", { class: "dim small" });
     const fields = section.fields.map((field) => {
-      const row = fieldRow(field, (raw) => change({ [field.key]: raw }));
+      const row = fieldRow(field, (raw) => change({ [field.key]: raw }), MAIN[field.key]);
       rows.set(field.key, row);
       return row.node;
     });
@@ -147,23 +153,32 @@ export async function configureView(root, { query, signal }) {
     rows.set(`#${name}`, { node, counter, keys: section.fields.map((f) => f.key) });
     form.append(node);
   }
-  const start_ = h("div", { class: "field" }, h("div", { class: "name" }, h("label", { for: "source" }, "tasks and settings from")), source, h("div", { class: "doc-line" }, "A config file or a template; everything below can be changed."));
+  const tasks = h(
+    "div",
+    { class: "field" },
+    h("div", { class: "name" }, h("label", { for: "source" }, "Tasks and settings from")),
+    source,
+    h("div", { class: "doc-line" }, "A config file or a template; everything else can be changed."),
+  );
+  const first = Object.keys(MAIN).map((key) => rows.get(key).node);
   form.prepend(
-    h("section", { class: "panel essentials" }, h("div", { class: "fields" }, start_, MAIN.map((key) => rows.get(key).node))),
+    h("section", { class: "panel essentials" }, h("div", { class: "fields" }, tasks, first)),
     h("div", { class: "row" }, h("span", { class: "grow" }, find), all),
   );
-  find.placeholder = `Search ${[...rows.keys()].filter((key) => !key.startsWith("#")).length - MAIN.length} more settings`;
+  const settings = [...rows.keys()].filter((key) => !key.startsWith("#"));
+  find.placeholder = `Search ${settings.length - first.length} more settings`;
   filter();
 
   // What is not among the first fields appears when it is searched for, has an error, or all are asked for.
   function filter() {
-    const words = find.value.trim().toLowerCase();
+    const words = find.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+    const found = (key) => words.every((word) => `${key} ${rows.get(key).doc}`.toLowerCase().includes(word));
     all.textContent = everything ? "Hide settings" : "Show all settings";
     for (const [name, section] of rows) {
       if (!name.startsWith("#")) continue;
       let any = false;
-      for (const key of section.keys.filter((k) => !MAIN.includes(k))) {
-        const fits = (words && words.split(/\s+/).every((word) => `${key} ${rows.get(key).doc}`.toLowerCase().includes(word))) || (!words && everything) || Boolean(state?.errors[key]);
+      for (const key of section.keys.filter((k) => !(k in MAIN))) {
+        const fits = (words.length ? found(key) : everything) || Boolean(state?.errors[key]);
         rows.get(key).node.hidden = !fits;
         any ||= fits;
       }
@@ -174,10 +189,15 @@ export async function configureView(root, { query, signal }) {
   function replace(value) {
     if (!edited) return load(value);
     source.value = from_;
-    return dialog("box", "Discard your changes?", h("p", {}, "Another start replaces what you have changed in this form."), {
+    const discard = () => {
+      source.value = value;
+      load(value);
+    };
+    const says = h("p", {}, "Another start replaces what you have changed in this form.");
+    return dialog("box", "Discard your changes?", says, {
       foot: (close) => [
         h("button", { onclick: close }, "Keep editing"),
-        h("button", { class: "danger", onclick: () => (close(), (source.value = value), load(value)) }, "Discard them"),
+        h("button", { class: "danger", onclick: () => (close(), discard()) }, "Discard them"),
       ],
     });
   }

@@ -108,13 +108,14 @@ export async function evaluateView(root, { query, signal }) {
   let known = "",
     launches = [],
     rows = [],
+    names = {},
     asked = 0;
   async function load() {
     const mine = ++asked;
     const [started, measured] = await Promise.all([get("/api/launches", signal), get("/api/measured", signal)]);
     if (mine !== asked) return;
     launches = started.launches;
-    rows = measured.rows;
+    ({ rows, names } = measured);
     const now = JSON.stringify([launches.map((l) => [l.id, l.state]), rows.map((r) => [r.id, r.changed])]);
     if (now !== known) draw();
     known = now;
@@ -122,7 +123,7 @@ export async function evaluateView(root, { query, signal }) {
   const more = (what, ask) => h("button", { "data-key": `more-${what}`, onclick: ask }, `Show more ${what}`);
   const head = (title, shown, all) =>
     h("h2", {}, title, " ", h("span", { class: "dim small" }, `${shown} of ${all}`));
-  const about = (r) => JSON.stringify([titleOf(r.kind, r.id, r.result), r.id]).toLowerCase();
+  const about = (r) => JSON.stringify([titleOf(r.kind, r.id, r.result, names), r.id]).toLowerCase();
   function draw() {
     const fits = rows.filter((r) => about(r).includes(state.search)),
       open = launches.filter((l) => l.title.toLowerCase().includes(state.search));
@@ -137,7 +138,7 @@ export async function evaluateView(root, { query, signal }) {
           draw();
         }),
       head("Measured", Math.min(state.shown, fits.length), fits.length),
-      fits.length ? fits.slice(0, state.shown).map(row) : h("p", { class: "dim" }, "Nothing yet."),
+      fits.length ? fits.slice(0, state.shown).map((r) => row(r, names)) : h("p", { class: "dim" }, "Nothing yet."),
       fits.length > state.shown &&
         more("results", () => {
           state.shown += PAGE;
@@ -156,14 +157,14 @@ export async function evaluateView(root, { query, signal }) {
 const PAGE = 20;
 
 // A result, and the way to its items.
-function row({ id, kind, changed, result }) {
+function row({ id, kind, changed, result }, names) {
   return h(
     "section",
     { class: "panel pad stack tight" },
     h(
       "div",
       { class: "row between" },
-      h("h3", {}, titleOf(kind, id, result)),
+      h("h3", {}, titleOf(kind, id, result, names)),
       h(
         "span",
         { class: "row" },
@@ -171,7 +172,7 @@ function row({ id, kind, changed, result }) {
         h("a", { class: "button", href: `#/measured/${path(id)}` }, "Items"),
       ),
     ),
-    resultFigures(result),
+    resultFigures({ result, names }),
   );
 }
 

@@ -10,26 +10,41 @@ const STAGE = {
   slow_update_started: "slow update",
   slow_update_finished: "meta skill",
 };
+const READER = new Set(["reflect", "aggregate", "slow update", "meta skill"]);
+const MEASURES = new Set(["evaluate", "baseline"]);
 const QUIET = new Set(["retrying", "advice", "unmeasured", "stopping", "progress", "letters_opened", "throttled"]);
 const SKILL = { initial: "initial skill", best: "best skill", no_skill: "empty skill", remeasured: "best skill again" };
 
-// The stage in words, and how much of it is done.
+// The stage in words, how much of it is done, and the step that it belongs to.
 export function stage({ data, pulse, events }) {
   if (!data.pid) return { text: "" };
-  const last = events.findLast((e) => !QUIET.has(e.kind)),
-    { done, total } = pulse?.progress || {},
+  const { stage: counted, done, total } = pulse?.progress || {},
+    last = events.findLast((e) => !QUIET.has(e.kind)),
+    measuring = events.findLast((e) => e.kind === "evaluation_started"),
+    step = events.findLast((e) => e.step)?.step,
     waiting = pulse?.letters?.waiting;
-  const text = last?.kind === "evaluation_started" ? `${SKILL[last.name] || last.name} on ${last.split}` : STAGE[last?.kind] || "";
-  if (waiting) return { text: `${text || "optimizer"}: waits for ${waiting} ${waiting === 1 ? "reply" : "replies"}` };
-  return total ? { text: `${text} ${done} of ${total}`, share: done / total } : { text };
+  if (waiting) {
+    const asked = events.findLast((e) => READER.has(STAGE[e.kind])); // the target may work on something else meanwhile
+    return { step, text: `${STAGE[asked?.kind] || "optimizer"}: waits for ${waiting} ${waiting === 1 ? "reply" : "replies"}` };
+  }
+  const measured = measuring && `${SKILL[measuring.name] || measuring.name} on ${measuring.split}`;
+  if (!total) return { step, text: last === measuring ? measured || "" : STAGE[last?.kind] || "" };
+  const text = measuring && MEASURES.has(counted) ? measured : counted.replaceAll("_", " ");
+  return { step, text: `${text} ${done} of ${total}`, share: done / total };
 }
+
+// The initial skill's validation score, before the first step has written a summary.
+export const firstScore = (events) =>
+  events.findLast((e) => e.kind === "evaluation_finished" && e.name === "initial" && e.split === "val")?.score;
 
 // Figures of this moment; the same wherever they are shown.
 export function numbers(run) {
   const { summary: s, started } = run.data,
     f = run.figures;
-  const pair = (name) => (s?.best[name] == null ? null : [s.initial[name], s.best[name]]);
-  return { val: pair("val"), test: pair("test"), ...f, planned: started?.steps ?? f.planned };
+  const pair = (name) => (s?.best[name] == null ? [] : [s.initial[name], s.best[name]]);
+  const [first, best] = pair("val"),
+    val = best === undefined ? [first ?? firstScore(run.events)] : [first, best];
+  return { val, test: pair("test"), ...f, planned: started?.steps ?? f.planned };
 }
 
 // Calls under way and what is left of each limit. Letters are not calls: a person writes their replies.

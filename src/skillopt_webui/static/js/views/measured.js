@@ -1,5 +1,5 @@
 // One measurement outside of a training (an evaluation, a comparison, a check): what was measured, its result, its items.
-import { h, put, tag, empty, scroller } from "../dom.js";
+import { h, put, empty, scroller } from "../dom.js";
 import { get, path } from "../api.js";
 import { score, ranged, signed, whole, span, money, chance } from "../format.js";
 import { itemsTable, inAddress } from "../items.js";
@@ -8,18 +8,23 @@ import { openTrajectory, openNamed } from "../trajectory.js";
 const WORD = { evaluations: "Evaluation", comparisons: "Comparison", checks: "Check" };
 const SPLIT = { val: "validation", train: "training", test: "test" };
 
-// A skill as people know it: its file, or the run and version that it is from.
-const named = (skill) => {
-  const parts = (skill.where || skill.path || skill.name || "").split("/"),
-    file = parts.at(-1);
+// A skill as people know it: its file, or the run and version that it is from; `names` are those given to runs.
+function named(skill, names) {
+  const parts = (skill.path || skill.where || skill.name || "").split("/"),
+    file = parts.at(-1),
+    run = (folder) => names[folder] || folder;
   if (!file) return "the empty skill";
-  if (file === "best_skill.md") return `${parts.at(-2)} best`;
-  const version = /^skill_v(\d+)\.md$/.exec(file) || /^v?(\d+)\.md$/.exec(file);
-  return version ? `${parts.at(-3)} v${Number(version[1])}` : file;
-};
+  if (/^best_skill(\.md)?$/.test(file)) return `${run(parts.at(-2))} best`;
+  const version = /^skill_v(\d+)(\.md)?$/.exec(file) || /^v?(\d+)\.md$/.exec(file);
+  if (version) return `${run(parts.at(-3))} v${Number(version[1])}`;
+  const edited = /^edited_v(\d+)_\w+(\.md)?$/.exec(file);
+  if (edited) return `an edit of v${edited[1]}`;
+  return skill.path && skill.where?.endsWith(")") ? `${file} at ${skill.where}` : file; // of a commit
+}
 
-export function titleOf(kind, id, r) {
-  const what = r.base ? `${named(r.skill)} against ${named(r.base)}` : r.a ? `${named(r.b)} against ${named(r.a)}` : named(r.skill);
+export function titleOf(kind, id, r, names) {
+  const [skill, base] = r.a ? [r.b, r.a] : [r.skill, r.base];
+  const what = `${named(skill, names)}${base ? ` against ${named(base, names)}` : ""}`;
   return `${WORD[kind]}: ${what} on ${id.split("/")[2]}, ${SPLIT[r.split] || r.split} split`;
 }
 
@@ -30,8 +35,8 @@ export async function measuredView(root, { parts, query, signal }) {
   put(
     root,
     h("div", { class: "crumb" }, h("a", { href: "#/evaluate" }, "Evaluate"), " / ", parts[2]),
-    h("div", { class: "head" }, h("h1", {}, titleOf(found.kind, id, found.result))),
-    h("div", { class: "stack" }, h("section", { class: "panel pad" }, resultFigures(found.result)), measuredItems(id, found.table, { query, signal })),
+    h("div", { class: "head" }, h("h1", {}, titleOf(found.kind, id, found.result, found.names))),
+    h("div", { class: "stack" }, h("section", { class: "panel pad" }, resultFigures(found)), measuredItems(id, found.table, { query, signal })),
   );
   openNamed({ api: `/api/measured/${path(id)}` }, query);
 }
@@ -55,14 +60,14 @@ const facts = (pairs) =>
   h("dl", { class: "facts" }, pairs.filter(Boolean).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v))));
 
 // What a result says, whatever it is of: the sentence first, then the figures that it rests on.
-export function resultFigures(r) {
+export function resultFigures({ result: r, names }) {
   const spent = r.telemetry?.paid || r.spent || r.paid;
   return h(
     "div",
     { class: "stack tight" },
-    h("p", { class: "verdict" }, r.base && [tag(r.verdict, { better: "good", "no worse": "good", worse: "bad" }[r.verdict] || "warn"), " "], r.says || r.verdict),
+    h("p", { class: "verdict" }, r.says || r.verdict),
     facts([
-      ...sides(r),
+      ...sides(r, names),
       r.difference !== undefined && ["difference [95 %]", `${signed(r.difference)}${r.difference_interval ? ` [${signed(r.difference_interval[0])} to ${signed(r.difference_interval[1])}]` : ""}`],
       r.p !== undefined && ["paired test", chance(r.p)],
       ["items", whole(r.measured ?? r.items)],
@@ -77,10 +82,16 @@ export function resultFigures(r) {
   );
 }
 
-function sides(r) {
-  if (r.base) return [[`base: ${named(r.base)}`, ranged(r.scores.base.score, r.scores.base.interval)], [`skill: ${named(r.skill)}`, ranged(r.scores.skill.score, r.scores.skill.interval)]];
-  if (r.a) return [[`left: ${named(r.a)}`, ranged(r.a.score, r.a.interval)], [`right: ${named(r.b)}`, ranged(r.b.score, r.b.interval)]];
-  return [[`${r.split} score (${r.metric})`, ranged(r.score, r.interval)], ["skill", `${named(r.skill)}, ${whole(r.skill.tokens)} tokens`], r.metric !== "hard" && ["hard", score(r.hard)], r.metric !== "soft" && ["soft", score(r.soft)]];
+function sides(r, names) {
+  const side = (label, skill, { score: value, interval }) => [`${label}: ${named(skill, names)}`, ranged(value, interval)];
+  if (r.base) return [side("base", r.base, r.scores.base), side("skill", r.skill, r.scores.skill)];
+  if (r.a) return [side("left", r.a, r.a), side("right", r.b, r.b)];
+  return [
+    [`${r.split} score (${r.metric})`, ranged(r.score, r.interval)],
+    ["skill", `${named(r.skill, names)}, ${whole(r.skill.tokens)} tokens`],
+    r.metric !== "hard" && ["hard", score(r.hard)],
+    r.metric !== "soft" && ["soft", score(r.soft)],
+  ];
 }
 
 function byType(types) {

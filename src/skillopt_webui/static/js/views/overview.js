@@ -3,7 +3,7 @@ import { h, put, tag, longText, empty, scroller } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { fixed, score, signed, ranged, whole, money, span, clock, eventLine, gateLine, paidBy } from "../format.js";
 import { lineChart } from "../chart.js";
-import { nowLine } from "./live.js";
+import { nowLine, firstScore } from "./live.js";
 import { figures } from "./run.js";
 
 export async function overviewTab(root, run, { signal }) {
@@ -84,12 +84,14 @@ export async function overviewTab(root, run, { signal }) {
     if (what === "event") return;
     put(why, whyNot(run));
     put(table, measuredPanel(run));
-    const { curves, steps } = run.data;
-    const reach = run.data.pid ? run.data.started?.steps : 0;
+    const { curves, steps, status } = run.data,
+      first = firstScore(run.events),
+      scores = !curves.scores.length && first !== undefined ? [[0, first]] : curves.scores;
+    const reach = status === "finished" ? 0 : run.data.started?.steps;
     put(verdict, verdictPanel(run));
     val.update({
       series: [
-        { name: "validation", color: "var(--accent)", step: true, points: curves.scores },
+        { name: "validation", color: "var(--accent)", step: true, points: scores },
         { name: "batch", color: "var(--edge)", thin: true, points: curves.batches },
       ],
       area: { name: "tokens", points: curves.lengths },
@@ -197,8 +199,8 @@ function verdictPanel(run) {
 
 // The summary is written after the first step; what was measured before is in the events.
 function beforeFirst(events) {
-  const done = events.findLast((e) => e.kind === "evaluation_finished" && e.name === "initial" && e.split === "val");
-  return done ? `The initial skill has ${score(done.score)} in validation; the first step is under way.` : "The initial skill is being measured.";
+  const first = firstScore(events);
+  return first === undefined ? "The initial skill is being measured." : `The initial skill has ${score(first)} in validation; the first step is under way.`;
 }
 
 const soFar = (s) =>

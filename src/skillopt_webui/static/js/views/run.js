@@ -1,5 +1,5 @@
 // One run, live: figures, the strip of stages, and the tabs below. What happens arrives as events; nothing is reloaded.
-import { h, put, tag, errorBox, dialog, say, calm } from "../dom.js";
+import { h, put, tag, errorBox, dialog, menu, say, calm } from "../dom.js";
 import { get, post, follow, of, path } from "../api.js";
 import { score, money, span, whole, titled, tone } from "../format.js";
 import { stage, numbers } from "./live.js";
@@ -40,6 +40,7 @@ export async function runView(root, { parts, query, signal }) {
   run.figures = run.data.figures;
   const head = h("header", { class: "runhead" }),
     nums = h("dl", { class: "nums", tabindex: "0", "aria-label": "Figures" }),
+    more = menu("More"),
     meter = h("i", {}),
     tabs = h("nav", { class: "tabs", "aria-label": "Run" }),
     body = h("div", {});
@@ -50,17 +51,18 @@ export async function runView(root, { parts, query, signal }) {
     const { data } = run,
       title = titled({ labels: data.labels, benchmark: parts[1], name: parts[2] });
     document.title = `${title} · SkillOpt`;
+    put(more.inside, actions(run));
     put(
       head,
       h(
         "div",
         { class: "title" },
-        h("h1", { title: `${parts[1]} / ${parts[2]}` }, title),
+        h("h1", { title: `${title}\n${parts[1]} / ${parts[2]}` }, title),
         data.letters ? h("a", { href: `#/run/${path(id)}/letters` }, tag(`${data.letters} ${data.letters === 1 ? "letter waits" : "letters wait"}`, "warn")) : tag(data.word, tone(data)),
         !run.connected && tag("server away, trying again", "warn"),
       ),
       nums,
-      h("div", { class: "row actions" }, actions(run, data.status)),
+      h("div", { class: "row actions" }, mainAction(run), more.node),
       h("span", { class: "meter" }, meter),
     );
     drawNow();
@@ -201,52 +203,46 @@ export async function runView(root, { parts, query, signal }) {
 // The line of figures: in the header, and on a phone on the overview.
 export function figures(run) {
   const n = numbers(run),
-    now = stage(run).text;
+    now = stage(run);
   const one = (name, value, title) => h("div", { class: "figure", title }, h("dt", {}, name), h("dd", {}, value));
-  const scores = (pair) => (pair ? [score(pair[0]), " → ", h("span", { class: pair[1] > pair[0] ? "good" : "" }, score(pair[1]))] : "–");
+  const scores = ([first, best]) =>
+    best === undefined ? score(first) : [score(first), " → ", h("span", { class: best > first ? "good" : "" }, score(best))];
   return [
     one("Validation", scores(n.val)),
-    one(n.test ? "Test" : "Test (not read yet)", scores(n.test)),
-    one(now ? `Step · ${now}` : "Steps", `${run.data.pid && run.pulse?.step ? run.pulse.step : n.steps}${n.planned ? ` / ${n.planned}` : ""}`),
+    one(n.test.length ? "Test" : "Test (not read yet)", scores(n.test)),
+    one(now.text ? `Step · ${now.text}` : "Steps", `${now.step || n.steps}${n.planned ? ` / ${n.planned}` : ""}`, now.text),
     one("Calls", whole(n.calls), `${whole(n.tokens)} tokens`),
     one("Cost", money(n.usd)),
     one("Time", span(n.seconds)),
   ];
 }
 
-function actions(run, state) {
-  const id = run.id,
-    key = (name) => ({ "data-key": `act-${name}` });
-  const guarded = (work) => async (event) => {
+// What most people do next; all else is in the menu, which is a row where there is room.
+function mainAction(run) {
+  const { status } = run.data;
+  if (status === "finished") return null;
+  if (status !== "running") return h("button", { "data-key": "act-resume", class: "main", onclick: () => resumeDialog(run) }, "Resume");
+  const pause = async (event) => {
     event.target.disabled = true;
     try {
-      await work();
+      await post(of(run.id, "/pause"));
+      say("Pausing: what is in flight is still paid for and kept.");
     } catch (error) {
       say(error.message, true);
     }
     event.target.disabled = false;
   };
-  if (state === "running") {
-    return [
-      h(
-        "button",
-        {
-          ...key("pause"),
-          title: "Nothing new starts, calls in flight are kept, and the process ends; Resume continues the run.",
-          onclick: guarded(async () => {
-            await post(of(id, "/pause"));
-            say("Pausing: what is in flight is still paid for and kept.");
-          }),
-        },
-        "Pause",
-      ),
-      h("button", { ...key("stop"), class: "danger", onclick: () => confirmStop(id) }, "Stop now"),
-    ];
-  }
+  const title = "Nothing new starts, calls in flight are kept, and the process ends; Resume continues the run.";
+  return h("button", { "data-key": "act-pause", title, onclick: pause }, "Pause");
+}
+
+function actions(run) {
+  const id = run.id,
+    key = (name) => ({ "data-key": `act-${name}` });
+  if (run.data.status === "running")
+    return h("button", { ...key("stop"), class: "danger", onclick: () => confirmStop(id) }, "Stop now");
   const link = (name, href, text, more = {}) => h("a", { ...key(name), class: "button", href, ...more }, text);
   return [
-    state !== "finished" &&
-      h("button", { ...key("resume"), class: "main", onclick: () => resumeDialog(run) }, "Resume"),
     run.data.comments > 0 &&
       link("feedback", `#/new?run=${encodeURIComponent(id)}&feedback=1`, `Train with ${run.data.comments} ${run.data.comments === 1 ? "comment" : "comments"}`, {
         title: "A new run of this config whose optimizer is shown your comments on training items and lines",

@@ -1,5 +1,5 @@
 // The experiment table: runs with what differs between them; search, sort, filter, groups, ticks, CSV, names and notes.
-import { h, put, tag, empty, calm, dialog, errorBox } from "../dom.js";
+import { h, put, tag, empty, calm, dialog, menu, errorBox } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { score, ranged, money, span, ago, tone } from "../format.js";
 import { spark } from "../chart.js";
@@ -26,7 +26,7 @@ export async function runsView(root, { query, signal }) {
     stale = new Set();
   const count = h("span", { class: "dim", "aria-live": "polite" });
   const picked = h("div", { class: "row picks", "aria-live": "polite" });
-  const chooser = h("details", { class: "chooser" });
+  const chooser = menu("Columns", "chooser");
   const field = (name, label) => h("select", { "aria-label": label, onchange: (e) => set({ [name]: e.target.value }) });
   const status = field("status", "Status"),
     benchmark = field("benchmark", "Benchmark"),
@@ -77,7 +77,7 @@ export async function runsView(root, { query, signal }) {
         h("a", { class: "button main", href: "#/new" }, "New run"),
       ),
     ),
-    h("div", { class: "filters" }, search, status, benchmark, grouping, chooser),
+    h("div", { class: "filters" }, search, status, benchmark, grouping, chooser.node),
     picked,
     body,
   );
@@ -106,10 +106,16 @@ export async function runsView(root, { query, signal }) {
     h("span", { class: "n c-score", role: "cell" }, row.best_val == null ? "–" : [`${score(row.initial_val)} → `, h("b", {}, ranged(row.best_val, row.val_interval))]),
     h("span", { class: "n c-test", role: "cell" }, row.best_test == null ? "–" : ranged(row.best_test, row.test_interval)),
     h("span", { class: "n c-rest", role: "cell" }, row.calls === 0 ? "–" : money(row.usd)),
-    h("span", { class: "n c-rest", role: "cell" }, row.seconds ? span(row.seconds) : "–"),
+    h("span", { class: "n c-rest", role: "cell" }, time(row)),
   ];
 
-  const wonBy = (id) => trials.some((t) => t.kind === "sweeps" && t.rows.some((r) => r.winner && r.run === id)) && tag("winner", "good");
+  // The values that a sweep gave to a run, and whether it won.
+  function sweptTags(id) {
+    const own = trials.filter((t) => t.kind === "sweeps").flatMap((t) => t.rows.filter((r) => r.run === id));
+    return own.map((r) => [tag(r.name, "grey"), r.winner && tag("winner", "good")]);
+  }
+
+  const time = (row) => (row.since ? span(Math.max(0, Math.round(Date.now() / 1000 - row.since))) : row.seconds ? span(row.seconds) : "–");
 
   function line(row) {
     const tick = h("input", {
@@ -129,8 +135,19 @@ export async function runsView(root, { query, signal }) {
       h(
         "span",
         { class: "c-name", role: "cell" },
-        h("a", { href: `#/run/${path(row.id)}/overview`, "data-key": `run-${row.id}` }, h("b", {}, row.labels.name || row.benchmark, " ", kept.group && wonBy(row.id)), h("span", { class: "mono small dim" }, row.name)),
-        h("span", { class: "small tags" }, row.labels.tags.map((t) => tag(t, "info")), row.labels.note && h("span", { class: "dim", title: row.labels.note }, row.labels.note)),
+        h(
+          "a",
+          { href: `#/run/${path(row.id)}/overview`, "data-key": `run-${row.id}` },
+          h("b", { title: row.labels.name || null }, row.labels.name || row.benchmark),
+          h("span", { class: "mono small dim" }, row.name),
+        ),
+        h(
+          "span",
+          { class: "small tags" },
+          kept.group && sweptTags(row.id),
+          row.labels.tags.map((t) => tag(t, "info")),
+          row.labels.note && h("span", { class: "dim", title: row.labels.note }, row.labels.note),
+        ),
       ),
       h("span", { class: "c-status", role: "cell", title: row.reason || null }, tag(row.word, tone(row))),
       columns().map((key) => h("span", { class: "c-key mono small", role: "cell", title: key }, said(row.config?.[key]))),
@@ -210,35 +227,28 @@ export async function runsView(root, { query, signal }) {
   }
 
   function drawChooser() {
-    const open = chooser.open;
     put(
-      chooser,
-      h("summary", { class: "button" }, "Columns"),
-      h(
-        "div",
-        { class: "panel pad stack tight" },
-        keys.length ? null : h("p", { class: "dim" }, "No setting differs."),
-        keys.map((key) =>
-          h(
-            "label",
-            { class: "row mono small" },
-            h("input", {
-              type: "checkbox",
-              "data-key": `col-${key}`,
-              checked: columns().includes(key),
-              onchange: (event) => {
-                const now = new Set(columns());
-                if (event.target.checked) now.add(key);
-                else now.delete(key);
-                set({ keys: now });
-              },
-            }),
-            key,
-          ),
+      chooser.inside,
+      keys.length ? null : h("p", { class: "dim" }, "No setting differs."),
+      keys.map((key) =>
+        h(
+          "label",
+          { class: "row mono small" },
+          h("input", {
+            type: "checkbox",
+            "data-key": `col-${key}`,
+            checked: columns().includes(key),
+            onchange: (event) => {
+              const now = new Set(columns());
+              if (event.target.checked) now.add(key);
+              else now.delete(key);
+              set({ keys: now });
+            },
+          }),
+          key,
         ),
       ),
     );
-    chooser.open = open;
   }
 
   function drawPicked() {
@@ -304,8 +314,13 @@ export async function runsView(root, { query, signal }) {
     }
     const by = new Map();
     for (const row of list) if (!taken.has(row.id)) by.set(row.group, [...(by.get(row.group) || []), row]);
-    for (const [name, own] of by)
-      if (groups[name]) add({ head: groups[name], key: name, title: `${own[0].benchmark}: seeds ${own.map((r) => r.seed).join(", ")}`, own, about: `mean of ${groups[name].runs} runs, 95 % interval` });
+    for (const [name, own] of by) {
+      if (!groups[name]) continue;
+      const { runs: ended } = groups[name],
+        title = `${own[0].benchmark}: seeds ${own.map((r) => r.seed).join(", ")}`,
+        about = ended > 1 ? `mean of ${ended} finished runs, 95 % interval` : `${ended || "none"} finished`;
+      add({ head: groups[name], key: name, title, own, about });
+    }
     return [...lines, ...list.filter((row) => !taken.has(row.id))];
   }
 
@@ -438,6 +453,7 @@ export async function runsView(root, { query, signal }) {
     { signal },
   );
 
+  address();
   await load();
   const timer = setInterval(() => {
     if (!document.hidden)

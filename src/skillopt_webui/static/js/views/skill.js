@@ -239,8 +239,8 @@ export async function skillTab(root, run, { query, signal }) {
       try {
         const { launch } = await post("/api/try", { ...wish(), start: true }, signal);
         const status = await waitForLaunch(launch, { ended: true, signal });
-        const { result } = await get(`/api/measured/${path(status.written)}`, signal);
-        put(out, resultFigures(result), h("a", { href: `#/measured/${path(status.written)}` }, "Item by item"));
+        const found = await get(`/api/measured/${path(status.written)}`, signal);
+        put(out, resultFigures(found), h("a", { href: `#/measured/${path(status.written)}` }, "Item by item"));
       } catch (error) {
         if (error.name !== "AbortError") put(out, errorBox(error));
       }
