@@ -34,7 +34,7 @@ class PriceKeys(TypedDict, total=False):
     output: float
     """Dollars for a million completion tokens."""
     cached: float | None
-    """Dollars for a million prompt tokens that the endpoint had in its cache; null: as any other."""
+    """Dollars for a million prompt tokens that the endpoint reads from its cache; null: as any other."""
     written: float | None
     """Dollars for a million prompt tokens that the endpoint writes into its cache; null: as any other."""
 
@@ -45,7 +45,7 @@ class TrainKeys(TypedDict, total=False):
     num_epochs: int
     """Passes over the training split."""
     batch_size: int
-    """Tasks in one rollout batch."""
+    """Training tasks in one batch of rollouts."""
     accumulation: int
     """Batches whose edits are pooled before one update."""
     seed: int
@@ -77,7 +77,7 @@ class OptimizerKeys(TypedDict, total=False):
     use_slow_update: bool
     """At each epoch's end, compare two epochs' skills and write guidance into the protected region."""
     slow_update_samples: int
-    """Training items on which the two skills are compared."""
+    """How many training items the comparison of two epochs' skills uses."""
     slow_update_gate: Literal["keep", "strict"]
     """keep: guidance must not lower the validation score; strict: it must raise it. Neither may lose validation
     items that earlier guidance won."""
@@ -86,7 +86,7 @@ class OptimizerKeys(TypedDict, total=False):
     rejected_buffer: int
     """How many of the last rejected edits are remembered; the exemplar analyst does not propose them again."""
     max_edit_tokens: int
-    """A longer edit is dropped. A section of worked examples is long."""
+    """A longer edit is dropped. The default leaves space for a section of worked examples."""
     max_skill_tokens: int
     """An edit that would make the skill longer than this is dropped."""
 
@@ -95,27 +95,28 @@ class FlatGradientKeys(TypedDict, total=False):
     """Keys of the section `gradient`."""
 
     minibatch_size: int
-    """Trajectories that one analyst reads at a time; 0: the whole batch, or what of it fits into prompt_tokens."""
+    """How many trajectories one analyst reads at a time; 0: the whole batch, or as much as fits into
+    prompt_tokens."""
     edits_per_minibatch: int
-    """The most edits that one reply may hold. Where the whole batch is one letter (minibatch_size 0), never more
-    than the step's learning rate."""
+    """The most edits that one reply may hold. If the whole batch is one request (minibatch_size 0), never more than
+    the step's learning rate."""
     analyst_workers: int
     """Optimizer calls in flight; a local: model has at most one a core."""
     deep_reflect_threshold: float
-    """When more than this share of a step's failures has one cause and no edit answers it, it gets a reflection."""
+    """If one cause that no edit answers has more than this share of a step's failures, a request asks about it."""
     prompt_tokens: int
-    """Tokens of trajectories in one request. A batch that has more is read in several requests; a single trajectory
-    that is longer loses its middle."""
+    """The most tokens of trajectories in one request. A larger batch is read in several requests; a single
+    trajectory that is longer loses its middle."""
     feedback: str | Path
-    """The folder of an earlier run: what people said on the page of its training items and of its skill's lines is
-    shown to the optimizer in every letter. A new run keeps a copy."""
+    """The folder of an earlier run. People's comments on its training items and on lines of its skill (from the
+    page) are in every request to the optimizer. A new run keeps a copy."""
     prompts_dir: str | Path
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
     merge: Literal["local", "llm"]
     """llm: the optimizer merges proposals of several replies by meaning; local: only nearly identical texts
     merge."""
     merge_fan_in: int
-    """Replies whose proposals the optimizer merges at a time; more are merged level by level."""
+    """How many replies' proposals the optimizer merges in one request; more are merged level by level."""
     review_risky: bool
     """An edit that brings a URL, a shell command or a request for secrets waits for a person (`skillopt review`)
     before it can reach the skill; guidance that does so is refused."""
@@ -125,8 +126,8 @@ class GradientKeys(FlatGradientKeys, total=False):
     """The section `gradient`."""
 
     analysts: Sequence[str]
-    """Who proposes edits: llm, brief (an LLM that is small), exemplar (no LLM), or the names of entry points of the
-    group skillopt.analysts; several work side by side."""
+    """The analysts, which propose edits: llm, brief (for a small LLM), exemplar (needs no LLM), or the names of
+    entry points of the group skillopt.analysts; several may work together."""
 
 
 class FlatPackageKeys(TypedDict, total=False):
@@ -145,8 +146,8 @@ class PackageKeys(FlatPackageKeys, total=False):
 
     train: Sequence[Literal["body", "references", "scripts"]]
     """Which files of a skill package may be edited: body (SKILL.md below its front matter), references (its other
-    Markdown and text files, and new ones below references/), scripts (below scripts/, new ones too). Of a skill
-    that is one document, that document always is."""
+    Markdown and text files, and new ones below references/), scripts (below scripts/, new ones too). A skill that
+    is one document is always trained."""
 
 
 class FlatEvaluationKeys(TypedDict, total=False):
@@ -157,15 +158,13 @@ class FlatEvaluationKeys(TypedDict, total=False):
     metric: Literal["hard", "soft", "mixed"]
     """hard: 0 or 1 a task; soft: 0 to 1; mixed: their mean."""
     credit_gates: int
-    """Gates that a rejected step may spend on what is left of it without the edits that broke something; 0:
-    none."""
+    """After a rejection: how many more gates may test the step without the edits that broke something; 0: none."""
     alpha: float
-    """The most often that the paired gate may accept an edit that does nothing."""
+    """The paired gate's error rate: how often it may accept an edit that does nothing."""
     max_repeats: int
-    """The most fresh samples of each skill that the paired gate takes of an item before it gives up as
-    indecisive."""
+    """The most fresh samples of an item under each skill; if they do not decide, the paired gate is indecisive."""
     floors: Mapping[str, float]
-    """Metrics that no gain may buy back, such as {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
+    """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
     type:NAME: the least score of a task type; fall: the most that any type may lose; refusals: the most tasks that
     the endpoint refuses, as a share; cost (dollars), tokens, turns: the most that a task may take, the mean over
     validation."""
@@ -181,11 +180,11 @@ class EvaluationKeys(FlatEvaluationKeys, total=False):
     """The section `evaluation`."""
 
     gate: str
-    """Who decides. strict: accept when the validation score is higher than the current skill's. paired: and when
-    fresh samples of both skills on the items on which they differ confirm it; equals strict where nothing is noisy.
-    Or the name of an entry point of the group skillopt.gates."""
+    """The gate. strict: accept a candidate if its validation score is higher than the current skill's. paired:
+    fresh samples of both skills, on the items on which they differ, must also confirm it; if nothing is noisy, it
+    is the same as strict. Or the name of an entry point of the group skillopt.gates."""
     vetoes: Sequence[str]
-    """Vetoes on what the gate accepts, functions of the items' scores before and after: names of entry points of
+    """Vetoes that may reject what the gate accepts: functions of the items' scores before and after, by names in
     the group skillopt.gates."""
 
 
@@ -193,17 +192,17 @@ class ModelsKeys(TypedDict, total=False):
     """Keys of the section `models`."""
 
     target_model: str
-    """provider:model that does the tasks."""
+    """The target as provider:model: it does the tasks."""
     target_url: str
     """Base URL of the target's endpoint; empty for the provider's own."""
     target_temperature: float | None
-    """null leaves it to the endpoint."""
+    """Sampling temperature; null leaves it to the endpoint."""
     target_max_tokens: int
-    """Longest reply of the target."""
+    """The most tokens of the target's reply."""
     target_deterministic: bool | None
     """Does the same request always give the same reply? null: what the provider is known for."""
     target_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
-    """How hard a reasoning model is to think; empty leaves it to the endpoint."""
+    """The reasoning effort of a reasoning model; empty leaves it to the endpoint."""
     target_key_name: str
     """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
     target_rpm: int | None
@@ -211,17 +210,17 @@ class ModelsKeys(TypedDict, total=False):
     target_tpm: int | None
     """Tokens a minute that the endpoint allows; null: any number."""
     targets: Mapping[str, ModelSettingsKeys]
-    """What belongs to a target and not to the tasks, by `provider:model` or by provider, such as {local:
-    {max_tokens: 20}}: max_tokens, workers, call_timeout, deterministic. Counts before keys that hold for every
-    target, unless these are given on the command line."""
+    """Settings for single targets, by `provider:model` or by provider, such as {local: {max_tokens: 20}}:
+    max_tokens, workers, call_timeout, deterministic. They override the keys for every target, unless these are
+    given on the command line."""
     optimizer_model: str
-    """provider:model that reads trajectories and proposes edits."""
+    """The optimizer as provider:model: it reads trajectories and proposes edits."""
     optimizer_url: str
     """Base URL of the optimizer's endpoint; empty for the provider's own."""
     optimizer_temperature: float | None
-    """null leaves it to the endpoint."""
+    """Sampling temperature; null leaves it to the endpoint."""
     optimizer_max_tokens: int
-    """Longest reply of the optimizer."""
+    """The most tokens of the optimizer's reply."""
     optimizer_deterministic: bool | None
     """As target_deterministic."""
     optimizer_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
@@ -229,7 +228,7 @@ class ModelsKeys(TypedDict, total=False):
     optimizer_key_name: str
     """As target_key_name."""
     optimizer_options: Mapping[str, JsonValue]
-    """What a command as the optimizer takes, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once:
+    """Options of a command as the optimizer, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once:
     4}."""
     optimizers: Mapping[str, ModelSettingsKeys]
     """As targets."""
@@ -243,9 +242,9 @@ class ModelsKeys(TypedDict, total=False):
     judge_url: str
     """Base URL of the judge's endpoint; empty for the provider's own."""
     judge_temperature: float | None
-    """null leaves it to the endpoint."""
+    """Sampling temperature; null leaves it to the endpoint."""
     judge_max_tokens: int
-    """Longest reply of the judge."""
+    """The most tokens of the judge's reply."""
     judge_deterministic: bool | None
     """As target_deterministic. A judge whose grades changed in its calibration is never taken for deterministic."""
     judge_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
@@ -267,10 +266,11 @@ class FlatEnvKeys(TypedDict, total=False):
     """Keys of the section `env`."""
 
     name: str
-    """The tasks' kind: qa (questions with answers), sim (the simulated world), trigger (is a skill picked), folders
-    (task folders in Harbor's form), a benchmark (docs/benchmarks.md), a plug-in's name, or `module:Class`."""
+    """The kind of tasks: qa (questions with answers), sim (the simulated world), trigger (is a skill loaded),
+    folders (task folders in Harbor's form), a benchmark (docs/benchmarks.md), a plug-in's name, or
+    `module:Class`."""
     task: str
-    """What the tasks are, in a sentence or two, for the optimizer; empty: the env's own description."""
+    """The tasks in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str
     """The folder of its runs below output_root; empty for the env's name."""
     split_dir: str | Path
@@ -279,26 +279,26 @@ class FlatEnvKeys(TypedDict, total=False):
     """One file with all items (.jsonl, .json, .csv, .parquet, .arrow, promptfoo's .yaml) in place of split_dir, or
     a data set of Hugging Face, hf:org/name[:config][@revision][#split]; its split is saved next to it."""
     columns: Mapping[str, str]
-    """Which column of env.data is which field, or which path inside of one, such as {question: inputs.question,
-    answer: outputs.text}; only for names that are not found by themselves."""
+    """Columns of env.data by field, or paths inside of a column, such as {question: inputs.question, answer:
+    outputs.text}; only needed for names that SkillOpt does not recognise."""
     split_seed: int
-    """Which of the possible divisions of env.data is taken."""
+    """Seed of the division of env.data."""
     scoring: str | Callable[..., Any]
-    """How an answer becomes a score: a scorer's name, judge, or your function as `scorer.py:fn`; for tasks with
-    files, files (expected files), command (a check), or a function with a third parameter, the workspace."""
+    """The scorer of answers: its name, judge, or your function as `scorer.py:fn`; for tasks with files, files
+    (expected files), command (a check), or a function with a third parameter, the workspace."""
     scoring_note: str
-    """What the optimizer should know about the score besides: what gives partial credit, whether order counts, …"""
+    """More about the score for the optimizer: what gives partial credit, whether order counts, …"""
     scoring_options: Mapping[str, JsonValue]
     """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
     command: str | list[str]
     """A command line as the target (task on stdin, answer on stdout), or a coding agent: claude-code, codex,
     opencode, gemini-cli, qwen-code, copilot, goose."""
     agent_options: Mapping[str, JsonValue]
-    """What the agent or command takes, such as {timeout: 600, pass_env: [MY_KEY]}."""
+    """Options of the agent or command, such as {timeout: 600, pass_env: [MY_KEY]}."""
     options: Mapping[str, JsonValue]
     """Options of this env, which checks them itself."""
     output_root: str | Path
-    """Where runs are kept."""
+    """The folder of all runs."""
     private: bool | None
     """Keep runs from other users of the machine: folders 0700, journals 0600. null: if there is a .env in the
     working folder, in output_root or next to it."""
@@ -308,7 +308,7 @@ class EnvKeys(FlatEnvKeys, total=False):
     """The section `env`."""
 
     split: Mapping[str, float]
-    """How env.data is divided; only read when there is no written split yet."""
+    """The shares by which env.data is divided; only read if there is no saved split yet."""
     agent: str | Callable[..., Any]
     """Your agent as the target, `module:fn` or `file.py:fn`; shell: the target model with a sandboxed shell, for
     tasks with files; empty: one question, one reply."""
@@ -320,38 +320,38 @@ class HardwareKeys(TypedDict, total=False):
     workers: int
     """Target calls in flight; a local: model has at most one a core."""
     executor: Literal["local", "processes", "ray"]
-    """Where tasks are done and scored: in this process; in processes of this machine, at most one a core; or on a
-    Ray cluster. Model calls are always made by this process."""
+    """local: this process does and scores the tasks; processes: other processes of this machine, at most one a
+    core; ray: a Ray cluster. This process always makes the model calls."""
     ray_address: str
     """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this
     machine."""
     call_timeout: float | None
     """Seconds until a call without an answer is ended and retried; null: 120, and 300 for local: models."""
     max_retries: int
-    """Retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Calls that are turned
-    away (429, 503, 529) are retried for max_retry_seconds, however often; 0 retries nothing."""
+    """Retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Rejected calls (429,
+    503, 529) are retried for max_retry_seconds, however often; 0 retries nothing."""
     max_retry_seconds: float
-    """A call is not retried when its next try would be more than this many seconds after its first. If an endpoint
+    """A call is not retried if its next try would be more than this many seconds after its first. If an endpoint
     asks for a longer wait than this (Retry-After), the run stops at once and can be continued later."""
     vllm_url: str
     """Base URL for vllm: models, unless a role has its own."""
     azure_endpoint: str
     """https://<resource>.openai.azure.com for azure: models."""
     azure_api_version: str
-    """The API version that azure: requests name."""
+    """The API version in azure: requests."""
 
 
 class BudgetKeys(TypedDict, total=False):
     """Keys of the section `budget`."""
 
     max_usd: float | None
-    """Stop when this much is spent; needs a price for every model."""
+    """Stop when this many dollars are spent; needs a price for every model."""
     max_calls: int | None
     """Stop after this many model calls."""
     max_tokens: int | None
     """Stop after this many tokens, prompts and replies together."""
     max_minutes: float | None
-    """Stop this long after the start of this session."""
+    """Stop this many minutes after the start of this session."""
     prices: Mapping[str, PriceKeys]
     """Prices that override the list, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
 
@@ -360,7 +360,7 @@ class TrackersKeys(TypedDict, total=False):
     """Keys of the section `trackers`."""
 
     use: Sequence[str]
-    """Where else events are sent, as they happen: tensorboard, mlflow, wandb, otel (each an extra of that name), or
+    """Trackers that get events as they happen: tensorboard, mlflow, wandb, otel (each an extra of that name), or
     the names of entry points of the group skillopt.trackers. `trackers: [mlflow]` for short."""
     project: str
     """The group of the runs: the experiment of mlflow, the project of wandb, the service of otel."""
@@ -376,9 +376,9 @@ class NotesKeys(TypedDict, total=False):
     """The section `notes`."""
 
     init_skill: str | Path
-    """Why this initial skill."""
+    """Why you chose this initial skill."""
     schedule: str
-    """Why this schedule."""
+    """Why you chose this schedule."""
 
 
 class ConfigKeys(
