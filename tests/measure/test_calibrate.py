@@ -117,6 +117,23 @@ def test_a_graded_row_that_cannot_be_used_is_named_and_nothing_is_written(
     assert not (tmp_path / "judge_calibration.json").exists()
 
 
+def test_answers_of_one_grade_a_rubric_without_criteria_and_an_endless_top_are_refused(tmp_path: Path) -> None:
+    setting(tmp_path, "http://127.0.0.1:9/v1")
+    for more, said in {
+        "env.scoring_options={rubric: []}": "env.scoring_options.rubric.list: Tuple should have at least 1 item",
+        "env.scoring_options={rubric: [{criterion: x, weight: 0}]}": "rubric.list.0.weight: Input should be greater",
+        "--top=inf": "--top: inf is not the best grade",
+    }.items():
+        done = skillopt("judge", "calibrate", "--config", "config.yaml", "--graded", "graded.jsonl", more, cwd=tmp_path)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    text = (tmp_path / "graded.jsonl").read_text().replace('"grade": false', '"grade": true')
+    (tmp_path / "graded.jsonl").write_text(text)
+    done = skillopt("judge", "calibrate", "--config", "config.yaml", "--graded", "graded.jsonl", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "all answers have the same grade" in done.stderr
+    assert not (tmp_path / "judge_calibration.json").exists()
+
+
 def test_a_calibration_holds_for_one_judge_alone() -> None:
     options = JudgeOptions(rubric="It is good.")
     assert setup_hash("openai:a", options) != setup_hash("openai:b", options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import sqrt
+from math import isfinite, sqrt
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
@@ -104,6 +104,8 @@ async def calibrate(
 
 def read_graded(file: Path, top: float, options: JudgeOptions) -> list[GradedAnswer]:
     """Rows with a question, an `output` and a `grade`: from 0 to `top`, pass or fail, true or false."""
+    if not isfinite(top):
+        raise UserError(f"--top: {top} is not the best grade that a person can give")
     answers = []
     for item in read_items(file, answers=options.form == "pairwise"):
         rubric_of(item, options)
@@ -115,6 +117,11 @@ def read_graded(file: Path, top: float, options: JudgeOptions) -> list[GradedAns
     if len(answers) < LEAST:
         raise UserError(
             f"{file}: has {len(answers)} graded answers; {LEAST} are the least that say anything, 50 are good"
+        )
+    if len({each.grade for each in answers}) == 1:
+        raise UserError(
+            f"{file}: all answers have the same grade, so nothing shows whether the judge can tell good ones from bad "
+            "ones; add answers that people grade otherwise"
         )
     return answers
 
@@ -221,7 +228,7 @@ def position_bias(samples: Sequence[Judgement]) -> PositionBias:
 def verdict_of(record: JudgeCalibration) -> str:
     """One or two sentences: how well the judge agrees with people, and its biases."""
     low, high = wilson(record.agreement * record.items, record.items)
-    word = "no kappa: one side never varies" if record.kappa is None else f"kappa {record.kappa:.2f}"
+    word = "no kappa: both say the same of every answer" if record.kappa is None else f"kappa {record.kappa:.2f}"
     text = f"{record.model} agrees with people on {record.agreement:.0%} of {record.items} answers (95 % interval: "
     text += f"{low:.2f} to {high:.2f}); {word}."
     if record.biases:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
-from skillopt.record.base import Document, Interval, Record
-from skillopt.record.results import CheckWord, Spent
+from skillopt.record.base import Interval, Record
+from skillopt.record.results import CheckWord, ResultFile, Spent
 
 PruneOutcome = Literal["pruned", "nothing to prune", "worse", "cannot tell"]
 """`worse` and `cannot tell` are about the last shorter skill; nothing was written then."""
@@ -27,10 +27,8 @@ class PruneTrial(Record):
     repeats: int
 
 
-class Pruning(Document):
+class Pruning(ResultFile):
     """pruned/prune.json: a run's best skill without the rules that earn nothing."""
-
-    optional: ClassVar = frozenset({"path"})
 
     verdict: str
     """The result in a sentence or two."""
@@ -39,9 +37,9 @@ class Pruning(Document):
     target: str
     version: int
     skill_hash: str
-    """Of the best skill."""
+    """Hash of the best skill."""
     pruned_hash: str
-    """Path of the shorter skill; empty if there is none."""
+    """Hash of the shorter skill; empty if there is none."""
     tokens: int
     pruned_tokens: int
     margin: float
@@ -52,8 +50,6 @@ class Pruning(Document):
     trials: tuple[PruneTrial, ...]
     spent: Spent
     """With the ablation."""
-    path: str | None = None
-    """Text of the shorter skill; not in the file."""
 
     @property
     def exit_code(self) -> int:

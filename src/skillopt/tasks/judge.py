@@ -11,9 +11,9 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Discriminator, Field, JsonValue, Tag, TypeAdapter, ValidationError
 
 from skillopt.config import EnvConfig
 from skillopt.config.options import Options, first_problem
@@ -44,11 +44,16 @@ class Criterion(Options):
     """A part of a rubric."""
 
     criterion: str = Field(min_length=1)
-    weight: float = Field(default=1.0, gt=0)
+    weight: float = Field(default=1.0, gt=0, le=1e6)
 
 
 Rubric: TypeAlias = str | tuple[Criterion, ...]
-_RUBRIC: TypeAdapter[Rubric] = TypeAdapter(Rubric)
+_Form: TypeAlias = Annotated[
+    Annotated[str, Tag("text")] | Annotated[tuple[Criterion, ...], Field(min_length=1), Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "text"),
+]
+"""A rubric of which only the form that was meant is checked, so an error names what is wrong in it."""
+_RUBRIC: TypeAdapter[Rubric] = TypeAdapter(_Form)
 
 
 class JudgeOptions(Options):
@@ -56,7 +61,7 @@ class JudgeOptions(Options):
 
     form: Literal["grade", "pairwise"] = "grade"
     """grade: points from 0 to 4; pairwise: better than the task's first answer (4), a tie (2) or worse (0)."""
-    rubric: Rubric = ""
+    rubric: _Form = ""
     """A text, or a list of {criterion, weight}. A task's field `rubric` replaces it."""
     samples: int = Field(default=1, ge=1, le=9)
     """Judgements of each answer; their mean counts."""

@@ -8,6 +8,7 @@ only sees whether scores rise.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from skillopt.record.edits import Conflict, EditPool
@@ -53,18 +54,26 @@ def risk_of(edit: Edit, skill: Skill, ctx: Context) -> str:
     return f"holds {risk}" if risk else ""
 
 
+_GRADERS = r"(?:judge|grader|evaluator|examiner|assessor)s?"
+_ANSWER = r"(?:answer|response|reply|submission)"
 _JUDGE = re.compile(
-    r"\b(?:give|award|assign|grant|deserv\w+|earn\w*|scor\w+|rat(?:e|ed|ing)|mark(?:ed)?|grad(?:e|ed|ing))\b[^.\n]{0,40}"
+    r"\b(?:give|award|assign|grant|deserv\w+|earn\w*|scor\w+|rat(?:e|ed|ing)|mark(?:ed)?|grad(?:e|ed|ing))\b[^.]{0,40}"
     r"\b(?:full|maximum|max|top|highest|perfect)[ -](?:marks?|scores?|points?|grades?|ratings?|credit)\b"
-    r"|\b(?:ignore|disregard|forget|override|overlook|skip)\b[^.\n]{0,40}"
+    r"|\b(?:ignore|disregard|forget|override|overlook|skip)\b[^.]{0,40}"
     r"\b(?:rubrics?|grading|grad(?:er|ing)['’]?s? \w+|scoring (?:rules?|criteria|guide\w*)|reference answers?)\b"
     r"|\b(?:dear|attention|note (?:to|for)|message (?:to|for)|hello|instructions? (?:to|for)),? (?:the |all |any )?"
-    r"(?:judges?|graders?|evaluators?|examiners?)\b"
-    r"|\b(?:judge|grader|evaluator|examiner)s?, (?:please|give|score|rate|mark|note|you)\b"
-    r"|\b(?:convince|persuade|flatter|impress|tell|remind|instruct|thank)\b (?:the )?"
-    r"(?:judge|grader|evaluator|examiner)s?\b"
-    r"|\bthis (?:answer|response|reply|submission) (?:is|deserves|should be|must be|has been)[^.\n]{0,30}"
-    r"\b(?:graded|scored|rated|verified as (?:correct|right)|(?:4|10|100) (?:of|out of|points))",
+    rf"{_GRADERS}\b"
+    rf"|\bto (?:the |all |any |every )?{_GRADERS}:"
+    rf"|\b{_GRADERS}, (?:please|give|score|rate|mark|note|you)\b"
+    rf"|\b{_GRADERS} (?:should|must|will|has to|have to|shall) (?:award|give|score|rate|mark|grade|accept)\b"
+    rf"|\b(?:convince|persuade|flatter|impress|tell|remind|instruct|thank)\b (?:the )?{_GRADERS}\b"
+    rf"|\bwho(?:ever)? (?:grades|scores|rates|evaluates|judges) (?:this|the|your) {_ANSWER}\b"
+    rf"|\b(?:grade|score|rate|prefer) this {_ANSWER}\b|\b(?:give|award) this {_ANSWER} (?:a|the|full|\d)\b"
+    rf"|\bthis {_ANSWER} (?:is|deserves|should be|must be|has been|meets|fulfils|satisfies)[^.]{{0,30}}"
+    r"\b(?:graded|scored|rated|verified as (?:correct|right)|(?:4|10|100) (?:of|out of|points)|(?:all|every|full)\b)"
+    rf"|\b(?:state|claim|assert|declare|say|write) that (?:this|your|the) {_ANSWER} (?:is|meets|deserves) "
+    r"(?:fully |completely |entirely )?(?:correct|right|perfect|complete|excellent|all|full)\b"
+    r"|\b(?:scores?|grades?|ratings?)\b[^.]{0,10}\b(?:4 ?/ ?4|5 ?/ ?5|10 ?/ ?10|100 ?/ ?100|(?:4 (?:out )?of 4))(?!\w)",
     re.IGNORECASE,
 )
 """Text that speaks to a grader. Patterns find the plain cases alone: a judge that is calibrated and reads outputs as
@@ -83,9 +92,17 @@ def without_judge_talk(edits: Iterable[Edit], skill: Skill) -> tuple[list[Edit],
 
 
 def judge_talk(text: str, skill: Skill) -> str:
-    """New text that speaks to a judge; empty if there is none."""
-    there = _texts(skill)
-    return next((match[0][:80] for match in _JUDGE.finditer(text) if match[0] not in there), "")
+    """What a text would say to a judge that the skill does not say yet; empty if nothing."""
+    there = _as_read(_texts(skill))
+    return next((match[0][:80] for match in _JUDGE.finditer(_as_read(text)) if match[0] not in there), "")
+
+
+def _as_read(text: str) -> str:
+    """A text as a model reads it: without emphasis, invisible characters, unusual forms of letters, and line breaks
+    that do not end a paragraph or an item of a list."""
+    plain = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
+    whole = re.sub(r"\n\s*(?=[-*+#>|\n]|\d+[.)])", ". ", plain)
+    return " ".join(re.sub(r"[*_`~]", "", whole).split())
 
 
 def _texts(skill: Skill) -> str:
