@@ -17,7 +17,7 @@ from skillopt.record.forecast import total
 from skillopt.training.initial import initial_of
 from skillopt.view.plan_lines import likely
 from skillopt.view.text import dollars, duration
-from skillopt_benchmarks.published import published_sets
+from skillopt_benchmarks.published import SETS
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "benchmarks.md"
@@ -26,7 +26,7 @@ HEAD = ("name", "difficulty", "steps", "runtime", "target calls", "optimizer cal
 
 
 def table() -> str:
-    rows = [HEAD, ("---",) * len(HEAD), *(row(name) for name in published_sets())]
+    rows = [HEAD, ("---",) * len(HEAD), *(row(name) for name in SETS)]
     return "".join(f"| {' | '.join(each)} |\n" for each in rows)
 
 
@@ -36,7 +36,7 @@ def row(name: str) -> tuple[str, ...]:
     assert plan
     target, optimizer = (likely(plan.calls(role)) for role in ROLES)
     cost = total(each for each in plan.usd.values() if each)
-    steps, difficulty = f"{plan.steps}", published_sets()[name].difficulty
+    steps, difficulty = f"{plan.steps}", SETS[name].difficulty
     return name, difficulty, steps, likely(plan.seconds, duration), target, optimizer, likely(cost, dollars)
 
 

@@ -1,4 +1,4 @@
-"""The full set of each benchmark in figures: for plans without its data."""
+"""The full set of each benchmark in figures: for plans without its data, and for the table of docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from skillopt_benchmarks.sources import source_of
 class Published:
     """Facts about a benchmark that need no files."""
 
+    difficulty: str
+    """Easy: one short reply; medium: a long document, a page, or a calculation; hard: many turns, or a program."""
     tokens: int
     """The mean length of a task as the target reads it, without a skill."""
     text_tokens: int = 0
@@ -22,17 +24,17 @@ class Published:
 
 _GENERATED = {"train": 40, "val": 20, "test": 40}
 """The sizes that `skillopt data generate` makes by default."""
-_SETS = {
-    "searchqa": Published(tokens=820),
-    "docvqa": Published(tokens=25_500, text_tokens=600),
-    "alfworld": Published(tokens=400, turns=50),
-    "textworld": Published(tokens=450, turns=50, sizes=_GENERATED),
-    "reasoning_gym": Published(tokens=120, sizes=_GENERATED),
-    "spreadsheetbench": Published(tokens=700),
-    "livemathematicianbench": Published(tokens=400),
-    "officeqa": Published(tokens=8000),
-    "bbh": Published(tokens=120),
-    "formula": Published(tokens=300, sizes={"train": 500, "val": 300, "test": 200}),
+SETS = {
+    "searchqa": Published(difficulty="easy", tokens=820),
+    "docvqa": Published(difficulty="medium", tokens=25_500, text_tokens=600),
+    "alfworld": Published(difficulty="hard", tokens=400, turns=50),
+    "textworld": Published(difficulty="hard", tokens=450, turns=50, sizes=_GENERATED),
+    "reasoning_gym": Published(difficulty="easy", tokens=120, sizes=_GENERATED),
+    "spreadsheetbench": Published(difficulty="hard", tokens=700),
+    "livemathematicianbench": Published(difficulty="hard", tokens=400),
+    "officeqa": Published(difficulty="medium", tokens=8000),
+    "bbh": Published(difficulty="easy", tokens=120),
+    "formula": Published(difficulty="medium", tokens=300, sizes={"train": 500, "val": 300, "test": 200}),
 }
 """Lengths are estimates. searchqa: its MRQA form cuts contexts at 800. docvqa: one page as gpt-4o-mini counts it
 (2,833, and 5,667 for each of four tiles). officeqa: the config's context_tokens. Others: our mini sets, rounded up;
@@ -41,5 +43,5 @@ spreadsheetbench, livemathematicianbench, bbh and formula are assumed."""
 
 def published_set(name: str) -> Published | None:
     """The figures of a benchmark; None if it is not one of these."""
-    figures = _SETS.get(name)
+    figures = SETS.get(name)
     return replace(figures, sizes=figures.sizes or source_of(name).sizes) if figures else None
