@@ -319,6 +319,7 @@ def test_a_lowest_rate_of_null_as_earlier_versions_wrote_it_is_one() -> None:
         ({"optimizer": {"learning_rate": 4, "min_learning_rate": 4}}, "optimizer.min_learning_rate", "lower it"),
         ({"optimizer": {"min_learning_rate": 4, "lr_scheduler": "cosine"}}, "cannot change", "lower it"),
         ({"optimizer": {"learning_rate": 2, "min_learning_rate": 3}}, "optimizer.min_learning_rate", "lower it"),
+        ({"optimizer": {"learning_rate": 2, "min_learning_rate": 1.6}}, "are both 2 edits a step", "raise it"),
     ],
 )
 def test_a_run_that_cannot_be_trusted_is_refused_with_reason_and_fix(tree: Any, key: str, fix: str) -> None:

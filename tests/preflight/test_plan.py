@@ -114,6 +114,13 @@ def test_more_epochs_items_and_repeats_cost_more() -> None:
     assert plan_of(SMALL, *noisy).calls("target").likely > strict.calls("target").likely
 
 
+def test_a_test_split_that_stays_unread_costs_nothing() -> None:
+    plan, unread = (plan_of(SMALL, f"evaluation.test={test}") for test in ("true", "false"))
+    calls = [{line.stage: line.calls for line in each.lines} for each in (plan, unread)]
+    assert calls[0]["evaluate"] - calls[1]["evaluate"] == 2 * plan.items["test"]
+    assert "baseline" not in calls[1]
+
+
 def test_money_follows_the_prices_and_an_unknown_price_says_so() -> None:
     plan = plan_of(SMALL, "models.target_model=openai:gpt-4o-mini", "models.optimizer_model=vllm:x")
     cost = plan.usd["target"]

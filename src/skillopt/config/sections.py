@@ -26,9 +26,14 @@ AUTO = "auto"
 """The schedule that a run chooses for itself; training/schedule.py says how."""
 GATES = {"paired": "skillopt.training.gates.paired:paired_gate", "strict": "skillopt.training.gates.strict:strict_gate"}
 """The gates, by name; training/gates imports them."""
-FLOORS = ("type", "fall", "refusals", "cost", "tokens", "turns")
+FLOORS = ("type", "fall", "refusals", "cost", "tokens", "turns", "seconds")
 """The floors that a config may name; the first three are from 0 to 1."""
 TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
+
+
+def rounded(rate: float) -> int:
+    """The number of edits for a rate: rates are fractional, edits are not."""
+    return math.floor(rate + 0.5)
 
 
 def _one_of(name: str, ours: Iterable[str], kind: str) -> str:
@@ -135,6 +140,9 @@ class OptimizerConfig(Section):
             fix = "lower it" if self.min_learning_rate > 1 else "raise learning_rate: no rate is below one edit a step"
             below = f"{self.min_learning_rate:g} is not below learning_rate {self.learning_rate:g}"
             return f"optimizer.min_learning_rate: {below}, so the rate cannot change; {fix}"
+        if (most := rounded(self.learning_rate)) == rounded(self.min_learning_rate):
+            rates = f"{self.learning_rate:g} and min_learning_rate {self.min_learning_rate:g} are both {most} edits"
+            return f"optimizer.learning_rate: {rates} a step, so the rate cannot change; raise it"
         if shape and self.reject_decay == 1 and len({shape(n / 10) for n in range(11)}) == 1:
             return (
                 "optimizer.reject_decay: a constant schedule with reject_decay 1 is a learning rate that cannot change;"
@@ -207,7 +215,7 @@ class EvaluationConfig(Section):
     floors: dict[str, float] = {}
     """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
     type:NAME: the least score of a task type; fall: the most that any type may lose; refusals: the most tasks that the
-    endpoint refuses, as a share; cost (dollars), tokens, turns: the most that a task may take, the mean over
+    endpoint refuses, as a share; cost (dollars), tokens, turns, seconds: the most that a task may take, the mean over
     validation."""
     test: bool = True
     """Measure the initial and the best skill on the test split at the end. false leaves it unread; true later, with the
@@ -216,17 +224,20 @@ class EvaluationConfig(Section):
     """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two; and what
     doing nothing and always giving the most frequent answer would score, which costs nothing."""
 
+    @field_validator("floors", mode="before")
+    @classmethod
+    def _numbers(cls, value: object) -> object:
+        wrong = [name for name, limit in value.items() if isinstance(limit, bool)] if isinstance(value, dict) else []
+        if wrong:
+            raise ValueError(f"{wrong[0]}: is not a number")
+        return value
+
     @field_validator("floors")
     @classmethod
     def _known_floors(cls, value: dict[str, float]) -> dict[str, float]:
         for name, limit in value.items():
-            if name == "seconds":
-                raise ValueError(
-                    "seconds cannot be a floor: a resumed run replays replies without their seconds and would decide "
-                    "otherwise; use turns or tokens"
-                )
             kind = "type" if name.startswith("type:") else name
-            if kind not in FLOORS:
+            if kind not in FLOORS or name == "type":
                 raise ValueError(f"unknown floor '{name}'; known are: type:NAME, {', '.join(FLOORS[1:])}")
             if not 0 <= limit <= (1 if kind in FLOORS[:3] else math.inf):
                 raise ValueError(f"{name}: {limit:g} is out of range")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from skillopt import plugins
 from skillopt.config import OptimizerConfig
-from skillopt.config.sections import AUTO, SCHEDULES
+from skillopt.config.sections import AUTO, SCHEDULES, rounded
 from skillopt.errors import UserError
 
 Shape = Callable[[float], float]
@@ -71,5 +70,5 @@ def decayed_rate(scheduled: float, decay: float, config: OptimizerConfig) -> flo
 
 
 def edits_for(rate: float) -> int:
-    """The number of edits for a rate: rates are fractional, edits are not."""
-    return max(1, math.floor(rate + 0.5))
+    """The most edits of a step."""
+    return max(1, rounded(rate))
