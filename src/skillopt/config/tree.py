@@ -24,6 +24,7 @@ _RENAMED = {
     "evaluation.gate_metric": "evaluation.metric",
     "env.skill_init": "train.init_skill",
     "env.out_root": "env.output_root",
+    "gradient.merge_batch_size": "gradient.merge_fan_in",
 }
 """Names of an earlier version and of the original tool. They work, and a note says the name to use."""
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
