@@ -12,11 +12,10 @@ from statistics import fmean
 
 from skillopt.config import Config
 from skillopt.errors import SkillOptError, UserError
-from skillopt.measure.session import measuring_session
+from skillopt.measure.session import measuring_session, written
 from skillopt.models.base import ChatModel
 from skillopt.record.directory import RunDirectory
 from skillopt.record.events import AblationStarted, Listener, PartMeasured
-from skillopt.record.files import write_json
 from skillopt.record.results import AblatedPart, Ablation, PartVerdict
 from skillopt.skill import FILE, PatchLogError, Skill, replay
 from skillopt.skill.parts import rules, without_lines
@@ -90,11 +89,10 @@ async def ablate(
             set_aside=variants.refused,
             paid=session.paid().target,
         )
-        path = session.folder / f"rule_v{version:04d}.json"
-        write_json(path, result)
+        result = written(result, session.folder / f"rule_v{version:04d}.json")
         if stopped is not None:
             raise stopped
-    return result.model_copy(update={"path": str(path)})
+    return result
 
 
 def best_version(run: RunDirectory) -> tuple[Skill, int]:

@@ -14,16 +14,15 @@ from skillopt.errors import UserError
 from skillopt.measure.check_result import Question, Sample, check_result
 from skillopt.measure.evaluate import note_read
 from skillopt.measure.sequential import Trial
-from skillopt.measure.session import MeasuringSession, folder_of, measuring_session
+from skillopt.measure.session import MeasuringSession, check_split, folder_of, measuring_session, written
 from skillopt.measure.usage import UsageLog
-from skillopt.measure.verdict import spent_on
 from skillopt.models.base import ChatModel
 from skillopt.record.directory import is_private, make_folder
 from skillopt.record.events import EvaluationStarted, Listener
-from skillopt.record.files import write_json, write_jsonl
+from skillopt.record.files import write_jsonl
 from skillopt.record.results import CheckResult, CheckWord, Spent
 from skillopt.skill import Skill
-from skillopt.tasks.base import SPLITS, Env, Item, RolloutError, Trajectory, data_hash
+from skillopt.tasks.base import Env, Item, RolloutError, Trajectory, data_hash
 from skillopt.training.context import Context
 from skillopt.training.gates.paired_test import Ask, Side
 from skillopt.training.parts import measuring_roles
@@ -64,8 +63,7 @@ async def check(
             score, path = result.scores.skill.score, Path(question.skill.path)
             reads = note_read("check", path, session.ctx.run, len(trial.measured), score)
             result = result.model_copy(update={"test_reads": reads})
-        write_json(session.folder / "check.json", result)
-    return result.model_copy(update={"path": str(session.folder / "check.json")})
+    return written(result, session.folder / "check.json")
 
 
 @asynccontextmanager
@@ -78,8 +76,7 @@ async def both_measured(
     listeners: Sequence[Listener] = (),
 ) -> AsyncIterator[PairMeasurement]:
     """Rolls out both skills until the verdict is sure, or as often as the question says."""
-    if question.split not in SPLITS:
-        raise UserError(f"--split: '{question.split}' is not one of {', '.join(SPLITS)}")
+    check_split(question.split)
     kind = "comparisons" if question.repeats else "checks"
     root = Path(config.env.output_root) / kind
 
@@ -114,7 +111,7 @@ async def measure_pair(
     ctx, config = session.ctx, session.ctx.config
     check_prices(config, [config.role(role).model for role in measuring_roles(config, ctx.env)])
     items = _chosen(in_order(ctx.env.items(question.split), config.train.seed), question)
-    before = spent_on(session.paid())
+    before = session.spent()
     bench = _Bench(ctx, {item.id: item for item in items}, question, usage)
     trial = Trial(
         order=[item.id for item in items],
@@ -133,7 +130,7 @@ async def measure_pair(
         word=word,
         samples=bench.samples,
         refused=bench.refused,
-        spent=since(before, spent_on(session.paid())),
+        spent=since(before, session.spent()),
     )
 
 

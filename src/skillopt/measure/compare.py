@@ -13,6 +13,7 @@ from skillopt.errors import UserError
 from skillopt.measure.check import PairMeasurement, both_measured
 from skillopt.measure.check_result import Question, SkillVersion, check_result
 from skillopt.measure.evaluate import note_read
+from skillopt.measure.session import written
 from skillopt.measure.verdict import (
     Sentence,
     Word,
@@ -22,13 +23,11 @@ from skillopt.measure.verdict import (
     named_figures,
     not_above,
     say,
-    spent_on,
     too_few,
 )
 from skillopt.models.base import ChatModel
 from skillopt.record.directory import RunDirectory, best_in, resolve_run
 from skillopt.record.events import Listener
-from skillopt.record.files import write_json
 from skillopt.record.results import (
     CheckedSkill,
     CheckResult,
@@ -110,10 +109,8 @@ async def compare(
     question = Question(skill=skill, base=base, split=split, repeats=repeats, only=tuple(items))
     async with both_measured(config, question, env=env, models=models, listeners=listeners) as done:
         ctx = done.session.ctx
-        paid = done.session.paid()
-        checked = check_result(
-            config, ctx.env, question, done.trial, done.word, done.samples, done.refused, spent_on(paid)
-        )
+        spent = done.session.spent()
+        checked = check_result(config, ctx.env, question, done.trial, done.word, done.samples, done.refused, spent)
         always = await majority(ctx.env, split, config.evaluation.metric)
         differing = sum(abs(after - before) > 1e-9 for before, after in _means(done).values())
         verdict = _verdict(checked, differing, always, config)
@@ -135,7 +132,7 @@ async def compare(
             same_skill=question.same_text,
             repeats=repeats,
             set_aside=checked.set_aside,
-            paid=paid.target,
+            paid=done.session.paid().target,
             majority=always,
             test_reads=max(
                 note_read("compare", path, ctx.run, checked.measured, side.score)
@@ -144,8 +141,7 @@ async def compare(
             if split == "test"
             else None,
         )
-        write_json(done.session.folder / "comparison.json", result)
-    return result.model_copy(update={"path": str(done.session.folder / "comparison.json")})
+    return written(result, done.session.folder / "comparison.json")
 
 
 def _verdict(checked: CheckResult, differing: int, always: MajorityScore | None, config: Config) -> Sentence:

@@ -8,17 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from skillopt.config import Config
-from skillopt.errors import UserError
-from skillopt.measure.session import folder_of, measuring_session
-from skillopt.measure.verdict import measured_once, spent_on
+from skillopt.measure.session import check_split, folder_of, measuring_session, written
+from skillopt.measure.verdict import measured_once
 from skillopt.models.base import ChatModel
 from skillopt.record.directory import RunDirectory
 from skillopt.record.events import EvaluationFinished, EvaluationStarted, Listener
-from skillopt.record.files import append_jsonl, read_jsonl, write_json, write_jsonl
+from skillopt.record.files import append_jsonl, read_jsonl, write_jsonl
 from skillopt.record.results import EvalSummary, SkillFile, TypeScore
 from skillopt.skill import Skill
 from skillopt.statistics import interval
-from skillopt.tasks.base import SPLITS, Env, Trajectory, data_hash
+from skillopt.tasks.base import Env, Trajectory, data_hash
 from skillopt.training.final_scores import do_nothing, majority
 from skillopt.training.rollout import mean_score, measure
 
@@ -35,8 +34,7 @@ async def evaluate(
     out: Path | None = None,
 ) -> EvalSummary:
     """The skill's scores on a split, also written to `eval_summary.json`. An interrupted evaluation is continued."""
-    if split not in SPLITS:
-        raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
+    check_split(split)
     started = time.monotonic()
     metric = config.evaluation.metric
 
@@ -51,8 +49,8 @@ async def evaluate(
         measured = await measure(skill, items, ctx, tag=f"eval-{split}", stage="evaluate")
         ctx.emit(EvaluationFinished(split=split, name="", score=measured.score))
         always, idle = await majority(ctx.env, split, metric), await do_nothing(ctx.env, split, metric)
-        paid, trajectories = session.paid(), measured.trajectories
-        bounds, spent = interval(list(measured.values.values())), spent_on(paid)
+        trajectories, spent = measured.trajectories, session.spent()
+        bounds = interval(list(measured.values.values()))
         than, constant = "", 0.0
         if always:
             than, constant = f"always answering {always.answer!r}", always.score
@@ -80,14 +78,13 @@ async def evaluate(
             failed=tuple(sorted(t.item_id for t in trajectories if t.score.hard < 1)),
             set_aside=measured.set_aside,
             by_type=_by_type(trajectories, metric),
-            paid=paid.target,
+            paid=session.paid().target,
             spent=spent,
             seconds=round(time.monotonic() - started, 2),
             test_reads=reads,
         )
         write_jsonl(session.folder / "trajectories.jsonl", trajectories)
-        write_json(session.folder / "eval_summary.json", summary)
-    return summary.model_copy(update={"path": str(session.folder / "eval_summary.json")})
+    return written(summary, session.folder / "eval_summary.json")
 
 
 def _by_type(trajectories: list[Trajectory], metric: str) -> dict[str, TypeScore]:

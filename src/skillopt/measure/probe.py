@@ -14,12 +14,11 @@ from statistics import fmean
 
 from skillopt.config import Config
 from skillopt.errors import Stopped
-from skillopt.measure.session import folder_of, measuring_session
+from skillopt.measure.session import folder_of, measuring_session, written
 from skillopt.models.base import ChatModel, Usage
 from skillopt.models.prices import cost_of, price_of
 from skillopt.preflight.plan import TURNS, reply_tokens
 from skillopt.record.events import Listener
-from skillopt.record.files import write_json
 from skillopt.record.forecast import Estimate
 from skillopt.record.probe import Headroom, Probe, ProbePlan, Replies
 from skillopt.skill import Skill
@@ -100,8 +99,7 @@ async def probe(
             plan=plan_probe(config, ctx.env, skill, items=items, samples=samples),
             paid=session.paid().target,
         )
-        write_json(session.folder / "probe.json", result)
-    return result.model_copy(update={"path": str(session.folder / "probe.json")})
+    return written(result, session.folder / "probe.json")
 
 
 def probe_folder(config: Config, env: Env, skill: Skill, *, items: int = ITEMS, samples: int = SAMPLES) -> Path:

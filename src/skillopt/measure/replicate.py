@@ -9,11 +9,10 @@ from statistics import fmean
 
 from skillopt.config import BudgetConfig, Config
 from skillopt.errors import Stopped, UserError
-from skillopt.measure.session import folder_of
+from skillopt.measure.session import folder_of, written
 from skillopt.measure.verdict import Sentence, figures, say, spent_in, too_few
 from skillopt.record.base import Interval
 from skillopt.record.costs import Bill
-from skillopt.record.files import write_json
 from skillopt.record.result import Result
 from skillopt.record.results import ReplicatedRun, Replication, Spent
 from skillopt.record.summary import Gain, Summary
@@ -41,10 +40,9 @@ async def replicate(config: Config, seeds: Sequence[int], train: Train) -> Repli
         trained = await train(seeded)
         summaries.append(trained.summary)
         rows.append(_row(seed, trained))
-        result = report(rows, seeds, spent_in(summaries))
-        write_json(path, result)
+        result = written(report(rows, seeds, spent_in(summaries)), path)
     assert result is not None, "the number of seeds must be at least 1"
-    return result.model_copy(update={"path": str(path)})
+    return result
 
 
 def _row(seed: int, result: Result) -> ReplicatedRun:

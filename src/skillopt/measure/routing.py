@@ -7,10 +7,11 @@ from pathlib import Path
 
 from skillopt.config import Config
 from skillopt.measure.evaluate import evaluate
+from skillopt.measure.session import written
 from skillopt.measure.verdict import spent_sentence
 from skillopt.models.base import ChatModel
 from skillopt.record.events import Listener
-from skillopt.record.files import read_jsonl, write_json
+from skillopt.record.files import read_jsonl
 from skillopt.record.routing import Confusion, Routing, confusion
 from skillopt.record.trajectory import Trajectory
 from skillopt.skill import Skill
@@ -55,8 +56,7 @@ async def route(
         spent=done.spent,
         test_reads=done.test_reads,
     )
-    write_json(folder / "routing.json", result)
-    return result.model_copy(update={"path": str(folder / "routing.json")})
+    return written(result, folder / "routing.json")
 
 
 def _worst(matrix: Confusion) -> str:

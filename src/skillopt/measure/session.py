@@ -6,17 +6,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from skillopt.config import Config
+from skillopt.errors import UserError
+from skillopt.measure.verdict import spent_on
 from skillopt.models.base import ChatModel
 from skillopt.models.call import Budget
 from skillopt.record.base import ByRole
 from skillopt.record.costs import Paid, usage
 from skillopt.record.directory import RunDirectory, announce, is_private, safe_name, short_hash
 from skillopt.record.events import Events, Listener
+from skillopt.record.files import write_json
 from skillopt.record.journal import Journal
-from skillopt.tasks.base import Env
+from skillopt.record.results import ResultFile, Spent
+from skillopt.tasks.base import SPLITS, Env
 from skillopt.tasks.executor import open_executor
 from skillopt.training.callers import make_callers, open_env, open_models
 from skillopt.training.context import Context
@@ -40,11 +44,29 @@ class MeasuringSession:
         """Calls, tokens and dollars by role, over all sessions in this folder."""
         return usage(self.journal.totals(), self.budget.cost)
 
+    def spent(self) -> Spent:
+        """The same over all roles."""
+        return spent_on(self.paid())
+
 
 def folder_of(config: Config, kind: str, identity: Any, name: str = "", before: str = "") -> Path:
     """One folder for one question: the same measurement again finds its own journal and results."""
     benchmark = safe_name(name or config.env.benchmark or config.env.name)
     return Path(config.env.output_root) / kind / benchmark / f"{before}{short_hash(identity)}"
+
+
+R = TypeVar("R", bound=ResultFile)
+
+
+def written(result: R, path: Path) -> R:
+    """The result after it was written to its file, with the file's path."""
+    write_json(path, result)
+    return result.model_copy(update={"path": str(path)})
+
+
+def check_split(split: str) -> None:
+    if split not in SPLITS:
+        raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
 
 
 @asynccontextmanager

@@ -16,9 +16,8 @@ import yaml
 from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.measure.replicate import left_of
-from skillopt.measure.session import folder_of
+from skillopt.measure.session import folder_of, written
 from skillopt.record.directory import is_private, make_folder
-from skillopt.record.files import write_json
 from skillopt.record.result import Result
 from skillopt.record.results import Sweep, SweepRow
 from skillopt.record.summary import Summary
@@ -98,8 +97,7 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
     def report(best: SweepRow | None = None) -> Sweep:
         values = {key: tuple(texts) for key, texts in axes.items()}
         result = Sweep(axes=values, planned=len(trials), rows=tuple(rows), chosen_by="validation", best=best)
-        write_json(folder / "sweep.json", result)
-        return result
+        return written(result, folder / "sweep.json")
 
     for config, trial in zip(configs, trials, strict=True):
         unread = config.with_values({"evaluation.test": False})
@@ -112,8 +110,7 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
     final = (await train(_within(configs[winner], base, others, started), folder / "journal.sqlite")).summary
     test = {"test": final.best.test, "test_interval": final.best.test_interval, "initial_test": final.initial.test}
     rows[winner] = rows[winner].model_copy(update=test)
-    path = str(folder / "sweep.json")
-    return report(rows[winner]).model_copy(update={"path": path, "benchmark": final.benchmark})
+    return report(rows[winner]).model_copy(update={"benchmark": final.benchmark})
 
 
 def choose(rows: Sequence[SweepRow]) -> SweepRow:

@@ -8,10 +8,9 @@ from skillopt.config import Config
 from skillopt.errors import UserError
 from skillopt.measure.evaluate import evaluate
 from skillopt.measure.replicate import Train, require_test
-from skillopt.measure.session import folder_of
+from skillopt.measure.session import folder_of, written
 from skillopt.measure.verdict import Sentence, added, more_tasks, named_figures, say, spent_in, too_few
 from skillopt.record.directory import RunDirectory
-from skillopt.record.files import write_json
 from skillopt.record.results import Spent, Transfer, TransferGoal, TransferRow, TransferSource
 from skillopt.record.run import Run
 from skillopt.record.summary import InitialScores, NoSkillScores, Summary
@@ -51,8 +50,7 @@ async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: boo
         tuned=tune,
         rows=tuple(rows),
     )
-    write_json(path, result)
-    return result.model_copy(update={"path": str(path)})
+    return written(result, path)
 
 
 async def _tuned(config: Config, train: Train) -> tuple[list[TransferRow], Sentence]:

@@ -157,20 +157,17 @@ class RunDirectory:
         if self.conflicts.exists():
             rows = read_jsonl(self.conflicts) if step else []  # a run that is repeated may have lost them to damage
             write_jsonl(self.conflicts, [row for row in rows if row["step"] <= step])
-        for ending in (".md", ".files.json"):
-            for number, path in _numbered(self.skills, "skill_v", ending):
-                if number > version:
-                    path.unlink()
-        for number, path in _numbered(self.skills, "step_", ".md"):
-            if number > step:
-                path.unlink()
-        for number, path in _numbered(self.steps, "step_"):
-            if number > step:
-                shutil.rmtree(path)
-        for folder in ("slow_update", "meta_skill"):
-            for number, path in _numbered(self.root / folder, "epoch_"):
-                if number > epoch:
-                    shutil.rmtree(path)
+        for last, folder, before, after in (
+            (version, self.skills, "skill_v", ".md"),
+            (version, self.skills, "skill_v", ".files.json"),
+            (step, self.skills, "step_", ".md"),
+            (step, self.steps, "step_", ""),
+            (epoch, self.root / "slow_update", "epoch_", ""),
+            (epoch, self.root / "meta_skill", "epoch_", ""),
+        ):
+            for number, path in _numbered(folder, before, after):
+                if number > last:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def irregular(self) -> Path | None:
         """Something in the folder that is neither a folder nor a regular file; None if there is nothing.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
-from skillopt.record.base import ByRole, Role
+from skillopt.record.base import ByRole, Record, Role
 from skillopt.record.costs import Bill
 from skillopt.record.summary import Forecast, PlanFigures, PlannedSteps, Summary
 
@@ -17,10 +17,8 @@ factor of three. Of fifteen simulated runs to their last step, the calls of all 
 (tests/preflight/test_plan.py). With real models it has not been measured."""
 
 
-class Estimate(BaseModel):
+class Estimate(Record):
     """A likely value, and the range around it."""
-
-    model_config = ConfigDict(frozen=True)
 
     low: float = 0.0
     likely: float = 0.0
@@ -31,10 +29,8 @@ class Estimate(BaseModel):
         return cls(low=likely / SPREAD, likely=likely, high=likely * SPREAD)
 
 
-class Check(BaseModel):
+class Check(Record):
     """One line of the doctor's checklist."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     status: Literal["pass", "warn", "fail"]
@@ -46,10 +42,8 @@ def total(parts: Iterable[Estimate]) -> Estimate:
     return Estimate.around(sum(part.likely for part in parts))
 
 
-class StagePlan(BaseModel):
+class StagePlan(Record):
     """The calls of one stage of one role."""
-
-    model_config = ConfigDict(frozen=True)
 
     role: str
     stage: str
@@ -63,38 +57,36 @@ class StagePlan(BaseModel):
     """Prompt tokens that all calls of a round begin with."""
 
 
-class Plan(BaseModel):
+class Plan(Record):
     """The expected calls, tokens, dollars and time of a run. Only the number of steps is exact."""
-
-    model_config = ConfigDict(frozen=True)
 
     steps: int
     epochs: int
     schedule: str = ""
     """The schedule of the learning rate and, if `auto` chose it, the reason."""
-    items: dict[str, int] = {}
+    items: dict[str, int] = Field(default={})
     lines: tuple[StagePlan, ...] = ()
-    tokens: dict[str, Estimate] = {}
+    tokens: dict[str, Estimate] = Field(default={})
     """Prompts and replies together, by role."""
-    cached: dict[str, Estimate] = {}
+    cached: dict[str, Estimate] = Field(default={})
     """Prompt tokens by role that the endpoint reads from its cache; only roles whose provider has one."""
-    usd: dict[str, Estimate | None] = {}
+    usd: dict[str, Estimate | None] = Field(default={})
     """Dollars by role; None if the price is unknown."""
     seconds: Estimate = Estimate()
-    call_seconds: dict[str, float] = {}
+    call_seconds: dict[str, float] = Field(default={})
     """The assumed seconds of one call, by role."""
-    widths: dict[str, int] = {}
+    widths: dict[str, int] = Field(default={})
     """Calls at once, by role."""
 
     def calls(self, role: str) -> Estimate:
         return Estimate.around(sum(line.calls for line in self.lines if line.role == role))
 
 
-class Preflight(BaseModel):
+class Preflight(Record):
     """The plan and the advice that the caller of a training passes to it."""
 
     plan: Plan
-    advice: list[Check] = []
+    advice: list[Check] = Field(default=[])
 
 
 def with_real_figures(plan: Plan, summary: Summary) -> PlanFigures:

@@ -278,7 +278,7 @@ def read_exchanges(path: Path) -> list[OptimizerExchange]:
     wanted = "SELECT stage, attempt, prompt_tokens, completion_tokens, reply FROM replies WHERE role = 'optimizer'"
     exchanges = []
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+        with _untouched(path) as db:
             for stage, attempt, prompt, completion, text in db.execute(wanted):
                 reply = json.loads(text)
                 if SENT in reply:
@@ -295,10 +295,15 @@ def read_totals(path: Path) -> list[Total]:
     if not path.is_file():
         return []
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+        with _untouched(path) as db:
             return _totals(db)
     except UNREADABLE:
         return []
+
+
+def _untouched(path: Path) -> contextlib.closing[sqlite3.Connection]:
+    """A journal that is only read."""
+    return contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True))
 
 
 def _totals(db: sqlite3.Connection) -> list[Total]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from skillopt.record.base import Document, Record
+from skillopt.record.base import Record
 from skillopt.record.costs import Paid
 from skillopt.record.forecast import Estimate
-from skillopt.record.results import MajorityScore
+from skillopt.record.results import MajorityScore, ResultFile
 
 Headroom = Literal["nothing to learn", "form only", "train", "this target cannot"]
 
@@ -36,7 +36,7 @@ class ProbePlan(Record):
     """None if the price is unknown."""
 
 
-class Probe(Document):
+class Probe(ResultFile):
     """probe.json."""
 
     benchmark: str
@@ -68,4 +68,3 @@ class Probe(Document):
     """Tasks that the endpoint refuses or the scorer cannot score, and why."""
     plan: ProbePlan
     paid: Paid
-    path: str = ""

@@ -53,14 +53,14 @@ class TypeScore(Record):
     items: int
 
 
-class _ResultFile(Document):
+class ResultFile(Document):
     optional: ClassVar = frozenset({"path"})
 
     path: str | None = None
     """Path of the file; not stored in it."""
 
 
-class _Verdict(_ResultFile):
+class _Verdict(ResultFile):
     """The first fields of a result."""
 
     verdict: str
@@ -202,7 +202,7 @@ class CheckTelemetry(Record):
     """By this session."""
 
 
-class CheckResult(_ResultFile):
+class CheckResult(ResultFile):
     """check.json: is a skill better than, no worse than or worse than another?"""
 
     optional: ClassVar = frozenset({"test_reads", "path"})
@@ -258,7 +258,7 @@ class AblatedPart(Record):
     """A group of parts that were left out together."""
 
 
-class Ablation(_ResultFile):
+class Ablation(ResultFile):
     """ablation/<by>_v<version>.json."""
 
     by: Literal["rule"]
@@ -304,7 +304,7 @@ class SweepRow(Record):
     initial_test: float | None = None
 
 
-class Sweep(_ResultFile):
+class Sweep(ResultFile):
     """sweep.json."""
 
     optional: ClassVar = frozenset({"best", "path", "benchmark"})

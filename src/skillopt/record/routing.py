@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import ClassVar
 
-from skillopt.record.base import Document, Interval, Record
-from skillopt.record.results import Spent
+from skillopt.record.base import Interval, Record
+from skillopt.record.results import ResultFile, Spent
 from skillopt.record.trajectory import Trajectory
 
 NONE, SEVERAL = "none", "several"
@@ -52,7 +52,7 @@ class Confusion(Record):
         return [(row.expected, *(str(row.loaded.get(name, 0) or "·") for name in self.names)) for row in self.rows]
 
 
-class Routing(Document):
+class Routing(ResultFile):
     """routing.json: a library's descriptions on requests."""
 
     optional: ClassVar = frozenset({"test_reads", "path"})
@@ -70,8 +70,6 @@ class Routing(Document):
     set_aside: dict[str, str]
     spent: Spent
     test_reads: int | None = None
-    path: str | None = None
-    """The file; not in it."""
 
 
 def confusion(trajectories: Iterable[Trajectory]) -> Confusion:
