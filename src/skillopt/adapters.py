@@ -68,7 +68,7 @@ def from_gepa(
 
 
 class GepaEnv(Env):
-    """Each rollout is a batch of one, with the adapter's score and what it tells gepa's reflection as feedback."""
+    """Each rollout is a batch of one, with the adapter's score, and its text for gepa's reflection as the feedback."""
 
     task = "Each task is an input of the user's own program, whose instructions the skill is."
 

@@ -186,7 +186,7 @@ def _report_callback(callback: Callback, kind: str) -> None:
 def train(config: ConfigLike = None, **arguments: Unpack[TrainArguments]) -> Result:
     """Train a skill to the end and write the report; the arguments are those of `Trainer`.
 
-    Ctrl-C stops with everything paid for kept; the same call again continues.
+    Ctrl-C stops the run and keeps everything paid for; the same call again continues.
     """
     return Trainer(config, **arguments).fit()
 

@@ -1,7 +1,6 @@
 """The keyword arguments of `train`, `Trainer`, `evaluate` and the others: objects, and the keys of the config.
 
-Editors read the types below and in keywords.py; `named_by` tells the same to whoever asks at run time, such as a
-notebook.
+Editors read the types below and in keywords.py; `named_by` adds the same to signatures at run time, for notebooks.
 """
 
 from __future__ import annotations
@@ -99,8 +98,8 @@ class TrainArguments(TrainingParts, ConfigKeys, total=False):
 
 
 def named_by(arguments: type[Mapping[str, object]]) -> Callable[[F], F]:
-    """A decorator: the function's signature and docstring have every keyword of a TypedDict. What the function itself
-    does is unchanged."""
+    """A decorator: the function's signature and docstring have every keyword of a TypedDict. The function itself is not
+    changed."""
 
     def decorate(function: F) -> F:
         signature, defaults = inspect.signature(function), _defaults()
@@ -120,7 +119,7 @@ def named_by(arguments: type[Mapping[str, object]]) -> Callable[[F], F]:
 
 @cache
 def _defaults() -> dict[str, object]:
-    """The value of a key that nobody sets; a section has none."""
+    """The default of a key; a section has none."""
     values = (pair for name, section in Config() if name != "notes" for pair in section)
     return {key: value for key, value in values if key in ConfigKeys.__annotations__}
 

@@ -40,7 +40,7 @@ class ContentPart(TypedDict, total=False):
 
 
 class Message(TypedDict, total=False):
-    """One message as the OpenAI chat protocol has it. What an endpoint or an agent adds is kept."""
+    """One message in the form of the OpenAI chat protocol. Fields that an endpoint or an agent adds are kept."""
 
     role: str
     """system, user, assistant or tool."""

@@ -1,4 +1,4 @@
-"""Keys from a `.env` file. What the environment has already wins; nothing is ever written."""
+"""Keys from a `.env` file. Variables that the environment already has win; nothing is written."""
 
 from __future__ import annotations
 

@@ -46,11 +46,11 @@ def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:
 
 
 def disk_trouble(error: OSError | sqlite3.Error) -> str:
-    """What a disk error means, and what to do."""
+    """The meaning of a disk error, and how to fix it."""
     room, leave = "free some space or raise the quota", "make the folder writable again"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         message = f"{where}{error.strerror or error}; {room if error.errno in _FULL else leave}"
     else:  # SQLite does not always distinguish the two
         message = f"the journal cannot be written ({error}); {room}, or {leave}"
-    return f"{message}. What was finished before is on disk"
+    return f"{message}. Everything that was finished before is on disk"

@@ -1,4 +1,4 @@
-"""What a program passes to `train`, `evaluate` and `compare`: config keys and sections, or objects in their place.
+"""The arguments of `train`, `evaluate` and `compare`: config keys and sections, or objects in their place.
 
 `env`, `models`, `gate`, `scorer` and others may be either. A dict is always a config section, a text always a config
 value, anything else an object; nothing is left out silently.
@@ -45,7 +45,7 @@ PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "vetoes", "sch
 ConfigLike = Config | str | Path | KeysLike | Sequence[KeysLike] | None
 """A config, its file or its sections; a list is tasks."""
 SkillLike = Skill | str | Path
-"""A skill; its text; or what names it: a path, or `initial` or `best` of the run that the config makes."""
+"""A skill, its text, or its name: a path, or `initial` or `best` of the config's run."""
 _PATH = re.compile(r"(?:~|\.{1,2})?/.*|\S*|.*\.(?:md|markdown|txt)")
 """Looks like a path and not like a text: a single word, or a name with a path's beginning or a file's ending."""
 
@@ -85,7 +85,7 @@ def read_inputs(
     models: KeysLike | None = None,
     **keys: Any,
 ) -> Inputs:
-    """Sort what was passed in, then open what has to be open to know the run; use it within `Inputs.open`. Keys of
+    """Sort the arguments, then open the env if that is needed to know the run; call it inside `Inputs.open`. Keys of
     models may be in `.env`."""
     from skillopt.tasks.base import as_env
     from skillopt.tasks.memory import own_env
@@ -183,7 +183,7 @@ def _plain(tree: Any, functions: Functions) -> Any:
 
 
 def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str:
-    """A skill, or what names one that exists: a path, one of `names`, or RUN@3. A text is one of several lines, or of
+    """A skill, or the name of one that exists: a path, one of `names`, or RUN@3. A text is one of several lines, or of
     several words that do not look like a path."""
     if isinstance(skill, Skill):
         return skill

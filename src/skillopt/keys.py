@@ -159,7 +159,7 @@ def redact(text: str, known: Secrets | None = None) -> str:
 
 
 def scrub(value: T, known: Secrets | None = None) -> T:
-    """The same for every text in a JSON value; what holds no secret comes back as it is."""
+    """The same for every text in a JSON value; a value without secrets is returned unchanged."""
     known = secrets() if known is None else known
     if not known and not _fetched:
         return value

@@ -83,7 +83,7 @@ def named(part: Any) -> str:
 def fingerprint(part: Any, *, module: bool = True) -> str:
     """A part's name and a hash of its source: a run does not continue with another gate than it began with.
 
-    What a function closes over is not seen; give what matters as a dataclass's fields or as `partial` arguments.
+    Variables that a function closes over are not seen; pass them as a dataclass's fields or as `partial` arguments.
     Without `module`, the same function counts as the same wherever it is imported from.
     """
     if isinstance(part, partial):

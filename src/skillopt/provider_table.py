@@ -73,10 +73,10 @@ class Provider:
     """Calls at once that it can make use of; None: as many as the config says."""
 
     cache_settings: tuple[str, ...] = ()
-    """Settings of the client library by which the endpoint is asked to cache what requests begin with: tools and system
-    prompt. Empty if it need not be asked, or keeps no cache."""
+    """Settings of the client library that ask the endpoint to cache the beginning of requests: tools and system prompt.
+    Empty if it caches without being asked, or has no cache."""
     cached_from: int = 0
-    """Tokens from which on such a prefix is cached, also unasked; 0 if no cache is known. Some models need more."""
+    """The least tokens of a prefix that is cached, asked or not; 0 if no cache is known. Some models need more."""
     warms_cache: bool = False
     """Is a prefix read from the cache only after a reply to the first request with it, while requests at the same time
     pay for writing it again? Then that first request goes alone."""
@@ -86,9 +86,9 @@ class Provider:
     is_free: bool = False
     """Does it cost nothing?"""
     reports_cost: bool = False
-    """Does each reply say what it cost?"""
+    """Does each reply report its cost?"""
     estimates_tokens: bool = False
-    """Are tokens counted from the texts, because replies do not say what they took?"""
+    """Are tokens counted from the texts, because replies do not report them?"""
 
     @property
     def key_name(self) -> str:

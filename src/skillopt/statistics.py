@@ -138,10 +138,8 @@ def _exact(counts: Sequence[tuple[int, int, int]]) -> float:
 
 
 def _drawn(samples: Sequence[Samples]) -> float:
-    """The same by random deals; always the same ones, and the observed deal is one of them.
-
-    The order of samples and items plays no part. Only items whose samples are all equal are left out: no deal of those
-    says anything.
+    """The same by random permutations, with a fixed seed; the observed order is one of them. The order of samples and
+    items does not matter. Only items whose samples are all equal are left out: permuting those changes nothing.
     """
     observed = math.fsum(_weight(math.fsum(b) - math.fsum(a)) for a, b in samples)
     pools = sorted(sorted([*a, *b]) for a, b in samples if len({*a, *b}) > 1)

@@ -1,4 +1,4 @@
-"""Command lines that people have: how each is called, how its output is read, and what its complaints mean.
+"""Coding agents' command lines: how to call each, how to read its output, and what its errors mean.
 
 Command lines do tasks (tasks/command.py) or answer requests (models/command.py).
 """

@@ -43,7 +43,7 @@ class DockerError(SkillOptError):
 
 
 class Machine(BaseModel):
-    """`[environment]` of a task.toml: what the task's container gets."""
+    """`[environment]` of a task.toml: the resources of the task's container."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -82,7 +82,7 @@ def image_tag(files: Files) -> str:
 
 
 class Container:
-    """A running container. What its commands do is an SandboxResult; what happens to itself is a DockerError."""
+    """A running container. Its commands return a SandboxResult; a failure of the container itself is a DockerError."""
 
     def __init__(self, name: str, workdir: str) -> None:
         self.name, self.workdir = name, workdir
@@ -175,7 +175,7 @@ async def _build(tag: str, context: Path, seconds: float) -> None:
 
 
 async def _sweep() -> None:
-    """Remove what runs of this machine left behind when they were killed."""
+    """Remove containers of this machine's runs that were killed."""
     form = '{{.ID}} {{.Label "' + LABEL + '"}}'
     for line in (await _must("ps", "-a", "--filter", f"label={LABEL}", "--format", form)).stdout.splitlines():
         container, _, owner = line.partition(" ")

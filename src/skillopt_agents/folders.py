@@ -141,7 +141,7 @@ async def changes_in(container: Container, before: WorkspaceStart | None, most: 
 
 
 def read_folders(config: EnvConfig) -> tuple[dict[str, list[Item]], dict[str, TaskFolder]]:
-    """All tasks by split, and what each starts from; refuses a folder that is not a task or cannot run here."""
+    """All tasks by split, and each task's initial files; refuses a folder that is not a task or cannot run here."""
     tasks: dict[str, TaskFolder] = {}
     if config.split_dir:
         splits = {split: _tasks_in(Path(config.split_dir) / split, tasks) for split in SPLITS}

@@ -69,7 +69,7 @@ def parse_codex(stdout: str) -> AgentOutput:
 
 
 def parse_opencode(stdout: str) -> AgentOutput:
-    """`opencode run --format json`: parts of the answer and tool calls, then what each step took."""
+    """`opencode run --format json`: parts of the answer and tool calls, then each step's usage."""
     agent, parts = AgentOutput(), list[str]()
     for event in json_events(stdout):
         kind, part = event.get("type"), event.get("part") or {}
@@ -107,7 +107,7 @@ def parse_gemini(stdout: str) -> AgentOutput:
 
 
 def parse_gemini_stream(stdout: str) -> AgentOutput:
-    """`gemini --output-format stream-json`: pieces of messages, tool calls and results, then what it took."""
+    """`gemini --output-format stream-json`: pieces of messages, tool calls and results, then the usage."""
     agent = AgentOutput(error="no result in the output")
     for event in json_events(stdout):
         kind, failure = event.get("type"), (event.get("error") or {}).get("message")

@@ -36,7 +36,7 @@ def prepare(out: Path) -> dict[str, int]:
 
 
 def _item(path: Path, data: Path) -> Item | None:
-    """An item for a game; None for one that cannot be won, or that moves or slices what the six types leave alone."""
+    """An item for a game; None for one that cannot be won, or that moves or slices objects outside of the six types."""
     game = json.loads(path.read_text(encoding="utf-8"))
     about = json.loads(path.with_name("traj_data.json").read_text(encoding="utf-8"))
     if not game.get("solvable", True) or "movable" in path.parent.parent.name or "Sliced" in path.parent.parent.name:

@@ -41,7 +41,7 @@ class Allowances:
         self._lock = threading.Lock()
 
     def take(self, config: Config, file: Path, settings: PageSettings, *, fresh: bool) -> Start | None:
-        """Set aside what a start of `config`, which was read from `file`, may cost; None if it is free.
+        """Reserve the most that a start of `config`, which was read from `file`, may cost; None if it is free.
 
         Raises UserError if that is more than the user allows. The limits of the file may only be lowered, whether it is
         the user's or that of a run. What counts besides is the user's file that has limits for the same endpoint and
@@ -106,7 +106,7 @@ class Allowances:
 
 
 def _costly(config: Config) -> dict[tuple[str, str], str]:
-    """Models that may cost money, by endpoint and key; those on this machine and letters are free."""
+    """Models that may cost money, by endpoint and key; models on this machine and letters are free."""
     names = {role: config.role(role).model for role in roles_of(config)}
     return {endpoint_of(role, config): name for role, name in names.items() if not provider_of(name).is_free}
 

@@ -61,8 +61,8 @@ class Workspace:
         return config, forms.dump(tree)
 
     def load_to_start(self, path: str, changes: Sequence[str] = (), *, fresh: bool = False) -> tuple[str, Start | None]:
-        """The text of a config that may be started, and what is set aside of its allowance: whatever costs money has a
-        budget that the user allows."""
+        """The text of a config that may be started, and its reservation: a config that costs money has a budget that
+        the user allows."""
         config, text = self.load(path, changes)
         return text, self.allowances.take(config, self._file(path), self.settings, fresh=fresh)
 

@@ -1,4 +1,4 @@
-"""What the commands share: the app, options that several take, and how an error ends a command."""
+"""Shared by all commands: the app, common options, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def measured(config: Config, work: Callable[[Listener], Coroutine[Any, Any, T]])
 
 
 def show(*lines: str) -> None:
-    """A command's result, below what was shown as it ran."""
+    """Print a command's result, below the lines that it printed while it ran."""
     print()
     for line in lines:
         print(printable(line))

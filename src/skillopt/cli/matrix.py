@@ -28,8 +28,8 @@ def show_matrix(outcomes: Sequence[CheckOutcome], *, as_json: bool) -> None:
 
 
 def watch_matrix(outcomes: Sequence[CheckOutcome], file: Path, *, as_json: bool) -> int:
-    """Print the cells whose word changed, record the matrix, and give the exit code: 1 if a cell got worse, else that
-    of what kept a skill from being measured."""
+    """Print the cells whose word changed, record the matrix, and return the exit code: 1 if a cell got worse, else that
+    of the reason why a skill was not measured."""
     from skillopt.measure.matrix import changes, matrix_of, merged
     from skillopt.record.files import write_json
     from skillopt.record.matrix import Matrix

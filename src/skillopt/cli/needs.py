@@ -1,4 +1,4 @@
-"""What a training needs before it begins: keys of its models, and its data."""
+"""Checks that a training has what it needs: keys of its models, and its data."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def prepare_data(config: Config, *, yes: bool) -> Config:
 
 
 def _ask(problem: str, download: str, command: str, name: str) -> None:
-    """On a terminal, ask; otherwise, or if the answer is no, say how to go on."""
+    """Ask on a terminal. Elsewhere, or if the answer is no, raise an error with the command to run."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         print(f"{problem}. `{command}` fetches {download}.", file=sys.stderr)
         if typer.confirm("Fetch it now?", default=True, err=True):

@@ -19,7 +19,7 @@ def prune(
     ] = None,
     trials: Annotated[int, typer.Option("--trials", min=1, max=12, help="At most this many shorter skills.")] = 5,
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would ask for, and ask nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
 ) -> None:
     """Write the best skill without the rules that earn nothing, if it is no worse without them. best_skill.md stays.
 

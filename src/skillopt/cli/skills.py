@@ -1,4 +1,4 @@
-"""Which skills a command is about, and which versions of them: one that is named, or those of skillopt.toml."""
+"""Finds the skills of a command, and their versions: the one that the user names, or those of skillopt.toml."""
 
 from __future__ import annotations
 

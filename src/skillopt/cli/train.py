@@ -1,4 +1,4 @@
-"""Training: train, replicate, and what comes before it: plan, doctor."""
+"""Training: train and replicate; before it: plan and doctor."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which settings make a run, so that the same command finds it again: those that change results and differ from their
-defaults, so that a key which is added later makes no other run."""
+"""The settings that identify a run, by which the same command finds it again: those that change results and differ
+from their defaults. So a key that a later version adds does not start another run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
 
 
 def relevant(flat: Flat) -> dict[str, JsonValue]:
-    """The settings that change results; files by their names alone, since another folder makes no other run."""
+    """The settings that change results; files by their names alone: the same file in another folder is the same run."""
     used = in_use(flat).items()
     kept = ((key, value) for key, value in used if not key.startswith(_FREE) and key not in _PLACES)
     return {_EARLIER_NAMES.get(key, key): _normal(key, value) for key, value in kept}

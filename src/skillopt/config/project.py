@@ -68,7 +68,7 @@ def listed_path(skills: Mapping[str, Settings], folder: Path, wanted: Path) -> s
 
 
 def parse_settings(tree: Mapping[str, JsonValue], where: str) -> Settings:
-    """Settings from values, or what is wrong with them and where."""
+    """Settings from values; an error names the problem and its place."""
     try:
         return Settings.model_validate(tree, strict=True)
     except ValidationError as error:

@@ -1,8 +1,8 @@
 """Settings of a model, not of the tasks: its longest reply, calls at once, whether it is deterministic.
 
-`models.targets` and `models.optimizers` say it for a model or a provider, so that another `--target_model` on the same
-file does not take over what was written for the one before. They count before the keys of the file that hold for every
-model (`models.target_max_tokens`, `hardware.workers`), and after what a command or a caller overrides.
+`models.targets` and `models.optimizers` hold them by model or provider. So another `--target_model` on the same file
+does not use the settings of the one before. They count before the keys of the file that hold for every model
+(`models.target_max_tokens`, `hardware.workers`), and after what a command or a caller overrides.
 """
 
 from __future__ import annotations

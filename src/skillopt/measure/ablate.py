@@ -50,8 +50,9 @@ async def ablate(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Ablation:
-    """Measure the best version and each of its rules' absence. What is measured is kept, also when a budget ends it:
-    the same call again asks only for what is missing. The journal is the ablation's own, and so is the budget's count.
+    """Measure the best version and each of its rules' absence. Results are kept, also if a budget ends the ablation:
+    the same call again measures only what is missing. The ablation has its own journal and its own count for the
+    budget.
     """
     skill, version = best_version(run)
     units = list(units_of(skill))
@@ -211,7 +212,7 @@ class _Variants:
 
 
 def _ranked(rows: Sequence[AblatedPart], together: Sequence[AblatedPart]) -> tuple[AblatedPart, ...]:
-    """The most valuable first; rules that matter together have that as their verdict."""
+    """The parts, the most valuable first; parts that only matter together get that verdict."""
     names = {name for group in together if group.verdict == "earns" for name in group.names or ()}
     named = [row.model_copy(update={"verdict": "together"}) if row.name in names else row for row in rows]
     return tuple(sorted(named, key=lambda row: (-row.worth, row.tokens, row.name)))

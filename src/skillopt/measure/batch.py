@@ -39,7 +39,7 @@ class CheckOutcome:
 def run_jobs(
     jobs: Sequence[tuple[CheckOutcome, Measure]], *, all_of_them: bool, skip_without_key: bool
 ) -> list[CheckOutcome]:
-    """Every job to its end. What stops one does not stop the others, and never becomes a verdict.
+    """Run every check to its end. An error or a used-up budget stops only its own check, and never becomes a verdict.
 
     A skill with the same text as its base is not run, unless `all_of_them`.
     """

@@ -53,7 +53,8 @@ async def check(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> CheckResult:
-    """The verdict with its evidence, also written to `check.json`. What an earlier check paid for is not paid again."""
+    """The verdict with its evidence, also written to `check.json`. Rollouts of an earlier check are not paid for
+    again."""
     async with both_measured(config, question, env=env, models=models, listeners=listeners) as done:
         session, trial = done.session, done.trial
         result = check_result(

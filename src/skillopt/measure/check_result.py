@@ -75,7 +75,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One rollout of one side, and what it took."""
+    """One rollout of one side, and its usage."""
 
     side: str
     trajectory: Trajectory

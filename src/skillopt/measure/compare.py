@@ -100,7 +100,7 @@ async def compare(
     """A against B on a split, or on some of its `items` by id, each `repeats` times under both; also written to
     `comparison.json`.
 
-    The same skill twice is an A/A probe: what it shows is the target's noise and nothing else.
+    The same skill twice is an A/A probe: it shows only the target's noise.
     """
     base, skill = (
         SkillVersion(skill=side[0].shown, path=str(side[1] or ""), where=name)

@@ -34,14 +34,14 @@ _SURELY = 0.75
 _LEANS = 0.2
 """If p is below this, the skill may be better: the check goes on, although "no worse" is already sure."""
 _HOPELESS = 0.3
-"""From the second round on: if neither side's p is below this, the paired test stops."""
+"""The paired test stops if, from the second round on, neither side's p is below this."""
 _OPTIMISM = 0.5
 """Standard errors that are added to the estimated difference when its chance of success is computed."""
 
 
 @dataclass
 class Trial:
-    """Two skills on the same items, and what is sure of them. `order` is a random order of the items."""
+    """Two skills on the same items, with the verdict so far. `order` is a random order of the items."""
 
     order: Sequence[str]
     noisy: bool

@@ -1,6 +1,6 @@
 """A sweep: the same training under several values of some keys. The choice is by validation alone.
 
-The trials share a budget, and a journal: what one has asked of a deterministic model, no other pays for again. None of
+The trials share a budget and a journal: a request to a deterministic model is paid for once. None of
 them reads the test split; only the winner does, once it has won.
 """
 

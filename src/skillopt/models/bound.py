@@ -1,4 +1,4 @@
-"""The target bound to one rollout: what an env is given to do a task with."""
+"""The target bound to one rollout: an env gets this object to do a task."""
 
 from __future__ import annotations
 

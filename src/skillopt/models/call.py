@@ -55,7 +55,7 @@ STARTED_AT_ONCE = 256
 
 @dataclass(slots=True, kw_only=True)
 class _Asked:
-    """One request with what the journal keeps of its purpose."""
+    """One request with its purpose, for the journal."""
 
     request: ChatRequest
     key: str
@@ -296,8 +296,8 @@ class Caller:
         self.limiter.used(usage.prompt + usage.completion - estimate.prompt - estimate.completion)
 
     def check_wait(self, error: TransientError) -> None:
-        """Stop the run if the endpoint asks for a longer wait than the user allows: whatever is sent meanwhile would be
-        turned away as well."""
+        """Stop the run if the endpoint asks for a longer wait than the user allows: calls that are sent meanwhile would
+        be rejected, too."""
         most = self.hardware.max_retry_seconds
         if error.retry_after is not None and error.retry_after > most:
             wait = f"{error.retry_after:g} s, longer than hardware.max_retry_seconds ({most:g})"
@@ -388,7 +388,7 @@ def _reply_from(stored: dict[str, Any]) -> ChatReply:
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Run all to their end, then raise the first error: what is in flight is paid for and must be kept.
+    """Run all to their end, then raise the first error: calls in flight are paid for and must be kept.
 
     They start in groups: the first of very many calls is sent, and a stop is noticed, while others still start.
     """

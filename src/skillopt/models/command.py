@@ -1,7 +1,7 @@
 """A command line that answers requests: `command:…`, or one that is known by name (`claude-code:`, `codex:` …).
 
 The prompt is on standard input, the reply on standard output. Each request has a process and an empty folder; of the
-environment the command gets what is harmless, its own variables and what the user names.
+environment the command gets only harmless variables, its own, and those that the user names.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class Endpoint(Slots):
         super().__init__(min(ceiling, START))
         self.ceiling = ceiling
         self.turned_away = 0
-        """429s and their like, over the session."""
+        """Rejected calls (429 and similar) in this session."""
         self._recent: deque[Sent] = deque(maxlen=WINDOW)
         self._not_before = 0.0
         self._doubling = True  # until the limit first falls
@@ -252,7 +252,7 @@ class Limiter:
         self._buckets = {name: Bucket(n) for name, n in (("requests", requests), ("tokens", tokens)) if n is not None}
 
     def used(self, tokens: float) -> None:
-        """Correct a call's estimated tokens by what it really took."""
+        """Replace a call's estimated tokens by its real usage."""
         if "tokens" in self._buckets:
             self._buckets["tokens"].take(tokens)
 

@@ -44,7 +44,7 @@ class LocalSetup(TypedDict):
 
 
 class RequestError(Exception):
-    """The request got no reply; `kind` is what the other side raises."""
+    """The request got no reply; `kind` names the error that the caller raises."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -195,7 +195,7 @@ _OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_compl
 
 
 def check_url(name: str, url: str) -> None:
-    """Refuse what cannot be an endpoint before anything is sent to it."""
+    """Refuse an invalid URL before anything is sent to it."""
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0

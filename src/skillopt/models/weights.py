@@ -19,7 +19,7 @@ from pathlib import Path
 from skillopt.errors import UserError
 
 Progress = Callable[[int, int, str], None]
-"""Called with bytes done, bytes in all, and what is going on: `model hub`, `package index, part 2 of 6` …"""
+"""Called with bytes done, bytes in all, and the source: `model hub`, `package index, part 2 of 6` …"""
 
 
 @dataclass(frozen=True, kw_only=True)

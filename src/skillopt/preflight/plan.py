@@ -1,4 +1,4 @@
-"""What a run will take, before anything is spent: calls by stage and role, tokens, money and time.
+"""Estimates a run before anything is spent: calls by stage and role, tokens, money and time.
 
 The steps are those of the training loop (training/batches.py). The rest are estimates for a run that goes to its last
 step: a likely value, and a range around it (record/forecast.py). A run that ends early takes less.

@@ -51,7 +51,7 @@ class AgentOutput:
         self.messages.append({"role": "tool", "tool_call_id": str(identity), "content": text[:_SHOWN]})
 
     def use(self, counts: dict[str, Any] | None, prompt: tuple[str, ...], completion: tuple[str, ...]) -> None:
-        """Count tokens: the names of those that were read, and of those that were written."""
+        """Count tokens; the arguments are the names of the fields for tokens read and tokens written."""
         self.prompt_tokens += sum(int((counts or {}).get(name) or 0) for name in prompt)
         self.completion_tokens += sum(int((counts or {}).get(name) or 0) for name in completion)
 

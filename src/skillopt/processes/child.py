@@ -24,7 +24,7 @@ def serve(
     explain: Callable[[BaseException], object],
     at_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """`begin` gets the first line and returns what answers the others; `explain` makes an answer of an error."""
+    """`begin` gets the first line and returns a function that answers the others; `explain` answers with an error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this process afterwards
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of the work must not mix with the answers

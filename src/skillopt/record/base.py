@@ -15,7 +15,7 @@ Number = int | float
 """A number that stays an integer when it is written again."""
 Role = Literal["target", "optimizer", "judge"]
 ROLES: tuple[Role, Role] = ("target", "optimizer")
-"""The roles of every run. A run whose judge is a model of its own has the role `judge` as well."""
+"""The roles of every run. A run with a separate judge model also has the role `judge`."""
 T = TypeVar("T")
 
 

@@ -165,8 +165,8 @@ def _history_fits(run: RunDirectory, state: State) -> bool:
 
 
 def refuse_damage(run: RunDirectory) -> None:
-    """Before a run continues: raise Damaged if a file that it builds on is not as it was written, and remove what an
-    interrupted step left. A run that has no state begins anew, with the replies in its journal."""
+    """Before a run continues: raise Damaged if a file that it builds on is not as it was written, and remove files that
+    an interrupted step left. A run that has no state begins anew, with the replies in its journal."""
     found = [damage for damage in find_damage(run) if not damage.derived]
     if found:
         lines = "\n".join(f"  {damage}" for damage in found)
@@ -178,8 +178,8 @@ def refuse_damage(run: RunDirectory) -> None:
 
 
 def take_back(run: RunDirectory, state: State) -> None:
-    """What an interrupted step or epoch end wrote among finished things, which may be half a line; and what the end of
-    a run wrote that has continued since."""
+    """Remove additions of an interrupted step or epoch end to finished files, which may end in half a line; and the
+    final files of a run that has continued since."""
     entry = state.sealed.get(run.conflicts.relative_to(run.root).as_posix())
     if entry and run.conflicts.stat().st_size > entry.size:
         os.truncate(run.conflicts, entry.size)

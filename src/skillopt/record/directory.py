@@ -77,7 +77,7 @@ class RunDirectory:
         return self.steps / f"step_{step:04d}"
 
     def epoch_end(self, step: int) -> Path:
-        """What happened at the end of the epoch whose last step this was; it is in the history as well."""
+        """The record of the epoch's end, if this was its last step; the history has it as well."""
         return self.step(step) / "epoch_end.json"
 
     def slow_update(self, epoch: int) -> Path:
@@ -141,7 +141,7 @@ class RunDirectory:
         return json_text(changes(self.base(), skill))
 
     def write_best(self, skill: Skill) -> None:
-        """The skill as targets read it: the markers of protected regions are in the versions alone."""
+        """The skill as targets read it: only the stored versions have the markers of protected regions."""
         skill = skill.shown
         write_atomic(self.best_skill, skill.text)
         write_atomic(self.skills / "best_skill.md", skill.text)
@@ -152,7 +152,7 @@ class RunDirectory:
             draft.replace(self.best_package)
 
     def roll_back(self, *, step: int, epoch: int, version: int, patch_log_size: int) -> None:
-        """Remove what an interrupted step or epoch end left behind; the state says what is finished."""
+        """Remove files of an interrupted step or epoch end; the state says what is finished."""
         self.patch_log.truncate(patch_log_size)
         if self.conflicts.exists():
             rows = read_jsonl(self.conflicts) if step else []  # a run that is repeated may have lost them to damage

@@ -50,7 +50,7 @@ class Patch(Record):
     patterns: tuple[Pattern, ...] = ()
     edits: tuple[Edit, ...] = ()
     minimal: Edit | None = None
-    """Only what is missing, in one or two sentences: tried against all edits together."""
+    """The minimal remedy, one or two sentences on what is missing. It is tried against all edits together."""
     findings: tuple[ReportedFinding, ...] = ()
     """The analyst's findings, for later steps."""
     dropped: tuple[Dropped, ...] = ()
@@ -93,7 +93,7 @@ class Conflict(Record):
 
 
 class FiledConflict(Conflict):
-    """A conflict as it stands in `review/conflicts.jsonl`."""
+    """A conflict as a line of `review/conflicts.jsonl`."""
 
     id: str
     """Step and number, such as `3-1`."""
@@ -149,7 +149,7 @@ class Ranked(Record):
 
 
 class Selection(Record):
-    """selected.json: every edit of the pool in its order, and those that could not be applied."""
+    """selected.json: every edit of the pool in the order of selection, and those that could not be applied."""
 
     ranked: tuple[Ranked, ...]
     skipped: tuple[Skip, ...]

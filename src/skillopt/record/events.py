@@ -78,7 +78,7 @@ class Event(Record):
         KINDS[cls.kind] = cls
 
     def row(self) -> dict[str, JsonValue]:
-        """As it is in `events.jsonl`."""
+        """The event as a line of `events.jsonl`."""
         fields = {name: value for name, value in plain(self).items() if name not in Event.model_fields}
         return {"time": self.time, "kind": self.kind, "step": self.step, "epoch": self.epoch, **fields}
 
@@ -223,7 +223,7 @@ class Raced(Event):
 
 
 class GateDecided(Evidence, Event):
-    """A gate's decision and what it rests on."""
+    """A gate's decision and its evidence."""
 
 
 class CreditTried(Evidence, Event):
@@ -346,12 +346,12 @@ class WaitingLetters(Record):
 
 
 class Moment(Record):
-    """What a run does now."""
+    """The stage of a run."""
 
     in_flight: dict[str, int]
     """Calls by role."""
     spent: dict[str, tuple[Number, Number | None]]
-    """What is used and its limit, if any: minutes, calls, tokens and usd."""
+    """Minutes, calls, tokens and dollars that are used, each with its limit, if any."""
     letters: WaitingLetters
     throttled: tuple[ThrottledModel, ...]
 
@@ -429,7 +429,7 @@ class Events:
 
 
 EventRow = dict[str, JsonValue]
-"""An event as a line of `events.jsonl` has it: `kind`, and what belongs to that kind."""
+"""An event as a line of `events.jsonl`: `kind`, and the fields of that kind."""
 
 
 def parsed(line: bytes) -> EventRow | None:

@@ -68,7 +68,7 @@ def write_brief(path: Path, value: Any) -> None:
 
 
 def write_all(texts: Mapping[Path, str]) -> None:
-    """Several files at once: a disk makes many durable in about the time of one."""
+    """Write several files at once: syncing many to the disk takes about as long as syncing one."""
     with ThreadPoolExecutor(max_workers=len(texts) or 1) as pool:
         for written in [pool.submit(write_atomic, path, text) for path, text in texts.items()]:
             written.result()
@@ -121,7 +121,7 @@ def read_jsonl(path: Path) -> list[Any]:
 
 
 def read_bytes(path: Path, most: int = -1) -> bytes:
-    """The file's content, or its first `most` bytes. What is not a regular file is not read: NotAFileError."""
+    """The file's content, or its first `most` bytes. Anything but a regular file raises NotAFileError."""
     with open_regular(path) as file:
         return file.read(most)
 

@@ -111,7 +111,7 @@ def with_real_figures(plan: Plan, summary: Summary) -> PlanFigures:
 
 
 def with_current_costs(summary: Summary, costs: Bill) -> Summary:
-    """The summary with what was paid until now, also next to the plan."""
+    """The summary with the costs until now, also next to the plan."""
     current = summary.model_copy(update=dict(costs))
     if summary.plan is None:
         return current

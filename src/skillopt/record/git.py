@@ -22,7 +22,7 @@ class Repository:
 
     @classmethod
     def around(cls, place: Path) -> Repository:
-        """The repository that a folder lies in."""
+        """The repository of a folder."""
         done = _git(place, "rev-parse", "--show-toplevel")
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")

@@ -1,4 +1,4 @@
-"""The journal: every reply ever received, in SQLite. What is in it is never paid for again."""
+"""The journal: every reply ever received, in SQLite. A reply in it is never paid for again."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _TOTALS = """
         sum(iif(instr(substr(reply, 1, 200), '"written": '), json_extract(reply, '$.usage.written'), 0))
         AS written_tokens FROM replies WHERE paid GROUP BY role, stage, model ORDER BY role, stage, model
 """
-"""In the order of the fields of `Total`. Cache tokens are in the reply, so that journals of earlier versions can be
-read; a whole reply is parsed only if it says so."""
+"""In the order of the fields of `Total`. Tokens written to a cache are only in the reply, so that journals of earlier
+versions can be read; a reply is parsed only if it has them."""
 _TABLES = f"""
     CREATE TABLE replies (
         paid INTEGER NOT NULL,
@@ -207,8 +207,8 @@ class Journal:
         return self._count
 
     def adopt(self, other: Path) -> int:
-        """Copy another run's replies, which are not part of this run's totals; returns how many. A journal that cannot
-        be read has none to give."""
+        """Copy another run's replies, which are not part of this run's totals; returns how many. Copies nothing if the
+        other journal cannot be read."""
         try:
             self._db.execute("ATTACH ? AS other", (str(other),))
             columns = REPLIES.replace("paid", "0")

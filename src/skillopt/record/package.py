@@ -55,7 +55,7 @@ def read_skill(path: Path) -> Skill:
 
 
 def whole_package(folder: Path) -> Skill:
-    """The package in a folder, checked: a UserError says what cannot be read, and no file of it holds a key."""
+    """The package in a folder, checked. A UserError names a file that cannot be read or that holds a key."""
     try:
         skill = read_folder(folder)
     except PackageError as error:
@@ -67,9 +67,9 @@ def whole_package(folder: Path) -> Skill:
 
 
 def keep_package(init_skill: str, skill: Skill, run: RunDirectory) -> None:
-    """Put the package that a run starts from into the run, once; a kill leaves no half of it.
+    """Copy the package that a run starts from into the run, once and in one move.
 
-    `skill` is what is trained: the package itself, or a description (then the package is read from its place).
+    `skill` is trained: the package itself, or a description (then the package is read from its folder).
     """
     file = package_file(init_skill) if init_skill and not skill.is_package else None
     if file is None and not skill.is_package:

@@ -47,7 +47,7 @@ _ROLLOUT: TypeAdapter[Trajectory | RolloutError] = TypeAdapter(Trajectory | Roll
 
 
 class Labels(Record):
-    """labels.json: what a person calls a run on the page."""
+    """labels.json: the name and notes that a person gives a run on the page."""
 
     name: str = ""
     tags: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class Run:
 
     @cached_property
     def comments(self) -> list[Comment]:
-        """What people wrote about items and lines."""
+        """People's comments on items and lines."""
         return read_comments(self._inside(self.files.comments))
 
     @cached_property
@@ -274,7 +274,7 @@ class Run:
     @cached_property
     def persistent_failures(self) -> tuple[str, ...]:
         """Items that failed under every skill they were measured with: at least three, or a version since the last
-        gain. What only one or two skills before that gain failed may be solved by now."""
+        gain. An item that only one or two skills before that gain failed may be solved by now."""
         since, versions = self._last_gain(), self.versions_by_hash
         failed = (
             item
@@ -303,7 +303,7 @@ class Run:
                 raise _damaged(path, error) from None
 
     def scored(self, path: Path) -> Iterator[Trajectory]:
-        """Those that have a score; none if the file is missing."""
+        """The rollouts with a score; none if the file is missing."""
         return (each for each in self.trajectories(path) if isinstance(each, Trajectory))
 
     @property
@@ -325,7 +325,7 @@ class Run:
         return self._read(StepRecord, self.files.step(step) / "step_record.json")
 
     def epoch_end(self, step: int) -> EpochEnd | None:
-        """What happened at the end of the epoch whose last step this was."""
+        """The record of the epoch's end, if this was its last step."""
         return self._optional(EpochEnd, self.files.epoch_end(step))
 
     def gate(self, step: int) -> GateRecord | None:
@@ -461,8 +461,8 @@ def read_record(model: type[Model], path: Path) -> Model:
 
 
 def stored_config(settings: Mapping[str, JsonValue]) -> Config:
-    """A config from its flat form. What this version does not know, or a package that is not installed gave, is left
-    out: reading a run needs none of it."""
+    """A config from its flat form. Keys of other versions and of packages that are not installed are left out: reading
+    a run does not need them."""
     tree: dict[str, dict[str, JsonValue]] = {}
     for dotted, value in settings.items():
         section, _, key = dotted.partition(".")

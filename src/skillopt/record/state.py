@@ -1,4 +1,4 @@
-"""The state of a run after its last finished step. Writing it is what finishes the step."""
+"""The state of a run after its last finished step. The step is finished when it is written."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Tried(BaseModel):
     after: float | None = None
     at_most: float = 1.0
     paired_gain: float | None = None
-    """The gain by fresh samples of both skills alone."""
+    """The gain by fresh samples of both skills only."""
     remeasured: float | None = None
     """The score of the skill before it, with the fresh samples of that step's gate."""
     measured: int = 0

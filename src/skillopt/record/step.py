@@ -19,7 +19,7 @@ ItemClass = Literal["improved", "regressed", "persistent_fail", "stable_success"
 
 
 class Evidence(Record):
-    """A gate's decision and what it rests on, without the item list."""
+    """A gate's decision and its evidence, without the item list."""
 
     decision: GateDecision
     """indecisive: better, but the evidence does not hold; skipped: no edit could be applied."""

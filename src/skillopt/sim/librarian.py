@@ -25,7 +25,7 @@ _KINDS = {
     "the skill is for this request": ("Use it for", "left out"),
     "the skill is not for this request": ("Not for", "picked wrongly"),
 }
-"""By the beginning of the scorer's feedback: how the sentence begins, and the cause."""
+"""By the beginning of the scorer's feedback: the beginning of the new sentence, and the cause."""
 
 
 class SimulatedLibrarian(SimulatedModel):

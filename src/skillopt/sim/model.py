@@ -236,7 +236,7 @@ class SimulatedModel(ChatModel):
             raise Torn("the reply broke off")
 
     def _turn_away(self, draw: Draw) -> None:
-        """Too many requests are turned away at once, before any work."""
+        """Reject a request at once, before any work, if there are too many."""
         options = self.options
         every = options.rate_limit_every
         if (every and self.calls % every == 0) or draw.happens("rate_limit", options.rate_limit):

@@ -117,7 +117,7 @@ class SimReply(TypedDict, total=False):
 
 
 def chance(*parts: object) -> float:
-    """A number from 0 to 1 that depends on `parts` alone."""
+    """A number from 0 to 1 that depends only on `parts`."""
     digest = hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64
 
@@ -402,7 +402,7 @@ def guidance_line(text: str, instead_of: str = "") -> SimLine:
 
 
 def _notes(prompt: str) -> str:
-    """What the epoch's edits and their fates teach, after the notes so far."""
+    """New notes: the old ones, and what the epoch's edits and their results teach."""
     steps = _rows(prompt, "epoch")
     applied = [(row["verdict"], edit) for row in steps for edit in row["edits"] if edit["fate"] in _APPLIED]
     kept = sum(verdict == "accept" and bool(rules_in(edit["text"])) for verdict, edit in applied)
@@ -414,7 +414,7 @@ def _notes(prompt: str) -> str:
 
 
 def _useless(applied: list[tuple[str, SimEdit]]) -> int:
-    """Advice that was rejected, or whose topic needed a rule all the same."""
+    """Edits with advice that were rejected, or whose topic needed a rule in spite of the advice."""
     advised: set[str] = set()
     count = 0
     for verdict, edit in applied:

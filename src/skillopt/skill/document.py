@@ -27,7 +27,7 @@ _MARKERS = f"(?:{re.escape(OPEN_MARKER)}|{re.escape(CLOSE_MARKER)})"
 _NOT_SHOWN = re.compile(rf"^[ \t]*{_MARKERS}[ \t]*(?:\r?\n|\Z)|{_MARKERS}", re.MULTILINE)
 """A marker, with the whole line if nothing else is on it."""
 _REGION = re.compile(f"{re.escape(OPEN_MARKER)}(?:(?!{re.escape(OPEN_MARKER)}).)*?{re.escape(CLOSE_MARKER)}", re.DOTALL)
-"""From the last opening marker before a closing one: a stray marker above cannot draw other text into a region."""
+"""Matches from the last opening marker before a closing one: a stray marker above does not protect other text."""
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _CLOSING_MARKS = re.compile(r"(?:^| )#+$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")

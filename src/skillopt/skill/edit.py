@@ -48,7 +48,7 @@ class Edit(BaseModel):
     file: str = FILE
     """The package's file that it changes; an `add` may make a new one. Stored only if it is not SKILL.md."""
     section: str = ""
-    """Where an `add` goes (created if it does not exist); otherwise it distinguishes equal anchors."""
+    """The section for an `add` (created if it does not exist); for others it distinguishes equal anchors."""
     anchor: str = ""
     """The verbatim text that is modified or deleted; empty for `add`."""
     text: str = ""
@@ -175,7 +175,8 @@ class _Draft:
         return text.replace("\r\n", "\n").replace("\n", "\r\n") if _is_crlf(old) else text
 
     def _before(self, title: str) -> int | None:
-        """The section that a new standard section goes before, unless an edit replaces the text around its start."""
+        """The section before which a new standard section is inserted, unless an edit replaces the text around its
+        start."""
         at = next_section(self.skill, title)
         replaced = at is not None and any(span.start < at < span.end for span, _ in self.replacements)
         return None if replaced else at
@@ -402,7 +403,7 @@ def _whole_line(text: str, span: Span) -> Span:
 
 
 def _without_own_heading(text: str, section: str) -> str:
-    """Models like to repeat the section's heading above what they add to it."""
+    """The text without the section's heading, which models like to repeat above an addition."""
     first, _, rest = text.lstrip("\r\n").partition("\n")
     repeats = first.startswith("#") and normal_title(first) == normal_title(section)
     return rest if repeats and section.strip() else text

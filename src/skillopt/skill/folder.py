@@ -66,7 +66,7 @@ def path_problem(path: str) -> str:
 
 
 def name_clash(paths: Iterable[str]) -> str:
-    """Two of these paths that are one on a disk that ignores case; empty if there are none."""
+    """Names two of these paths that are the same on a disk that ignores case; empty if there are none."""
     seen: dict[str, str] = {}
     for path in paths:
         parts = path.split("/")
@@ -175,7 +175,7 @@ def changes(base: Skill, skill: Skill) -> PackageChanges:
 
 
 def with_changes(base: Skill, text: str, changed: PackageChanges) -> Skill:
-    """The skill of which `changes` gave this. Raises PackageError if the files are no longer what they were."""
+    """The skill from its stored `changes`. Raises PackageError if the package's files have changed since."""
     skill = replace(base, text=text)
     for path in changed.removed:
         skill = skill.with_file(path, "")

@@ -1,6 +1,6 @@
 """An Agent Skills package: SKILL.md (agents list its front matter and load its body) and further files.
 
-Only what is trained changes: the body, or the description. Everything else stays byte for byte.
+Training changes only the body, or the description. Everything else stays byte for byte.
 """
 
 from __future__ import annotations

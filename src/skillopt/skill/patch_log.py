@@ -107,7 +107,7 @@ class PatchLog:
         self._tail = (seq, prev)
 
     def truncate(self, size: int) -> None:
-        """Forget what was written after the last finished step."""
+        """Remove entries that were written after the last finished step."""
         if self.path.exists() and self.size > size:
             with open_regular(self.path, "r+b") as file:
                 file.truncate(size)

@@ -1,4 +1,4 @@
-"""The sections of a skill that has none of its own: their order, and how empty ones are left out."""
+"""The standard sections of a skill without other sections: their order, and how empty ones are left out."""
 
 from __future__ import annotations
 

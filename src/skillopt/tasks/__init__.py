@@ -13,8 +13,8 @@ from skillopt.tasks.base import Env, as_env
 from skillopt.tasks.load import is_reference, load_object
 
 BUILT_IN = {"qa": "skillopt.tasks.qa:QAEnv", "trigger": "skillopt.tasks.trigger:TriggerEnv"}
-"""By name; imported only when it is asked for. All others are registered in the entry-point group `skillopt.envs`, also
-those that come with SkillOpt. Each is called with the config's `env` section."""
+"""The built-in envs by name, imported on demand. All others are registered in the entry-point group `skillopt.envs`,
+also those that come with SkillOpt. Each is called with the config's `env` section."""
 
 
 def is_shipped(name: str) -> bool:

@@ -102,10 +102,10 @@ class AgentOptions(Options):
 
 
 class OwnAgent:
-    """`file.py:fn` or a function: of item, skill and model to its answer, async or not.
+    """An agent that is a function (or `file.py:fn`) of item, skill and model; it returns its answer and may be async.
 
-    Parameters named `workspace` and `skill_dir` get the folder of the task and the folder of the skill's package.
-    Its rollouts are journalled whole: what is in the journal is not done again, whether or not the agent's calls went
+    Parameters named `workspace` and `skill_dir` get the folder of the task and the folder of the skill's package. Its
+    rollouts are journalled whole: a rollout in the journal is not done again, whether or not the agent's calls went
     through `model`.
     """
 

@@ -25,7 +25,8 @@ class ScoreFields(TypedDict):
 
 
 def as_score(value: Any, pass_at: float = 1.0) -> ScoreFields:
-    """`hard`, `soft` and `feedback` of what a scorer, a judge or a check gives. A task is solved from `pass_at` on.
+    """`hard`, `soft` and `feedback` from the result of a scorer, a judge or a check. A task is solved from `pass_at`
+    on.
 
     Numbers of other libraries count as numbers. Anything else raises ValueError.
     """

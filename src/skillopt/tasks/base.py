@@ -199,13 +199,13 @@ class Env(ABC):
 
     name: str = ""
     task: str = ""
-    """What the tasks are, in a sentence or two, for the optimizer."""
+    """The tasks in a sentence or two, for the optimizer."""
     scoring: str = ""
     """How a reply is scored, in a sentence or two, for the optimizer."""
     patterns: Mapping[str, str] = {}
     """The env's names for causes of failure, each with its meaning, for the optimizer."""
     warnings: Sequence[str] = ()
-    """What is suspicious in the data, for `skillopt doctor`."""
+    """Suspicious facts about the data, for `skillopt doctor`."""
     turns: int = 1
     """The most model calls that one task may take, for `skillopt plan`."""
     noisy: bool = False
@@ -241,7 +241,7 @@ class Env(ABC):
         return ""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to end
-        """End what was started; called at the end by the code that opened the env."""
+        """End processes that the env started; the code that opened the env calls it."""
 
     def use(self, agent: Agent | None, scorer: Scorer | None) -> None:
         """Replace `run`, or `score` and `judge`, by functions that a program passes in."""
@@ -343,7 +343,7 @@ def check_splits(env: Env) -> None:
 
 
 def data_hash(env: Env) -> str:
-    """Fingerprint of all items, and of what the env adds to them; a run does not continue with other data."""
+    """Fingerprint of all items and of the env's `fingerprint`; a run does not continue with other data."""
     digest = hashlib.sha256()
     for split in SPLITS:
         for item in env.items(split):

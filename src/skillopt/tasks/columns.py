@@ -47,7 +47,8 @@ def value_of(row: Fields, column: str) -> Any:
 
 
 def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, str], answers: bool) -> dict[str, str]:
-    """Field → column: what the user says, else a column of a usual name, else the one whose heading has such a word."""
+    """Columns by field: the user's choice, else a column with a usual name, else one whose heading has a telling
+    word."""
     if not rows:  # each has another message
         return {}
     columns = list(dict.fromkeys(str(key) for row in rows[:50] for key in row))

@@ -36,9 +36,9 @@ Tasks = Sequence[Row] | DataTable | Mapping[str, Sequence[Row] | DataTable] | st
 """Tasks to be split: a list, a data frame, a data set or a file. Or the three splits by name, or
 as folders."""
 ScorerFunction = Callable[..., Any]
-"""Of a task (its fields as keys and as attributes) and the target's output: a number from 0 to 1, a bool,
-(number, feedback), a dict or a Score. A parameter named `workspace` gets the folder that was left, a Path. It may be
-async."""
+"""A function of a task (its fields as keys and as attributes) and the target's output. Returns a number from 0 to 1, a
+bool, (number, feedback), a dict or a Score. A parameter named `workspace` gets the folder that was left, a Path. It may
+be async."""
 
 _FEWEST = 8
 
@@ -85,7 +85,7 @@ def own_env(
 
 
 def _root(tasks: Tasks) -> Path:
-    """The folder below which images are found: that of a file, else the working folder."""
+    """The folder of images: that of the tasks' file, else the working folder."""
     path = Path(tasks) if isinstance(tasks, str | Path) else Path()
     return path if path.is_dir() else path.parent
 
@@ -133,7 +133,7 @@ def _placed(
 
 
 def _as_dict(row: object) -> object:
-    """A row as a dict; `toDict` is what dspy's examples have."""
+    """A row as a dict; dspy's examples have `toDict`."""
     if hasattr(row, "toDict"):
         return plain_row(row.toDict())
     return dict(row) if isinstance(row, Mapping) else row

@@ -64,7 +64,7 @@ def promptfoo_rows(file: Path) -> Iterator[Row]:
 
 
 def read_promptfoo(file: Path) -> Iterator[PromptfooCase]:
-    """The tests of a config, those that cannot be tasks with the reason."""
+    """The tests of a config; a test that cannot be a task has the reason."""
     try:
         value = parse_yaml(read_bytes(file, LARGEST).decode("utf-8-sig"))
     except ValueError as error:

@@ -29,7 +29,7 @@ class ScorerSetup(TypedDict):
 
 
 class ScorerRequest(TypedDict, total=False):
-    """The workspace only if there is one; an empty request asks what the scorer takes and does."""
+    """The workspace only if there is one; an empty request asks for the scorer's parameters and description."""
 
     item: JsonObject
     output: str

@@ -214,7 +214,7 @@ class FunctionScorer(Scorer):
 
 
 class OwnOptions(FunctionOptions):
-    """`env.scoring_options` of a function of the user's own, in separate processes."""
+    """`env.scoring_options` of a user's function in separate processes."""
 
     timeout: float = Field(default=10, gt=0)
     memory_mb: int = Field(default=2048, ge=0)

@@ -113,7 +113,7 @@ class ShellAgent:
 
 
 class _Session:
-    """One task's commands, and what they used of the skill's package."""
+    """One task's commands, and the package's files that they used."""
 
     def __init__(self, run: Run, skill: Skill) -> None:
         self._command, self._skill = run, skill

@@ -51,7 +51,7 @@ class SplitFile(BaseModel):
 
 
 Change = Literal["refuse", "extend", "renew"]
-"""What to do if the file and its saved split differ."""
+"""How to proceed if the file and its saved split differ."""
 
 
 def split_path(source: Path) -> Path:
@@ -194,7 +194,7 @@ def in_turn(types: Sequence[str]) -> list[int]:
 
 
 def stratum_of(items: Sequence[Item]) -> dict[str, str]:
-    """Item id → what it is stratified by: its type, else its answer if the answers are a small closed set."""
+    """Strata by item id: the type, else the answer if the answers are a small closed set."""
     if any(item.type for item in items):
         return {item.id: item.type for item in items}
     closed = bool(closed_set(items))

@@ -1,6 +1,6 @@
 """Rows of Parquet and Arrow files, of data sets of Hugging Face, and of data frames that a program passes in.
 
-What reads them is the extra `data`. Rows come batch by batch; values become those of JSON, and an empty cell is a field
+The extra `data` reads them. Rows come batch by batch; values become those of JSON, and an empty cell is a field
 that is not there.
 """
 

@@ -114,7 +114,7 @@ async def tool_results(reply: ChatReply, tools: Mapping[str, Tool]) -> list[Mess
 
 
 async def _call(name: str, arguments_text: str, tools: Mapping[str, Tool]) -> str:
-    """A tool's result as text; what went wrong is a result, too."""
+    """A tool's result as text; an error is a result, too."""
     tool = tools.get(name)
     if tool is None:
         return f"error: there is no tool '{name}'; there are: {', '.join(tools)}"

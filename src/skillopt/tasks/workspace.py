@@ -185,7 +185,7 @@ class WorkspaceDiff:
 
     changes: tuple[FileChange, ...] = ()
     packed: str = ""
-    """The files that are new or other, and the names of those that are gone; `restore` reads it."""
+    """New and changed files, and the names of removed ones; `restore` reads it."""
     problem: str = ""
     """Why the workspace was not stored: it is too large. That counts as the agent's failure."""
 

@@ -48,7 +48,7 @@ async def open_models(
     roles: Sequence[str] = ROLES,
     run: RunDirectory | None = None,
 ) -> AsyncIterator[dict[str, ChatModel]]:
-    """A model for every role; a role that is not among `roles` has one that refuses every call.
+    """A model for every role; a role that is not in `roles` gets a model that refuses every call.
 
     Models that are opened here, by their names, are closed at the end; those that are passed in stay open.
     Nothing is called, but names, URLs and keys are checked.

@@ -161,8 +161,8 @@ def holding(verdict: Verdict, won: Collection[str]) -> Verdict:
 async def meta_skill(
     before: Skill, skill: Skill, pairs: Sequence[Pair], knowledge: OptimizerContext, ctx: Context
 ) -> CheckedReply[str]:
-    """The optimizer's memory: new notes from the old ones, what the epoch has changed and the results of its edits, for
-    later reflection, never put into the skill. Without a usable reply the old ones stay."""
+    """Write the optimizer's notes for later requests, from the old notes, the epoch's changes and the results of its
+    edits. They never enter the skill. Without a usable reply the old ones stay."""
     epoch = [tried for tried in knowledge.tried if tried.epoch == ctx.epoch]
     prompt = prompts.load("meta_skill", ctx.config.gradient.prompts_dir)
     request = meta_skill_request(prompt, knowledge, before, skill, epoch, pairs)

@@ -33,7 +33,7 @@ def reopen(
     run: RunDirectory, state: State, config: Config, plan: Sequence[Sequence[Step]], parts: Parts
 ) -> Phase | None:
     """Let a finished run continue if the config asks for more than it has: more epochs, or the test split. Returns the
-    phase that begins, if one does. Writing the state is what reopens the run."""
+    phase that begins, if one does. Writing the state reopens the run."""
     if state.status != "finished":
         return None
     stale, state.stale_steps = state.stale_steps, 0  # more epochs mean more patience

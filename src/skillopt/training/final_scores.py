@@ -49,7 +49,7 @@ class FinalScores:
     """The measurements at the end; empty before."""
 
     measured: dict[str, Measured] = field(default_factory=dict)
-    """By split and name: test_initial, test_best, val_remeasured, test_no_skill."""
+    """Measurements by split and name: test_initial, test_best, val_remeasured, test_no_skill."""
     majority: dict[str, MajorityScore] = field(default_factory=dict)
     """By split."""
     do_nothing: dict[str, ScoreWithInterval] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class FinalScores:
         return interval(list(self.measured[name].values.values()))
 
     def summary(self, state: State, ctx: Context, paid: ByRole[Paid]) -> Summary:
-        """The run's figures as far as they are known."""
+        """The run's figures; unknown ones are None."""
         initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
         metric, kind = ctx.config.evaluation.metric, initial_kind(ctx.config.train.init_skill, initial)
         gains = self.gains(state, ctx.run, metric)

@@ -103,7 +103,7 @@ def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[I
 
 
 def _shown_once(form: ShortForm | None, step: int) -> ShortForm | None:
-    """The outputs are for the next step alone; the scores stay."""
+    """The minimal remedy without its outputs, which are only for the next step; the scores stay."""
     return form and (form if form.step == step - 1 else form.model_copy(update={"outputs": ()}))
 
 
@@ -166,8 +166,8 @@ def _size(item: Item) -> int:
 
 
 def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Context) -> None:
-    """Add a step to the history that the next requests show, with the outputs of its rejected candidate, and what it
-    found out. A step without a proposal is left out of the history."""
+    """Add a step to the history that the next requests show, with the outputs of its rejected candidate and its
+    findings. A step without a proposal is left out of the history."""
     verdict = work.verdict
     items = {t.id: t.item_id for t in work.results}
     state.findings = grown(state.findings, [one for patch in work.patches for one in patch.findings], items, ctx.step)

@@ -1,4 +1,4 @@
-"""The analysts, the gate and the schedule of a run: what a caller passes in, else what the config names."""
+"""The analysts, the gate and the schedule of a run: those that a caller passes in, else those of the config."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ PAUSES = (1.0, 5.0)
 """Seconds before each further round, on top of the retries that every single call has."""
 
 LEARNING = {"rollout", "race", "second_look"}
-"""Stages in which a training task that stands in the skill as an example is done without that example: copying it
-would show nothing that could be learned from."""
+"""Stages in which a training task that is an example in the skill is done without that example: copying it would teach
+nothing."""
 
 Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 
@@ -60,8 +60,8 @@ def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", s
 
 
 def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
-    """Begin what the loop will most likely need next, in free slots; nothing is recorded before the loop asks for it
-    with `begin`."""
+    """Begin the rollouts that the loop will most likely need next, in free slots; nothing is recorded before the loop
+    asks for it with `begin`."""
     tag = tag or f"{ctx.step:04d}"
     begun = ctx.background.ahead.get(tag)
     if not (begun and begun.is_of(skill, items)):

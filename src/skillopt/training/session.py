@@ -169,9 +169,9 @@ def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | Non
 
 
 def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
-    """The newest other run of this config that differs in its scorer, or in code and data that the config names: what
-    it has paid for and is asked again needs no second payment. A reply is found by its whole request, so none can
-    be taken for another."""
+    """The newest other run of this config that differs in its scorer, or in code and data that the config names:
+    requests that it has paid for need not be paid for again. A reply is found by its whole request, so none can be
+    taken for another."""
     runs = []
     for other in sibling_runs(run, config.train.seed):
         recorded = recorded_settings(other)
@@ -191,7 +191,7 @@ def method_of(pinned: dict[str, str]) -> tuple[str, str]:
 
 
 def check_prices(config: Config, models: Sequence[str] = ()) -> None:
-    """A limit in money needs every price; without `models`, those of all roles."""
+    """Check that a limit in dollars has every price it needs: those of `models`, or of all roles."""
     budget, named = config.budget, config.models
     for name in models or filter(None, (named.target_model, named.optimizer_model, named.judge_model)):
         if budget.max_usd is not None and not is_priced(name, budget.prices):
@@ -219,7 +219,8 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
 
 
 def _extends(run: RunDirectory, state: State, epochs: int) -> bool:
-    """Does a training of so many epochs extend the run? Refuses what would change an unfinished or finished plan."""
+    """Does a training of so many epochs extend the run? Refuses another number of epochs for an unfinished run, and
+    fewer for a finished one."""
     planned = state.phases[-1].epochs if state.phases else epochs
     if state.status != "finished" and epochs != planned:
         raise UserError(

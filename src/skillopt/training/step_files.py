@@ -216,7 +216,7 @@ def accept(
 ) -> None:
     """Make the candidate the current version, and the best one: the gate has measured it against the one before.
 
-    At an equal score guided versions also become the best one, so that the result contains what was learned.
+    At an equal score guided versions also become the best one, because guidance is part of the result.
     """
     state.version += 1
     state.current = state.version

@@ -419,7 +419,7 @@ class TrainingLoop:
         return Result(path=self.run.root, best_skill=best.shown, summary=summary)
 
     def _write_state(self, finals: FinalScores) -> None:
-        """Write the summary, then the state. What was written before the state is valid only with it."""
+        """Write the summary, then the state. The files are valid only with the state."""
         self.run.check_held()
         state = self.state
         self._write_summary(finals)

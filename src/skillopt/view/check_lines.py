@@ -97,7 +97,7 @@ def token_line(linted: Linted) -> str:
 
 
 def summary(outcomes: Sequence[CheckOutcome]) -> str:
-    """One page: the table, then each skill with the items that changed and what lint found."""
+    """One page: the table, then each skill with the changed items and the findings of lint."""
     parts = [f"# Skill check: {_counts(outcomes)}"]
     if outcomes:
         head = (

@@ -10,7 +10,7 @@ from skillopt.view.text import printable
 
 
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
-    """The columns in `left` begin at the left, the others end at the right. What may be long belongs in the last one:
+    """The columns in `left` begin at the left, the others end at the right. Put long text into the last one:
     if a line is too long, the terminal wraps that column."""
     shown = [[printable(str(cell)) for cell in row] for row in (head, *rows)]
     widths = [max(cell_len(row[n]) for row in shown) for n in range(len(head))]

@@ -29,7 +29,7 @@ FEW = 20
 
 
 def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> tuple[str, str]:
-    """Why nothing was accepted, and what to try."""
+    """The reason why nothing was accepted, and advice."""
     tasks, initial = history[0].evidence.items if history else 0, summary.initial.val or 0.0
     lost = [reason for record in history for reason in record.edits.lost_replies]
     if initial > 1 - 1e-9:

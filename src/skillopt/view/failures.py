@@ -84,7 +84,7 @@ class FailureGroup:
 
 
 def failure_groups(run: Run) -> list[FailureGroup]:
-    """By cause and by what the evidence allows; first what points to the task, then the largest."""
+    """Groups by cause and by conclusion; those that point to the task come first, then the largest."""
     stuck = run.persistent_failures
     if not stuck:
         return []
@@ -160,7 +160,7 @@ def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) ->
 
 
 def named_causes(run: Run, item_of: Mapping[str, str]) -> dict[str, str]:
-    """The cause that analysts named most often for each item. They see training items alone."""
+    """By item, the cause that analysts named most often. They see only training items."""
     votes: dict[str, Counter[str]] = {}
     for path in sorted(run.files.steps.glob("step_*/patches.json")):
         for patch in run.patches(int(path.parent.name.removeprefix("step_"))):

@@ -195,6 +195,6 @@ def stage_seconds(summary: Summary) -> dict[str, float]:
 
 
 def total_usd(summary: Summary) -> float | None:
-    """Over all roles; None if a price is unknown."""
+    """The sum over all roles; None if a price is unknown."""
     costs = [summary.cost_usd.of(role) for role in summary.calls.roles]
     return None if None in costs else sum(usd or 0.0 for usd in costs)

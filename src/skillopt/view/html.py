@@ -41,7 +41,7 @@ _FUNCTIONS = (
 
 
 def write_report(run: RunDirectory) -> Facts:
-    """report.html, report.md and plots/progress.svg from the run's own files, finished or not; gives what they show."""
+    """Write report.html, report.md and plots/progress.svg from the run's files, finished or not; returns the facts."""
     with run.as_written():
         facts = read_facts(run)
         texts = {

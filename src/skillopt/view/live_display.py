@@ -37,7 +37,7 @@ def live_display(console: Console) -> Iterator[View]:
 
 
 class View:
-    """What is known of the run, and how it looks. All of it comes from events."""
+    """The state of the run, from its events, and its display."""
 
     def __init__(self) -> None:
         self._begin()
@@ -73,7 +73,7 @@ class View:
             self.scores += [] if event.record.val is None else [event.record.val]
 
     def seconds_left(self) -> float | None:
-        """From the steps of this session; None before the first is done."""
+        """The time left, from the steps of this session; None before the first is done."""
         if not self._steps_done or self._steps_started is None:
             return None
         each = (time.monotonic() - self._steps_started) / self._steps_done

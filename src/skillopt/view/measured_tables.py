@@ -23,7 +23,7 @@ _TEXT = 41
 
 
 def ablation_table(result: Ablation) -> list[str]:
-    """The parts by what they are worth, the best first."""
+    """The parts in the order of their worth, the best first."""
     rows = []
     for row in result.rows:
         low, high = row.interval or (0.0, 0.0)

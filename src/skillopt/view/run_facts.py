@@ -107,7 +107,7 @@ class Facts:
 
 
 def read_facts(files: RunDirectory) -> Facts:
-    """Works for unfinished runs, and for one whose log was altered: it then says so and shows the rest."""
+    """Read the facts, also of an unfinished run. If the log was altered, they say so and have the rest."""
     run = Run(files)
     summary = current_summary(run) if files.summary.is_file() else None
     if summary is None:

@@ -1,4 +1,4 @@
-"""Runs in a table, and what differs between two of them."""
+"""Runs in a table, and the differences between two of them."""
 
 from __future__ import annotations
 

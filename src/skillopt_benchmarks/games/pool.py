@@ -39,7 +39,7 @@ class GameState(BaseModel):
 
 
 class GameFacts(BaseModel):
-    """A game that was made: what it asks for, and a way to win."""
+    """A game: its goal, and a way to win."""
 
     objective: str
     walkthrough: list[str]
@@ -116,7 +116,7 @@ class Game:
 class GamePool:
     """`processes` worker processes, started when they are needed. A new game goes to the least busy.
 
-    0: one for each core that is ours. In a worker of a cluster that is one (tasks/executor/worker.py says so).
+    0: one for each core that this process may use, which is one in a cluster's worker (tasks/executor/worker.py).
     """
 
     def __init__(self, engine: str, processes: int = 0) -> None:

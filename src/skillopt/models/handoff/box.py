@@ -159,7 +159,7 @@ class Box:
         return [letter for letter in self.letters() if letter.open]
 
     def letter(self, number: int) -> Letter:
-        """Raises UserError if there is none of that number, or if its schema asks for too much."""
+        """The letter of a number. Raises UserError if there is none, or if its schema is not one of ours."""
         letter = self._read(number)
         if letter is None or self.run not in {"", letter.run}:
             waiting = ", ".join(str(each.number) for each in self.open_letters()) or "none"

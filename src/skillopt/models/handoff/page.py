@@ -1,4 +1,4 @@
-"""A letter as a reader sees it: what is asked, the form of the reply, and where to put it."""
+"""A letter as Markdown: the request, the form of the reply, and the file for it."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ OTHERS_WITHIN = 10.0
 
 
 NewChat = Callable[[], Chat]
-"""Binds the target to the rollout from its first turn. A rollout that is begun again asks the same again, and finds
-what was answered in the journal."""
+"""Binds the target to the rollout from its first turn. A rollout that is begun again sends the same requests and finds
+the replies in the journal."""
 
 
 class WorkerLostError(SkillOptError):
@@ -68,7 +68,7 @@ class PooledExecutor(ABC):
         self._location, self._make = location, make
         self._tokens = itertools.count(1)
         self._slots = [asyncio.create_task(self._started()) for _ in range(workers)]
-        """The start of each worker: pending, a worker, or the error because of which there is none."""
+        """The start of each worker: pending, a worker, or the error that prevented it."""
 
     @abstractmethod
     async def start(self) -> RemoteWorker:
@@ -109,7 +109,7 @@ class PooledExecutor(ABC):
         raise RefusedError(f"item '{item.id}': its worker crashed {MOST_LOSSES} times; the item may be the cause")
 
     async def _started(self) -> RemoteWorker:
-        """A worker that has opened its env; a UserError for any reason why there is none."""
+        """A worker that has opened its env, or a UserError that says why it could not start."""
         try:
             async with asyncio.timeout(READY_WITHIN):
                 worker = await self.start()

@@ -122,7 +122,7 @@ class EnvWorker:
         return (await self._talks[token].turns.get()).packed()
 
     async def _work(self, token: int, item: Item, skill: Skill) -> None:
-        """Do and score the task. What only a judge can score is scored by the driver, which has the model."""
+        """Do and score the task. If a judge scores, the driver does that, because it has the model."""
         talk = self._talks[token]
         try:
             episode = await self.env.run(item, skill, talk)

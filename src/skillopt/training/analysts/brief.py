@@ -211,7 +211,7 @@ MOST_CHOICES, LONGEST_CHOICE = 12, 40
 EACH = 3
 """Tasks that are shown of one answer."""
 LONGEST_TOPIC = 120
-"""Characters that say what an answer is for."""
+"""The most characters of the text that says what an answer is for."""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class ExemplarAnalyst:
 
 
 def closed_answers(trajectories: Sequence[Trajectory], skill: Skill) -> list[str]:
-    """The answers that come up again and again, with those that the skill names already; empty if they do not."""
+    """The answers, if they repeat, with those that the skill names already; else empty."""
     counts = Counter(trajectory.answers[0] for trajectory in trajectories)
     stated = _CHOICES.search(skill.text)
     named = [name.strip() for name in stated[1].split(",")] if stated else []
@@ -212,7 +212,7 @@ def _gain(candidate: Trajectory, failures: list[Trajectory], covered: set[tuple[
 
 
 def patterns(failures: list[Trajectory]) -> tuple[Pattern, ...]:
-    """Failures by what was confused with what."""
+    """Failures by the pair of expected and given answer."""
     groups: dict[str, list[str]] = {}
     for trajectory in failures:
         if _says(trajectory.output, trajectory.answers):

@@ -95,7 +95,7 @@ _Merged = tuple[list[Pooled], list[Conflict], list[Asked]]
 
 
 async def aggregate(patches: Sequence[Patch], skill: Skill, knowledge: OptimizerContext, ctx: Context) -> EditPool:
-    """The pool of a step. The optimizer merges what came from several of its own replies, `merge_fan_in` at a time."""
+    """The pool of a step. The optimizer merges the edits of several of its replies, `merge_fan_in` at a time."""
     asked_of = [patch for patch in patches if patch.source.startswith("llm/") and patch.edits]
     by_llm = ctx.config.gradient.merge == "llm" and len(asked_of) > 1
     read = {patch.id for patch in asked_of} if by_llm else set()

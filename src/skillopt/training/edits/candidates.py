@@ -20,8 +20,8 @@ class Candidate:
 
 
 def candidates(skill: Skill, ranked: Sequence[Ranked], patches: Sequence[Patch], ctx: Context) -> list[Candidate]:
-    """The complete remedy first, which has every selected edit; then the minimal one, if it is another. What a person
-    has chosen is in both.
+    """The complete remedy first, which has every selected edit; then the minimal one, if it is another. A person's
+    choices are in both.
 
     Edits are applied in the order in which they were proposed, not by rank: a reader sees rules before examples.
     """

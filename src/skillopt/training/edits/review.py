@@ -35,7 +35,7 @@ def same_question(one: Conflict, other: Conflict) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Reviewed:
-    """The pool after review, and what review did to it."""
+    """The pool after review, with the decisions that were used."""
 
     pool: EditPool
     used: list[Decision] = field(default_factory=list)

@@ -35,7 +35,7 @@ _RISKS = {
 
 
 def held_back(pool: EditPool, skill: Skill, ctx: Context) -> EditPool:
-    """The pool with its risky edits among what a person must decide."""
+    """The pool, with its risky edits moved to the conflicts that a person decides."""
     risks = {p.edit.id: risk_of(p.edit, skill, ctx) for p in pool.edits}
     asked = tuple(
         Conflict(a=p.edit, reason=f"it {risk}; it is left out until you accept it")

@@ -13,7 +13,7 @@ from skillopt.training.edits.risk import without_judge_talk
 
 
 def update(skill: Skill, edits: Iterable[Edit], ctx: Context) -> Applied:
-    """The new skill, what was applied, and what was skipped and why."""
+    """The new skill, the applied edits, and the skipped ones with the reasons."""
     if not is_judged(ctx.env):
         return apply_edits(skill, edits, limits_of(ctx.config))
     kept, refused = without_judge_talk(edits, skill)

@@ -40,7 +40,7 @@ class Credited:
     """Edits that were found to break items."""
     tries: tuple[CreditTry, ...] = ()
     last: Applied
-    """The last candidate that the gate saw: the whole one, or what was left of it."""
+    """The last candidate that the gate saw: the whole one, or one with fewer edits."""
     last_verdict: Verdict
 
     @property

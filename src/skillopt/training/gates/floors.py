@@ -1,4 +1,4 @@
-"""Floors: metrics that no gain may buy back (`evaluation.floors`). They are vetoes on what a gate accepts.
+"""Floors: limits that every accepted candidate must keep (`evaluation.floors`). They work as vetoes.
 
 All of them come from the gate's own samples, whose usage is in the journal, so a resumed run decides the same. The
 seconds of a call are not in the journal: there is no floor on them.
@@ -40,7 +40,7 @@ def check_floors(config: Config, env: Env) -> None:
 
 
 def with_floors(gate: Gate) -> Gate:
-    """The gate, but what it accepts must also keep every floor; guidance, too."""
+    """The gate, but an accepted candidate must also keep every floor; guidance must, too."""
 
     async def floored(
         skill: Skill,

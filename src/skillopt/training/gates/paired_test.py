@@ -42,7 +42,7 @@ Samples: TypeAlias = Generator[list[Ask], list[float | None], T]
 
 @dataclass
 class PairedTest:
-    """Fresh samples of both skills on the items on which they differ, and what they decide."""
+    """Fresh samples of both skills on the items on which they differ, and their decision."""
 
     order: list[str]
     current: Mapping[str, float]
@@ -135,8 +135,7 @@ class PairedTest:
         return len(before) >= _SETTLED and len({*before, *after}) == 1
 
     def _confirm(self) -> Samples[None]:
-        """On items that the current skill solves, the candidate may have lost something that the screen missed by
-        luck."""
+        """Do the items that the current skill solves a second time: the screen may have missed a loss by luck."""
         others = [
             Ask(item, "candidate", "confirm")
             for item in self.order

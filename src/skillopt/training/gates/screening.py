@@ -30,7 +30,7 @@ LONGEST_SHOWN = 600
 
 @dataclass(frozen=True, kw_only=True)
 class Screened:
-    """What the step continues with, and how the candidates did."""
+    """The candidate that the step continues with, and the scores of both."""
 
     winner: Candidate
     runs: tuple[ScreeningRun, ...] = ()

@@ -28,7 +28,7 @@ SOLVED = 0.5
 HARM = 0.2
 """The fall of an item's score that counts as harm."""
 PROOF = 6
-"""Solved items that a candidate without a gain does before it is rejected: a neutral one is told from a harmful one."""
+"""Solved items that a candidate without a gain must do before it is rejected: they show whether it does harm."""
 
 
 async def strict_gate(
@@ -79,7 +79,7 @@ def _words(text: str) -> set[str]:
 
 
 class EarlyStop:
-    """The candidate's scores so far, and what they decide."""
+    """The candidate's scores so far, and their decision."""
 
     def __init__(self, order: list[str], current: Mapping[str, float], rule: Rule) -> None:
         self.order = order

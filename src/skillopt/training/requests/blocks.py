@@ -19,7 +19,7 @@ EMPTY = Skill("")
 LEAST = 60
 """The least tokens of each trajectory, however many there are."""
 NEAR = 0.8
-"""From this share of the limit on, an output's length is shown."""
+"""A request shows an output's length if it is at least this share of the limit."""
 MOST_ANSWERS = 3
 """The most expected answers of one task in a request."""
 
@@ -125,7 +125,7 @@ def _length(trajectory: Trajectory, limit: int) -> str:
 
 
 def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Divide a total: no share is larger than its size, and what the small ones leave goes to the large ones."""
+    """Divide a total: no share is larger than its size, and the large ones get what the small ones do not need."""
     shares = [0] * len(sizes)
     left = total
     for rank, (size, number) in enumerate(sorted((size, number) for number, size in enumerate(sizes))):

@@ -1,4 +1,4 @@
-"""One request for each stage. What does not change over a run comes first, so that prompt caches can hold it."""
+"""One request for each stage. Text that does not change over a run comes first, so prompt caches can hold it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOST_WHOLE = 2
 """Steps whose undone edits are shown as a whole, up to so many tokens each."""
 UNDONE = "undone with the step"
 FEW_ANSWERS = 4
-"""With so few possible answers, guessing solves many tasks."""
+"""The number of possible answers up to which guessing solves many tasks."""
 _METRICS = {
     "hard": " (hard: the share that is solved)",
     "soft": " (soft: the mean partial credit)",
@@ -164,7 +164,7 @@ def _counts(pairs: Sequence[Pair]) -> str:
 
 
 def _changed(pairs: Sequence[Pair]) -> list[Pair]:
-    """Without tasks that both skills solve, those first that need most attention."""
+    """The compared tasks without those that both skills solve, in the order of urgency."""
     ordered = sorted(pairs, key=lambda pair: (URGENCY.index(pair.change), pair.after.item_id))
     return [pair for pair in ordered if pair.change != "stable_success"]
 

@@ -27,7 +27,7 @@ class TaskInfo:
     """Facts that do not change during a run."""
 
     task: str = ""
-    """What the tasks are: `env.task`, else the env's own description."""
+    """The tasks in a sentence: `env.task`, else the env's own description."""
     scoring: str = ""
     """How an output becomes a score, in a sentence."""
     metric: str = ""
@@ -80,7 +80,7 @@ class OptimizerContext:
     validation_tasks: int = 0
     """How many tasks that score is the mean of; 0 while the initial skill is still being measured."""
     tried: Sequence[Tried] = ()
-    """Earlier steps: their edits and what became of them."""
+    """Earlier steps: their edits with the results."""
     rejected: Sequence[Rejected] = ()
     """Edits that gates rejected, each by itself; for analysts that must not repeat them."""
     notes: str = ""

@@ -49,7 +49,7 @@ def _differing(wrong: str, right: str) -> tuple[str, str]:
 
 
 def ready_examples(passes: Sequence[Trajectory], how: Shown) -> list[Trajectory]:
-    """Solved tasks whose reply can stand in the skill as it is: short ones that are no example yet, with as many
+    """Solved tasks whose reply could be an example in the skill: short ones that are not one yet, with as many
     different answers as possible."""
     seen: dict[str, int] = {}
     turns = []
@@ -64,6 +64,6 @@ def ready_examples(passes: Sequence[Trajectory], how: Shown) -> list[Trajectory]
 
 
 def ready_block(examples: Sequence[Trajectory], how: Shown) -> str:
-    """`Task: …` and `Reply: …`, as worked examples stand in a skill."""
+    """`Task: …` and `Reply: …`, the form of worked examples in a skill."""
     lines = [f"Task: {how.shared.rest(each.input).strip()}\nReply: {each.output.strip()}" for each in examples]
     return block("ready_examples", "\n\n".join(lines))

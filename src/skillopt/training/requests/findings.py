@@ -1,6 +1,6 @@
 """The optimizer's findings about the tasks and the target, kept over all steps whatever the gate decides.
 
-A reply adds findings, or says what became of an earlier one by its number. The target never reads them.
+A reply adds findings, or refers to an earlier one by its number. The target never reads them.
 """
 
 from __future__ import annotations

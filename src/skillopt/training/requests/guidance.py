@@ -56,8 +56,8 @@ def guidance_reply(skill: Skill, name: str, cited: Sequence[str], refused: Probl
 
 
 def _rows(value: Any, guidance: str) -> Iterator[dict[str, Any]]:
-    """One row for each line of the reply. A plain text in `guidance`, as replies were once asked for, adds those of its
-    lines that are not there yet."""
+    """One row for each line of the reply. A plain text in `guidance` (the form of earlier versions) adds those of its
+    lines that are new."""
     lines = value.get("lines") if isinstance(value, dict) else None
     if isinstance(lines, list):
         yield from (row if isinstance(row, dict) else {} for row in lines)

@@ -1,6 +1,7 @@
 """Replies: the form of each as a JSON schema whose name is the stage, and how it is read.
 
-What fits is taken, what does not is dropped and counted, nothing is guessed. Reasons come before the text they lead to.
+Parts that fit are used, the others are dropped and counted, and nothing is guessed. Reasons come before the text they
+lead to.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def reflect_schema(
     minimal: bool = False,
     findings: bool = False,
 ) -> Schema:
-    """Ids and ops are enums: a small model then cannot cite what does not exist. `files` says which files an edit of a
-    package may name; edits of one document name none. A `minimal` remedy and `findings` may be asked for; a reply may
+    """Ids and ops are enums: a small model then cannot cite ids that do not exist. `files` says which files an edit of
+    a package may name; edits of one document name none. A `minimal` remedy and `findings` may be asked for; a reply may
     leave them out."""
     cited = _some_of(ids)
     pattern = object_schema({"name": TEXT, "cause": TEXT, "trajectory_ids": cited})

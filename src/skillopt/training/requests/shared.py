@@ -26,7 +26,7 @@ class SharedText:
         return task
 
     def is_example(self, task: str, skill: Skill) -> bool:
-        """Does a task stand in the skill, word for word but for what all tasks have?"""
+        """Is a task in the skill, word for word except for the text that all tasks share?"""
         for part in self.parts:
             task = task.replace(part, " ", 1)
         plain = _plain(task)
@@ -49,7 +49,7 @@ def shared_text(tasks: Sequence[str]) -> SharedText:
 
 
 def _beginning(texts: Sequence[str]) -> str:
-    """What all of them begin with, up to the end of a line or else of a word; empty if that is little."""
+    """The beginning that all texts share, up to the end of a line or else of a word; empty if it is short."""
     first, last = min(texts), max(texts)
     same = (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     common = first[: next(same, min(len(first), len(last)))]
@@ -61,7 +61,7 @@ def _beginning(texts: Sequence[str]) -> str:
 
 
 def _runs(texts: Sequence[str]) -> Iterator[str]:
-    """Whole lines, one after the other, that stand in the same order in every text."""
+    """Runs of whole lines that are in every text, in the same order."""
     shortest = min(texts, key=len)
     others = ["\n" + text + "\n" for text in texts]
     run: list[str] = []

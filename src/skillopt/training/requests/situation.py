@@ -1,4 +1,4 @@
-"""Which advice fits a batch: chosen from what was observed, never from a model's name."""
+"""Chooses the advice for a batch from observations, never from a model's name."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence
 def _able(
     skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory], unseen: Sequence[Trajectory]
 ) -> bool:
-    """Did the target do most of the job with the initial skill, well above chance, or does it do nearly all of what is
-    no example in the current one?"""
+    """Did the target solve most tasks with the initial skill, well above chance; or does it solve nearly all tasks that
+    are not examples in the current one?"""
     start = knowledge.initial
     if start is None and not skill.shown.text.strip():
         start = mean(t.score.soft for t in trajectories)

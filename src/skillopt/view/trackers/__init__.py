@@ -118,7 +118,7 @@ class Tracking:
 
 
 def open_tracker(name: str) -> Tracker:
-    """By its name in the config; its package is imported only now."""
+    """The tracker of a name in the config; its package is imported only now."""
     if name not in _BUILT_IN:
         return plugins.instance(plugins.load("trackers", name, key="trackers.use", known=_BUILT_IN))  # type: ignore[no-any-return]
     module = importlib.import_module(f"skillopt.view.trackers.to_{name}")

@@ -55,7 +55,7 @@ class Tracker(Protocol):
 
 
 def step_scalars(record: StepRecord) -> dict[str, float]:
-    """The curves of a step record, by names with a slash, as trackers group them; what was not measured is left out."""
+    """The curves of a step record, by names with a slash, as trackers group them; only measured values."""
     evidence, edits = record.evidence, record.edits
     scalars: dict[str, float | None] = {
         "score/train": record.train_score,
