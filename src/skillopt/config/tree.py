@@ -226,7 +226,7 @@ def _override_value(keys: list[str], raw: str) -> Any:
 
 
 def name_command(tree: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """A command line takes the target's place, and its name: prices, plans and reports then use that name."""
+    """A command line replaces the target: prices, plans and reports then use the command's name."""
     env, models = tree.get("env"), tree.get("models", {})
     words = _words(env.get("command")) if isinstance(env, dict) else []
     if not words or not isinstance(models, dict):

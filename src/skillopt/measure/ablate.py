@@ -38,7 +38,7 @@ class Unit:
     without: Skill
     lines: tuple[int, int] | None = None
     file: str = FILE
-    """The package's file that it is in."""
+    """The part's file in the package."""
 
 
 async def ablate(

@@ -389,7 +389,7 @@ def _after(text: str, point: int) -> str:
 
 
 def _whole_line(text: str, span: Span) -> Span:
-    """A deleted line takes its line break with it, and one of the two blank lines that it would leave."""
+    """Extend a deletion to the line's break, and to one of the two blank lines that would be left."""
     before = re.search(r"(?:\r?\n)*$", text[: span.start])
     breaks = re.findall(r"\r?\n", before[0]) if before else []
     after = text[span.end :]

@@ -43,8 +43,8 @@ def rules(skill: Skill) -> list[Part]:
 
 
 def without_lines(skill: Skill, lines: Sequence[tuple[int, int]]) -> Skill:
-    """The document with several rules taken out at once: each by its first and last line, from 1. Of two blank lines
-    that a rule leaves behind, one goes with it."""
+    """The document with several rules taken out at once: each by its first and last line, from 1. If a rule was between
+    two blank lines, one of them is removed, too."""
     gone = {number for first, last in lines for number in range(first, last + 1)}
     kept: list[str] = []
     cut = False

@@ -36,7 +36,7 @@ BEGINNING = 200
 """Characters of a reply in which a refusal begins."""
 _QUOTES = " \t\n\"'“”‘’*_#>-"
 LONGEST_NUMBER = 40
-"""Characters of the longest expected answer that can be a number."""
+"""The most characters of an expected answer that can be a number."""
 _TOOL_ERROR = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", re.IGNORECASE)
 
 

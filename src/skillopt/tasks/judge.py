@@ -221,7 +221,7 @@ def setup_hash(model: str, options: JudgeOptions) -> str:
 
 
 class JudgeScorer(Scorer):
-    """A model grades. Only a rollout has one at hand."""
+    """A scorer that asks a model. It works only in a rollout, which has the model."""
 
     noisy = True
 

@@ -93,7 +93,7 @@ class BatchReader:
                     self._read(kind, self._taken(kind))
 
     async def patches(self) -> list[Patch]:
-        """After the last result: analyst by analyst, kind by kind."""
+        """All patches, after the last result: in the order of the analysts and their kinds of minibatch."""
         for kind in KINDS:
             left = self._taken(kind)
             parts = [left] if kind == "batch" else self._fitting(left)
