@@ -1,4 +1,4 @@
-"""What the command line does, in code: train, evaluate, compare, replicate; each also async."""
+"""The commands as functions: train, evaluate, compare, replicate; each also async."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Provider:
     runs_program: bool = False
     """Does it start a program of the user's?"""
     path: Literal["", "file", "folder"] = ""
-    """What the name is the path of, if it is a path: a file or a folder."""
+    """If the model's name is a path: `file` or `folder`."""
     takes_images: bool | None = None
     """Do its models take images? None: it depends on the model."""
     deterministic: bool | None = False

@@ -49,10 +49,11 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, draws: int = 20
 
 
 def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Where the true mean difference of two skills on such items lies; None without items.
+    """95 % interval of the mean difference of two skills; None without items.
 
-    Never of no width: ten items that all changed say that most items change, and not that every one does. Differences
-    of 0/1 scores, and those that are all equal, count with one more item won and one more lost (Bonett and Price).
+    Its width is never 0: ten items that all changed say that most items change, and not that every one does.
+    Differences of 0/1 scores, and those that are all equal, count with one more item won and one more lost (Bonett and
+    Price).
     """
     if not differences:
         return None

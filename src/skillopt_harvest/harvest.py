@@ -62,7 +62,7 @@ class HarvestFolder:
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestReport:
-    """What a harvest did, for people."""
+    """The results of a harvest, for people."""
 
     files: int
     sessions: int
@@ -163,8 +163,8 @@ async def _with_model(
 
 
 def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> list[SourceSelection]:
-    """What to read: the named source, or with `--since last` alone all sources of earlier harvests, each from its own
-    last harvest on."""
+    """The sources to read: the named one, or with `--since last` alone all sources of earlier harvests, each from its
+    own last harvest on."""
     state = folder.read_state()
     last = {each.of: each.began for each in state.sources}
     if named.source:

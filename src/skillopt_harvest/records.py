@@ -12,12 +12,12 @@ from skillopt.tasks.check_fields import MinedCheck
 
 
 class SessionTurn(Record):
-    """What the user, or the agent, said before the other did. Its text is redacted."""
+    """A turn: the user's text, or the agent's, until the other one speaks. The text is redacted."""
 
     role: Literal["user", "assistant"]
     text: str
     line: int
-    """In the session's file, from 1; of a session without lines, the number of the message."""
+    """The line in the session's file, from 1; in a session without lines, the number of the message."""
     last_line: int
     tools: tuple[str, ...] = ()
     """Tools that ran, each with its main argument."""
@@ -119,8 +119,8 @@ class FileState(Record):
 
 
 class HarvestedSource(Record):
-    """What `--since last` reads again. Paths begin with `~` if they are in the home folder, since its name may be a
-    person's."""
+    """A source that `--since last` reads again. Paths begin with `~` if they are in the home folder, since its name may
+    be a person's."""
 
     source: str
     path: str = ""

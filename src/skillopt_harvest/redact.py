@@ -30,7 +30,7 @@ _PROJECT_FOLDER = re.compile(r"(?<=projects/)-(?:home|Users)-[A-Za-z0-9]+")
 
 
 PLACEHOLDER = re.compile(r"\[(?:private key|password|key|e-mail)\]")
-"""What stands for a removed text."""
+"""The placeholder of a removed text."""
 
 
 class Redactor:
@@ -75,6 +75,6 @@ class Redactor:
         return text
 
     def lines(self) -> list[str]:
-        """What was removed, for people."""
+        """A sentence on the removed texts, for people."""
         counts = [f"{count} {kind}" for kind, count in sorted(self.removed.items()) if count]
         return [f"Removed before anything was stored: {', '.join(counts)}."] if counts else []

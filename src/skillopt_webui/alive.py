@@ -12,7 +12,7 @@ _LOCKS = Path("/proc/locks")
 
 
 def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
-    """By path, lock files that a trainer holds, each with its process. Taking the lock to find out would disturb it."""
+    """Lock files that a trainer holds, by path, each with its process. Taking the lock to find out would disturb it."""
     if _LOCKS.exists():
         held = _held_files()
         keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}

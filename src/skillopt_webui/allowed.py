@@ -1,4 +1,4 @@
-"""What a config may name that comes from the browser, an MCP client or a run's folder: files under the folders; and
+"""Limits for configs from the browser, an MCP client or a run's folder: they may name files under the folders; and
 code, endpoints and keys only as a file in the config folders has them."""
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def resume(call: Call[ResumeBody]) -> LaunchStatus:
 
 
 def check_newest(run: Run) -> None:
-    """Of runs with one name only the newest can continue."""
+    """Refuse to continue a run if a newer one has the same name and config."""
     if numbered := _NUMBERED.match(run.root.name):
         following = run.root.with_name(f"{numbered[1]}-{int(numbered[2] or 1) + 1}")
         if following.exists():

@@ -83,7 +83,7 @@ class FinishBody(HarvestBody):
 
 @routes.read(HARVESTS)
 def harvests(call: Call[Body]) -> HarvestList:
-    """Those in the working folder and one level below it."""
+    """Harvests in the working folder and one level below it."""
     root, rows = call.settings.workspace, []
     for path in sorted([*root.glob("*/tasks.json"), *root.glob("*/*/tasks.json")]):
         folder = shown(call.settings, path.parent)

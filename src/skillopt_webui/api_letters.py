@@ -40,7 +40,7 @@ class LetterRow(Record):
 
 class Letters(Record):
     letters: list[LetterRow]
-    """Those that wait for a reply."""
+    """The letters that wait for a reply."""
     answered: int
 
 

@@ -46,7 +46,7 @@ class RunLine(RunRow):
     config: Settings = field(default_factory=dict)
     """The settings that change results; in the table, those in which runs differ."""
     word: str = ""
-    """What it waits for, or the status, in a word for people."""
+    """The status in a word for people, or what the run waits for."""
     since: float | None = None
     """When a run at work would have begun without its breaks."""
     group: str = ""
@@ -86,7 +86,7 @@ class RunIndex:
         self._settings = settings
         self._making = Lock()
         self._lines: dict[str, tuple[object, RunLine]] = {}
-        """By run, with the state of its files."""
+        """Rows by run, with the stamps of the files that they were made from."""
         self._last: tuple[list[RunLine], Experiment] | None = None
 
     def rows(self) -> list[RunLine]:

@@ -66,7 +66,7 @@ class _Guesser:
 
 
 class Door:
-    """Who may come in: whoever has the token, or the cookie that it was exchanged for.
+    """Lets in whoever has the token, or the cookie that it was exchanged for.
 
     A token is compared only after the pause of its address, and few of one address may wait, so that many connections
     guess hardly faster than one. A cookie cannot be guessed from a token, so sessions never wait.

@@ -176,7 +176,7 @@ def _side(about: CheckedSkill, measured: ScoreWithInterval) -> ComparedSkill:
 
 
 def _means(done: PairMeasurement) -> dict[str, tuple[float, float]]:
-    """By item: the mean score of the base, and of the skill."""
+    """Mean scores by item: of the base, and of the skill."""
     pairs = done.trial.pairs
     return {item: (fmean(b for b, _ in pairs[item]), fmean(s for _, s in pairs[item])) for item in done.trial.measured}
 

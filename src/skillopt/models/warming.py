@@ -26,9 +26,9 @@ class Warming:
         self._least = 4 * provider.cached_from if provider.warms_cache else 0
         """Characters of a prefix from which on requests wait; 0 if none has to wait."""
         self._used: dict[str, float] = {}
-        """By prefix, the time of the last reply."""
+        """The time of the last reply, by prefix."""
         self._first: dict[tuple[str, bool], asyncio.Future[None]] = {}
-        """By prefix, the request that was sent alone. Only requests with the same prefix wait for it."""
+        """The request that was sent alone, by prefix. Only requests with the same prefix wait for it."""
 
     @contextlib.asynccontextmanager
     async def turn(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> AsyncIterator[None]:

@@ -168,7 +168,7 @@ def _gate(config: Config) -> Check:
 
 
 def _warnings(env: Env) -> Iterator[Check]:
-    """What the env itself finds suspicious in its data, such as labels that can be guessed from position or length."""
+    """The env's own warnings about its data, such as labels that can be guessed from position or length."""
     for says in env.warnings:
         yield warned("data", says, "compare the score with the baselines; see docs/benchmarks.md")
     for name, meant in unknown_members(env).items():

@@ -1,4 +1,4 @@
-"""From a run to an Agent Skills package that other agents can load."""
+"""Exports a run's best skill as an Agent Skills package, which other agents can load."""
 
 from __future__ import annotations
 

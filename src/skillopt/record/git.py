@@ -12,7 +12,7 @@ from skillopt.keys import no_secrets
 from skillopt.skill.folder import LARGEST_FILE, MOST_FILES
 
 Files = dict[str, tuple[bytes, bool]]
-"""By path: the content, and whether the file may be run."""
+"""Files by path: the content, and whether the file is executable."""
 _TIMEOUT = 60
 
 

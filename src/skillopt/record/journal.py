@@ -312,7 +312,7 @@ def _totals(db: sqlite3.Connection) -> list[Total]:
 
 
 def _take_after_folder(path: Path) -> None:
-    """In a folder that is closed to others, the journal is closed, too, wherever it may be copied or moved to. SQLite
+    """Make the journal private in a private folder. It stays private if it is copied or moved. SQLite
     gives its other files the same rights."""
     with contextlib.suppress(OSError):  # reported when SQLite opens it
         if path.parent.is_dir() and not path.parent.stat().st_mode & 0o077 and str(path) != ":memory:":

@@ -337,7 +337,7 @@ class ReplicatedRun(Record):
     tasks: dict[str, int] = Field(default={})
     """By split."""
     interval: dict[str, Interval | None] = Field(default={})
-    """By column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
+    """Scores by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
     accepted: int = 0
     target_calls: int = 0
 
@@ -354,7 +354,7 @@ class Replication(_Verdict):
     seeds: tuple[int, ...]
     rows: tuple[ReplicatedRun, ...]
     mean: dict[str, float]
-    """Over the seeds, by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
+    """Means over the seeds, by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
     interval: dict[str, Interval | None]
     """Of the means."""
     improved: dict[str, float]

@@ -217,7 +217,7 @@ class Run:
 
     @cached_property
     def evaluations(self) -> dict[str, Evaluation]:
-        """By split and name, such as `val_initial` or `test_best`."""
+        """Evaluations by split and name, such as `val_initial` or `test_best`."""
         paths = sorted(self.files.evaluations.glob("*_*.json"))
         return {path.stem: self._read(Evaluation, path) for path in paths}
 
@@ -308,7 +308,8 @@ class Run:
 
     @property
     def trace_files(self) -> list[Path]:
-        """In the order of the run: evaluations, each step's batch, then its gate; the slow updates last."""
+        """Files of trajectories in the order of the run: evaluations, each step's batch, then its gate; last the slow
+        updates."""
         measured = sorted(self.files.evaluations.glob("*.jsonl"))
         folders = [*sorted(self.files.steps.glob("step_*")), *sorted(self.root.glob("slow_update/epoch_*"))]
         rest = [folder / name for folder in folders for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]

@@ -57,7 +57,7 @@ class Evidence(Record):
 
     @property
     def gain(self) -> float:
-        """By how much the candidate is better: the paired gain if there is one, else `after` minus `before`."""
+        """The candidate's gain: the paired gain if there is one, else `after` minus `before`."""
         if self.paired_gain is not None:
             return self.paired_gain
         return 0.0 if self.before is None or self.after is None else self.after - self.before

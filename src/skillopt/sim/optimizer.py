@@ -344,8 +344,8 @@ def _files(prompt: str) -> dict[str, str]:
 
 
 def _home(prompt: str, files: dict[str, str]) -> str:
-    """Where new rules go: the reference that has most of them, else the first, else a new one; empty for one document
-    and if no reference may be edited."""
+    """The file for new rules: the reference that has most of them, else the first, else a new one; empty for one
+    document and if no reference may be edited."""
     files_shown = map(json.loads, _lines(prompt, "files"))
     allowed = [row["file"] for row in files_shown if row["edits"] == "allowed"]
     known = [path for path in files if path in allowed and path.startswith("references/")]

@@ -62,7 +62,7 @@ class Edit(BaseModel):
     trajectory_ids: tuple[str, ...] = ()
     impact: float = Field(default=0.5, ge=0, le=1)
     source: str = ""
-    """Who proposed it, such as `llm/mixed`."""
+    """The analyst that proposed it, such as `llm/mixed`."""
 
     @field_validator("impact", mode="before")
     @classmethod

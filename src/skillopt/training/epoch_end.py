@@ -68,8 +68,8 @@ async def end_epoch(
 
 
 def look_ahead(previous: Skill, skill: Skill, ctx: Context) -> None:
-    """In an epoch's last step: if the epoch has changed the skill, the slow update will compare it with the previous
-    epoch's, which can be rolled out already."""
+    """Begin the slow update's rollouts ahead, in an epoch's last step: if the epoch has changed the skill, the previous
+    epoch's can be rolled out already."""
     if ctx.config.optimizer.use_slow_update and ctx.epoch >= 2 and previous.hash != skill.hash:
         begin_ahead(previous, _sample(ctx), ctx, tag=_tag("before", ctx), stage="slow_update")
 

@@ -35,7 +35,7 @@ def _who(line: BlamedLine) -> str:
 
 
 def tasks_of(run: Run, trajectory_ids: Iterable[str]) -> dict[str, str]:
-    """By trajectory, the task, if the trajectory is still on disk."""
+    """Tasks by trajectory, of trajectories that are still on disk."""
     traces = ((name, find_trace(run, name)) for name in dict.fromkeys(trajectory_ids))
     return {name: trace.item_id for name, trace in traces if trace is not None}
 

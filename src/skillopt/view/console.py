@@ -255,7 +255,7 @@ def gate_line(evidence: Evidence) -> str:
 
 
 def _fresh(evidence: Evidence) -> str:
-    """What fresh samples of both skills showed."""
+    """The result of the fresh samples of both skills."""
     if not evidence.repeats:
         return ""
     gain = f"paired gain {evidence.paired_gain:+.2f} in " if evidence.paired_gain is not None else ""
@@ -272,7 +272,7 @@ def validation_change(evidence: Evidence) -> str:
 
 
 def result_table(summary: Summary) -> list[str]:
-    """What the run gave: a line for each skill that was measured."""
+    """The run's scores: a line for each skill that was measured."""
     rows = [
         (
             skill.name,
@@ -337,7 +337,7 @@ def show_result(result: Result, console: Console) -> None:
 
 
 def next_lines(result: Result) -> list[str]:
-    """Where the result is, and what most people want to see next."""
+    """The path of the result, and the commands that most people want next."""
     run = shlex.quote(str(result.path))
     skillopt = this_command()
     return [

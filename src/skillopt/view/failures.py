@@ -160,7 +160,7 @@ def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) ->
 
 
 def named_causes(run: Run, item_of: Mapping[str, str]) -> dict[str, str]:
-    """By item, the cause that analysts named most often. They see only training items."""
+    """The cause that analysts named most often, by item. They see only training items."""
     votes: dict[str, Counter[str]] = {}
     for path in sorted(run.files.steps.glob("step_*/patches.json")):
         for patch in run.patches(int(path.parent.name.removeprefix("step_"))):

@@ -80,7 +80,7 @@ def _inspect(path: Path) -> tuple[str, Iterator[Eval]]:
 
 
 def _samples(path: Path) -> Iterator[Any]:
-    """Of a JSON log, or of an `.eval` file, which is a zip with a file for each sample."""
+    """The samples of a JSON log or of an `.eval` file, which is a zip with a file for each sample."""
     if path.suffix != ".eval":
         yield from _json(path).get("samples") or []
         return

@@ -26,7 +26,7 @@ class TracedExchange(Record):
     input: str
     output: str
     feedback: str = ""
-    """What a person said of a bad answer."""
+    """A person's comment on a bad answer."""
 
 
 def openinference(row: Any) -> TracedExchange | None:
@@ -125,7 +125,7 @@ def _messages(attributes: Any, names: tuple[str, ...]) -> str:
 
 
 def _last_user(value: Any) -> str:
-    """Of a list of messages, the last of the user; of anything else, its text."""
+    """The text of a value; of a list of messages, the user's last one."""
     if isinstance(value, str) and value[:1] in "[{":
         try:
             value = json.loads(value)

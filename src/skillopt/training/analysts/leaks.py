@@ -43,7 +43,7 @@ def _runs(words: list[str]) -> set[tuple[str, ...]]:
 
 
 def _longest(words: list[str], runs: set[tuple[str, ...]]) -> list[str]:
-    """The longest stretch of `words` all of whose runs are among `runs`."""
+    """The longest part of `words` in which every run of words is among `runs`."""
     size = LONGEST_COPY + 1
     best: list[str] = []
     start = None

@@ -92,7 +92,7 @@ def without_judge_talk(edits: Iterable[Edit], skill: Skill) -> tuple[list[Edit],
 
 
 def judge_talk(text: str, skill: Skill) -> str:
-    """What a text would say to a judge that the skill does not say yet; empty if nothing."""
+    """New text that speaks to a judge; empty if there is none."""
     there = _as_read(_texts(skill))
     return next((match[0][:80] for match in _JUDGE.finditer(_as_read(text)) if match[0] not in there), "")
 

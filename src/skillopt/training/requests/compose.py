@@ -143,8 +143,8 @@ def meta_skill_request(
     epoch: Sequence[Tried],
     pairs: Sequence[Pair] = (),
 ) -> list[Message]:
-    """What the epoch has changed in the skill and in the results of the compared tasks, its edits with their results,
-    and the notes so far."""
+    """The epoch's changes of the skill and of the compared tasks' results, its edits with their results, and the notes
+    so far."""
     steps = "\n".join(_history(epoch))
     return _request(
         prompt,
