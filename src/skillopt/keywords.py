@@ -166,8 +166,8 @@ class FlatEvaluationKeys(TypedDict, total=False):
     floors: Mapping[str, float]
     """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
     type:NAME: the least score of a task type; fall: the most that any type may lose; refusals: the most tasks that
-    the endpoint refuses, as a share; cost (dollars), tokens, turns: the most that a task may take, the mean over
-    validation."""
+    the endpoint refuses, as a share; cost (dollars), tokens, turns, seconds: the most that a task may take, the
+    mean over validation."""
     test: bool
     """Measure the initial and the best skill on the test split at the end. false leaves it unread; true later, with
     the same command, reads it then."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from skillopt.config import Config
 from skillopt.errors import Stopped, UserError
+from skillopt.models.base import ChatModel, ChatReply, ChatRequest, JsonObject, Usage
+from skillopt.models.bound import BoundChat
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
+from skillopt.record.journal import Journal
 from skillopt.record.run import Run
 from skillopt.view.html import write_report
 from support import SIM, skillopt, train_short
+from support.calls import caller
 
 SMALL = ("train.num_epochs=1", "train.batch_size=24", "optimizer.lr_scheduler=constant", "evaluation.baselines=false")
 
@@ -39,7 +44,7 @@ def _first(history: list) -> int:
     return next(record.step for record in history if record.evidence.reason)
 
 
-@pytest.mark.parametrize("floor", ["tokens: 100000", "turns: 1", "refusals: 0", "fall: 1", "cost: 0"])
+@pytest.mark.parametrize("floor", ["tokens: 100000", "turns: 1", "refusals: 0", "fall: 1", "cost: 0", "seconds: 60"])
 def test_a_floor_that_holds_changes_nothing(tmp_path: Path, floor: str) -> None:
     plain = train_short(tmp_path / "a", *SMALL).summary
     floored = train_short(tmp_path / "b", *SMALL, f"evaluation.floors={{{floor}}}").summary
@@ -49,14 +54,53 @@ def test_a_floor_that_holds_changes_nothing(tmp_path: Path, floor: str) -> None:
 @pytest.mark.parametrize(
     ("floors", "said"),
     [
-        ("{seconds: 20}", "seconds cannot be a floor: a resumed run replays replies without their seconds"),
-        ("{length: 5}", "unknown floor 'length'; known are: type:NAME, fall, refusals, cost, tokens, turns"),
+        ("{length: 5}", "unknown floor 'length'; known are: type:NAME, fall, refusals, cost, tokens, turns, seconds"),
+        ("{type: 0.5}", "unknown floor 'type'"),
+        ("{tokens: true}", "tokens: is not a number"),
+        ("{seconds: -1}", "seconds: -1 is out of range"),
         ("{refusals: 2}", "refusals: 2 is out of range"),
     ],
 )
 def test_a_floor_that_cannot_be_is_refused(floors: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         Config.load(SIM, [f"evaluation.floors={floors}"])
+
+
+def test_a_floor_on_seconds_rejects_what_takes_longer(tmp_path: Path) -> None:
+    result = train_short(tmp_path, *SMALL, "evaluation.floors={seconds: 0}")
+    reasons = [record.evidence.reason for record in Run(RunDirectory(result.path)).history if record.evidence.reason]
+    assert reasons
+    assert all(reason.startswith("floor seconds: ") and reason.endswith("is above 0") for reason in reasons)
+
+
+class Slow(ChatModel):
+    name = endpoint = "openai:slow"
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        await asyncio.sleep(0.05)
+        return ChatReply(text="yes", usage=Usage(prompt=7, completion=1))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_replay_has_the_tokens_and_seconds_of_the_calls_that_were_paid_for(tmp_path: Path, whole: bool) -> None:
+    """For single calls, and for the whole rollout of an agent that calls the model."""
+
+    async def work(chat: BoundChat) -> list[dict[str, float]]:
+        async def rollout() -> JsonObject:
+            return {"output": (await chat([{"role": "user", "content": "hello"}])).text}
+
+        await (chat.opaque_rollout(["agent"], rollout) if whole else rollout())
+        return chat.calls
+
+    async def twice() -> list[list[dict[str, float]]]:
+        with Journal(tmp_path / "journal.sqlite") as journal:
+            call = caller(Slow(), 2, journal)
+            return [await work(BoundChat(call, label="x", stage="rollout")) for _ in range(2)]
+
+    first, second = asyncio.run(twice())
+    assert first == second
+    assert (len(first), first[0]["prompt"]) == (1, 7)
+    assert first[0]["seconds"] >= 0.05
 
 
 def test_a_type_that_no_task_has_and_a_price_that_is_unknown_are_refused_before_the_run(tmp_path: Path) -> None:

@@ -105,6 +105,8 @@ class ChatReply:
     usage: Usage = field(default_factory=Usage)
     tool_calls: tuple[ToolCall, ...] = ()
     """Tools that the model wants called."""
+    seconds: float = 0.0
+    """How long the endpoint took, without waits and failed tries; measured by SkillOpt."""
 
     def message(self) -> Message:
         """The reply as the next message of the conversation."""

@@ -34,6 +34,8 @@ RETRIES = 2
 Work = Callable[[], Awaitable[JsonObject]]
 _TOOLS = "skillopt:tools"
 """The journal's field, next to a rollout's result, for the tools that were offered."""
+_CALLS = "skillopt:calls"
+"""The same for what each call of the rollout took (`BoundChat.calls`), so a replay counts the same."""
 
 
 class UnseenModel(ChatModel):
@@ -79,19 +81,19 @@ class BoundChat:
             low_priority=self._low_priority,
             waits=self._waits,
         )
-        self._count(reply.usage, started, cut_off=reply.finish_reason == "length")
+        self._count(reply.usage, started, cut_off=reply.finish_reason == "length", seconds=reply.seconds)
         return reply
 
     def _offer(self, tools: Sequence[ToolDefinition]) -> None:
         self.tools += [{**tool} for tool in tools if tool not in self.tools]
 
-    def _count(self, usage: Usage, started: float, *, cut_off: bool = False) -> None:
+    def _count(self, usage: Usage, started: float, *, cut_off: bool = False, seconds: float = 0.0) -> None:
         tokens = {"prompt": usage.prompt, "completion": usage.completion, "cached": usage.cached}
         tokens |= {"written": usage.written} if usage.written else {}
         reported = ({} if usage.usd is None else {"usd": usage.usd}) | ({"cut_off": 1.0} if cut_off else {})
-        seconds = max(0.0, time.monotonic() - started - sum(self._waits))
+        seconds = seconds or max(0.0, time.monotonic() - started - sum(self._waits))
         self._waits.clear()
-        self.calls.append({**tokens, "seconds": round(seconds, 3), **reported})
+        self.calls.append({**tokens, "seconds": round(seconds, 6), **reported})
 
     async def opaque_rollout(self, identity: Sequence[Any], work: Work) -> JsonObject:
         """A rollout whose model calls we cannot see, journalled as one; see Chat.opaque_rollout."""
@@ -104,17 +106,22 @@ class BoundChat:
             stored = caller.journal.get(key, 1)
             if stored is not None:
                 caller.from_journal += 1
-                if self._unseen or self._reported(stored):
+                if _CALLS in stored:
+                    self.calls += stored[_CALLS]
+                elif self._unseen or self._reported(stored):  # stored by an earlier version
                     self._count(_usage(stored), started)
                 self._offer(stored.get(_TOOLS, ()))
-                return {name: value for name, value in stored.items() if name != _TOOLS}
+                return {name: value for name, value in stored.items() if name not in {_TOOLS, _CALLS}}
+            earlier = len(self.calls)
             async with caller.rollout_slots:
+                started = time.monotonic()
                 result = caller.clean(await self._tried(work))
+            if self._unseen or self._reported(result):
+                self._count(_usage(result), started)
             offered = cast("list[JsonValue]", caller.clean(self.tools))
+            kept: JsonObject = {_CALLS: cast("list[JsonValue]", self.calls[earlier:])}
             with stop_on_disk_error(caller.switch):
-                self._store(key, {**result, _TOOLS: offered} if offered else result)
-        if self._unseen or self._reported(result):
-            self._count(_usage(result), started)
+                self._store(key, {**result, **kept, **({_TOOLS: offered} if offered else {})})
         return result
 
     async def _tried(self, work: Work) -> JsonObject:

@@ -222,6 +222,7 @@ class Caller:
                 first, others = time.monotonic(), self._replies
             try:
                 with self._accounted(estimate, sent) as account:
+                    began = time.monotonic()
                     answer = self.model.chat(asked.request)
                     if self.model.human_paced:  # only the end of the run or of its time limit ends this wait
                         reply = account(await self.switch.until(answer, self.budget.time_left()))
@@ -238,6 +239,7 @@ class Caller:
             finally:
                 self.limiter.leave()
             if reply is not None:
+                reply = replace(reply, seconds=round(time.monotonic() - began, 6))
                 with stop_on_disk_error(self.switch):
                     await self._store(asked, reply)
                 return reply

@@ -1,4 +1,4 @@
-"""The cost of a skill in use: calls, tokens and dollars of a task, from the recorded usage of the target's calls."""
+"""The cost of a skill in use: calls, tokens, dollars and seconds of a task, from the recorded usage of the target's calls."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class TaskUse(Record):
     """Prompts and replies together; 0 if the target reports no usage."""
     usd: float | None
     """None if it is unknown: there is no price, and the calls report no cost."""
+    seconds: float
+    """Time of the target's calls, without waits."""
 
     @property
     def tokens_per_call(self) -> float:
@@ -34,13 +36,15 @@ class TaskUse(Record):
 
 def use_of(trajectories: Iterable[Trajectory], price: Price | None) -> TaskUse | None:
     """None without trajectories."""
-    by_task: dict[str, list[tuple[int, int, float | None]]] = {}
+    by_task: dict[str, list[tuple[int, int, float, float | None]]] = {}
     for each in trajectories:
-        calls = [_usage(call) for call in each.telemetry.get("calls", ())]
+        recorded = each.telemetry.get("calls", ())
+        calls = [_usage(call) for call in recorded]
         costs = [cost_of(usage, price) if usage.usd is None else usage.usd for usage in calls]
         dollars = None if None in costs else sum(cost or 0.0 for cost in costs)
         tokens = sum(usage.prompt + usage.completion for usage in calls)
-        by_task.setdefault(each.item_id, []).append((len(calls), tokens, dollars))
+        seconds = sum(call.get("seconds") or 0.0 for call in recorded)
+        by_task.setdefault(each.item_id, []).append((len(calls), tokens, seconds, dollars))
     if not by_task:
         return None
     usd = [[dollars for *_, dollars in samples if dollars is not None] for samples in by_task.values()]
@@ -48,7 +52,8 @@ def use_of(trajectories: Iterable[Trajectory], price: Price | None) -> TaskUse |
     return TaskUse(
         tasks=len(by_task),
         turns=fmean(fmean(turns for turns, *_ in samples) for samples in by_task.values()),
-        tokens=fmean(fmean(tokens for _, tokens, _ in samples) for samples in by_task.values()),
+        tokens=fmean(fmean(tokens for _, tokens, *_ in samples) for samples in by_task.values()),
+        seconds=fmean(fmean(seconds for *_, seconds, _ in samples) for samples in by_task.values()),
         usd=fmean(map(fmean, usd)) if known else None,
     )
 

@@ -1,7 +1,7 @@
 """Floors: limits that every accepted candidate must keep (`evaluation.floors`). They work as vetoes.
 
-All of them come from the gate's own samples, whose usage is in the journal, so a resumed run decides the same. The
-seconds of a call are not in the journal: there is no floor on them.
+All of them come from the gate's own samples, whose usage and seconds are in the journal, so a resumed run decides the
+same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skillopt.training.gates.base import EPSILON, Gate, Verdict
 from skillopt.training.use import TaskUse, use_of
 
 TYPE = "type:"
-_USE = ("tokens", "turns", "cost")
+_USE = ("tokens", "turns", "cost", "seconds")
 
 
 def check_floors(config: Config, env: Env) -> None:
@@ -75,7 +75,7 @@ def broken_floors(verdict: Verdict, candidate: Skill, ctx: Context) -> Iterator[
         yield f"floor refusals: {refused:.3f} is above {floors['refusals']:g}"
     if wanted := [name for name in _USE if name in floors]:
         use = _use(verdict, candidate, ctx)
-        values = {"tokens": use.tokens, "turns": use.turns, "cost": use.usd or 0.0}
+        values = {"tokens": use.tokens, "turns": use.turns, "cost": use.usd or 0.0, "seconds": use.seconds}
         for name in wanted:
             if values[name] > floors[name] + EPSILON:
                 yield f"floor {name}: {values[name]:.4g} a task is above {floors[name]:g}"
@@ -95,8 +95,10 @@ def _use(verdict: Verdict, candidate: Skill, ctx: Context) -> TaskUse:
     config = ctx.config
     price = price_of(config.models.target_model, config.budget.prices)
     use = use_of((t for t in verdict.trajectories if t.skill_hash == candidate.hash), price)
-    if use is None or not use.tokens:
-        names = ", ".join(name for name in _USE if name in config.evaluation.floors)
+    floors = config.evaluation.floors
+    unknown = {"tokens": use is None or not use.tokens, "cost": use is None or not use.tokens or use.usd is None}
+    if use is None or any(unknown.get(name) for name in floors):
+        names = ", ".join(name for name in _USE if name in floors)
         raise UserError(
             f"evaluation.floors: {names}: the target reports no usage, or the gate '{verdict.gate}' keeps no "
             "trajectories; remove the floor"
