@@ -91,7 +91,7 @@ def test_tools_are_called_until_a_reply_calls_none() -> None:
     ("asked", "told"),
     [
         (call("look_up", {"word": "secret"}), "error: PermissionError: not that one"),
-        (call("look_up", {}), "error: word: Field required"),
+        (call("look_up", {}), "error: word: Missing required argument"),
         (call("look_up", {"word": "a", "times": "many"}), "error: times: Input should be a valid integer"),
         (call("look_up", "{"), "error: JSONDecodeError"),
         (call("look_up", "[1]"), "error: ValueError: the arguments must be an object"),

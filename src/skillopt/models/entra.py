@@ -18,10 +18,8 @@ _SCOPE = "https://cognitiveservices.azure.com/.default"
 
 def available() -> bool:
     """Is there a token, or a library that gets one?"""
-    return bool(os.environ.get(TOKEN_NAME)) or _library()
-
-
-def _library() -> bool:
+    if os.environ.get(TOKEN_NAME):
+        return True
     return importlib.util.find_spec("azure") is not None and importlib.util.find_spec("azure.identity") is not None
 
 

@@ -5,11 +5,8 @@ A package registers its `Preset`s in the entry-point group `skillopt.agents`; ou
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from skillopt import plugins
@@ -18,7 +15,6 @@ from skillopt.processes.agent_output import AgentOutput
 
 LOGIN_VARIABLES = ("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 """Variables by which a command line finds its login; none of them holds a secret."""
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,27 +63,19 @@ class Preset:
         return ["--model", model] if model else []
 
 
-@cache
-def _registered() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=plugins.GROUPS["agents"])}
-
-
 def preset_of(name: str) -> Preset | None:
     """The agent of that name; None if no installed package has registered it."""
-    point = _registered().get(name) if _NAME.fullmatch(name) else None
-    try:
-        preset = point.load() if point else None
-    except Exception as error:  # code of other people may raise anything
-        raise UserError(f"{name}: '{point}' cannot be loaded: {type(error).__name__}: {error}") from error
-    if preset is not None and not isinstance(preset, Preset):
-        raise UserError(f"{name}: '{point}' is not a skillopt.processes.coding_agents.Preset")
+    if not plugins.reference("agents", name):
+        return None
+    preset = plugins.load("agents", name, key="agent", known=())
+    if not isinstance(preset, Preset):
+        raise UserError(f"{name}: what is registered is not a skillopt.processes.coding_agents.Preset")
     return preset
 
 
 def presets() -> dict[str, Preset]:
     """Every agent that installed packages have registered."""
-    registered = ((name, preset_of(name)) for name in sorted(_registered()))
-    return {name: preset for name, preset in registered if preset}
+    return {name: preset for name in plugins.names("agents") if (preset := preset_of(name))}
 
 
 def task_presets() -> dict[str, Preset]:

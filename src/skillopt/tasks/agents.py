@@ -31,7 +31,7 @@ Function = Callable[..., Any]
 """A function of item (without answers), skill and model. Returns text, (text, messages) or an Episode. May be async."""
 
 
-def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode = "namespaces", root: Path | None = None) -> Agent:
+def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode, root: Path) -> Agent:
     """The agent that the config names. `root` is the folder of the tasks, below which images are found."""
     if config.agent and config.command:
         raise UserError("env.agent and env.command exclude each other; remove one")
@@ -47,7 +47,7 @@ def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode = "namespac
         return CommandAgent(config, workspaces)
     if config.agent_options:
         raise UserError("env.agent_options: there is neither env.agent nor env.command to use them; remove them")
-    return OneReply(mode, root or Path())
+    return OneReply(mode, root)
 
 
 def task_text(item: Item) -> str:
@@ -63,7 +63,7 @@ class OneReply:
     fingerprint = ""
     turns = 1
 
-    def __init__(self, mode: Mode = "namespaces", root: Path = Path()) -> None:
+    def __init__(self, mode: Mode, root: Path) -> None:
         self._mode: Mode = mode
         self._root = root
 
@@ -71,27 +71,23 @@ class OneReply:
         text, images = task_text(item), image_parts(item, self._root)
         messages = start(skill, [*images, {"type": "text", "text": text}] if images else text)
         if skill.others:
-            identity = ["package", item.model_dump(mode="json")]
-            episode = await with_package(identity, messages, skill, chat, self._mode)
+            episode = await self._with_package(item, skill, messages, chat)
         else:
             reply = await chat(messages)
             talk: list[Message] = [*messages, {"role": "assistant", "content": reply.text}]
             episode = Episode(messages=talk, output=reply.text)
         return episode.model_copy(update={"messages": without_images(episode.messages, item)}) if images else episode
 
+    async def _with_package(self, item: Item, skill: Skill, messages: list[Message], chat: Chat) -> Episode:
+        """One reply of the target, which may look into the package first; in the journal as a whole."""
+        from skillopt.tasks.package_tools import package_chat, with_files
 
-async def with_package(
-    identity: Sequence[Any], messages: Sequence[Message], skill: Skill, chat: Chat, mode: Mode = "namespaces"
-) -> Episode:
-    """One reply of the target, which may look into the skill's package first; in the journal as a whole."""
-    from skillopt.tasks.package_tools import package_chat, with_files
+        async def work() -> WorkedEpisode:
+            with package_chat(skill, chat, self._mode) as inside:
+                reply = await inside(messages)
+                return with_files(WorkedEpisode(output=reply.text, messages=inside.talk), inside)
 
-    async def work() -> WorkedEpisode:
-        with package_chat(skill, chat, mode) as inside:
-            reply = await inside(messages)
-            return with_files(WorkedEpisode(output=reply.text, messages=inside.talk), inside)
-
-    return await journalled(chat, [*identity, skill.hash], work)
+        return await journalled(chat, ["package", item.model_dump(mode="json"), skill.hash], work)
 
 
 class AgentOptions(Options):

@@ -56,17 +56,12 @@ class FilesCheck(Scorer):
         prints = []
         for item in (item for items in splits.values() for item in items):
             where = f"item '{item.id}': expected"
-            expectation = (item.model_extra or {}).get("expected")
+            expectation = item.get("expected")
             if not expectation:
                 raise UserError(f"{where}: is missing; env.scoring files needs a folder or an object, path → text")
-            gone = (
-                [name for name, text in expectation.items() if text is None] if isinstance(expectation, Mapping) else []
-            )
-            wanted = (
-                {n: t for n, t in expectation.items() if t is not None}
-                if isinstance(expectation, Mapping)
-                else expectation
-            )
+            texts = expectation if isinstance(expectation, Mapping) else {}
+            gone = [name for name, text in texts.items() if text is None]
+            wanted = {name: text for name, text in texts.items() if text is not None} if texts else expectation
             files = read_files(wanted, self._root, where, _MOST)
             self._expected[item.id] = {**files, **dict.fromkeys(gone, b"\0gone")}
             prints += [name + hash_of(content) for name, content in self._expected[item.id].items()]
@@ -226,17 +221,19 @@ class CommandCheck(Scorer):
         prints = []
         for item in (item for items in splits.values() for item in items):
             self._command(item)
-            folder = str((item.model_extra or {}).get("check_files") or "") or self._options.files
+            folder = self._folder(item)
             if folder not in self._files:
-                where = (
-                    f"item '{item.id}': check_files" if folder != self._options.files else "env.scoring_options.files"
-                )
+                own = folder != self._options.files
+                where = f"item '{item.id}': check_files" if own else "env.scoring_options.files"
                 self._files[folder] = read_files(folder, self._root, where, _MOST)
                 prints += [name + hash_of(content) for name, content in self._files[folder].items()]
         self.fingerprint = "".join(prints)
 
+    def _folder(self, item: Item) -> str:
+        return str(item.get("check_files") or self._options.files)
+
     def _command(self, item: Item) -> str | list[str]:
-        command = (item.model_extra or {}).get("check") or self._options.command
+        command = item.get("check") or self._options.command
         if not isinstance(command, str | list) or not command:
             raise UserError(
                 f"item '{item.id}': check: is missing; env.scoring command needs a command line there, or for all "
@@ -246,9 +243,8 @@ class CommandCheck(Scorer):
         return command if isinstance(command, str) else [str(word) for word in command]
 
     async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
-        folder = str((item.model_extra or {}).get("check_files") or "") or self._options.files
         check_folder = workspace.parent / "check"
-        WorkspaceStart(files=self._files[folder], executable=frozenset(), digest="").write_to(check_folder)
+        WorkspaceStart(files=self._files[self._folder(item)], executable=frozenset(), digest="").write_to(check_folder)
         (check_folder / "output.txt").write_text(output, encoding="utf-8", errors="replace")
         (check_folder / "item.json").write_text(item.model_dump_json(), encoding="utf-8")
         try:

@@ -45,12 +45,6 @@ def load_object(reference: str, where: str) -> Any:
 
 def source_hash(reference: str) -> str:
     """Fingerprint of the file behind a reference: another text of it makes another run."""
-    file = _source(reference)
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
-
-
-def _source(reference: str) -> Path:
-    """The file behind a reference."""
     module_name = reference.rpartition(":")[0]
     file = Path(module_name)
     if not module_name.endswith(".py"):
@@ -59,7 +53,7 @@ def _source(reference: str) -> Path:
         except (ImportError, ValueError):
             spec = None
         file = Path(spec.origin) if spec and spec.origin else file
-    return file
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
 class _TextLoader(SourceFileLoader):

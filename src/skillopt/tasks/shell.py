@@ -13,18 +13,17 @@ from typing import Any
 
 from pydantic import Field
 
-from skillopt.chat_protocol import FunctionDefinition, ToolDefinition
 from skillopt.config import EnvConfig
 from skillopt.config.options import Options
 from skillopt.errors import SkillOptError
-from skillopt.models.base import ChatReply, JsonObject, Message, TransientError
+from skillopt.models.base import JsonObject, TransientError
 from skillopt.skill import Skill
 from skillopt.tasks.agents import journalled, task_text, timed_out
 from skillopt.tasks.base import Chat, Episode, Item
 from skillopt.tasks.package_tools import scripts_of
 from skillopt.tasks.rollout_dirs import rollout_dirs
 from skillopt.tasks.sandbox import Mode, Sandbox, SandboxLimits, SandboxResult, command_problem
-from skillopt.tasks.tools import printed, start
+from skillopt.tasks.tools import Tool, printed, start, tool_results
 from skillopt.tasks.workspace import WorkedEpisode, Workspaces
 
 _HOW = (
@@ -90,18 +89,19 @@ class ShellAgent:
     ) -> WorkedEpisode:
         """The conversation, up to the first reply without a command, or to a limit; `run` runs a command."""
         session = _Session(run, skill)
-        function: FunctionDefinition = {"name": "run", "description": description, "parameters": _PARAMETERS}
-        tool: ToolDefinition = {"type": "function", "function": function}
+        tool = Tool(name="run", description=description, parameters=_PARAMETERS, run=session.run)
         talk = start(skill, f"{task_text(item)}{_HOW}{_PACKAGE if skill.others else ''}")
         seconds, text = self.options.timeout, ""
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
                 for _ in range(self.options.turns):
-                    reply = await chat(talk, tools=[tool])
+                    reply = await chat(talk, tools=[tool.definition()])
                     talk.append(reply.message())
                     text = reply.text
-                    answers = await session.answers(reply)
+                    answers = await tool_results(reply, {"run": tool})
+                    if not reply.tool_calls and (command := written_command(text)):
+                        answers = [{"role": "user", "content": await session.run(command)}]
                     if not answers:
                         break
                     talk += answers
@@ -119,26 +119,10 @@ class _Session:
         self._command, self._skill = run, skill
         self._commands: list[str] = []
 
-    async def answers(self, reply: ChatReply) -> list[Message]:
-        """The results of all commands of a reply."""
-        results: list[Message] = []
-        for call in reply.tool_calls:
-            result = await self._called(call["function"]["name"], call["function"]["arguments"])
-            results.append({"role": "tool", "tool_call_id": call["id"], "content": result})
-        if not reply.tool_calls and (command := written_command(reply.text)):
-            results.append({"role": "user", "content": await self._run(command)})
-        return results
-
-    async def _called(self, name: str, arguments: str) -> str:
-        try:
-            command = json.loads(arguments or "{}")["command"]
-        except (ValueError, KeyError, TypeError):
-            command = None
-        if name != "run" or not isinstance(command, str):
-            return 'error: there is one tool, run, with one argument: {"command": "ls"}'
-        return await self._run(command)
-
-    async def _run(self, command: str) -> str:
+    async def run(self, command: object = None, **_more: object) -> str:
+        """The result of a command, for the model."""
+        if not isinstance(command, str):
+            return 'error: the tool run has one argument: {"command": "ls"}'
         self._commands.append(command)
         command = command.replace("\0", "")
         if problem := command_problem(command):

@@ -6,15 +6,16 @@ async def run(self, item, skill, chat):
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
-from pydantic import JsonValue, TypeAdapter, ValidationError, create_model
+from pydantic import JsonValue, TypeAdapter, ValidationError, validate_call
 
+from skillopt import plugins
 from skillopt.chat_protocol import ContentPart
 from skillopt.config.options import first_problem
 from skillopt.models.base import ChatReply, Message, ModelError
@@ -38,27 +39,16 @@ class Tool:
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Tool:
         """A tool from a function: its name, its docstring, and its annotated parameters. Sync or async."""
-        signature = inspect.signature(function, eval_str=True)
-        fields: dict[str, Any] = {
-            name: (
-                Any if parameter.annotation is parameter.empty else parameter.annotation,
-                ... if parameter.default is parameter.empty else parameter.default,
-            )
-            for name, parameter in signature.parameters.items()
-        }
-        model = create_model(function.__name__, **fields)
-        schema = TypeAdapter(model).json_schema()
-        schema.pop("title", None)
+        names, validated = inspect.signature(function).parameters, validate_call(function)
+        schema = TypeAdapter(cast(Any, function)).json_schema()
+        parameters = {key: value for key, value in schema.items() if key not in {"title", "additionalProperties"}}
 
         async def checked(**arguments: Any) -> Any:
-            values = model.model_validate(arguments)
-            arguments = {name: getattr(values, name) for name in fields}
-            if inspect.iscoroutinefunction(function):
-                return await function(**arguments)
-            return await asyncio.to_thread(function, **arguments)
+            known = {name: value for name, value in arguments.items() if name in names}  # models like to add some
+            return await plugins.called(partial(validated, **known))
 
         description = inspect.getdoc(function) or function.__name__
-        return cls(name=function.__name__, description=description, parameters=schema, run=checked)
+        return cls(name=function.__name__, description=description, parameters=parameters, run=checked)
 
     def definition(self) -> ToolDefinition:
         """The tool's definition in the form of the OpenAI chat protocol."""
