@@ -103,6 +103,14 @@ def test_larger_batches_and_more_epochs_were_measured_to_give_less_and_less() ->
         assert max(gains[:2]) > 2 * max(gains[2:])
 
 
+def test_too_few_edits_a_step_were_measured_to_learn_slowly() -> None:
+    page = (REPO / "docs" / "choosing.md").read_text()
+    table = page.partition("<!-- sweep -->")[2].partition("<!-- end of sweep -->")[0]
+    rows = re.findall(r"^\| (\d+) \| (\S+) \| (\S+) \|$", table, re.MULTILINE)
+    for column in zip(*(map(float, row) for row in rows), strict=True):
+        assert list(column) == sorted(column)
+
+
 def test_the_env_example_can_be_sourced_and_names_the_azure_log_in() -> None:
     text = (REPO / ".env.example").read_text()
     assert "az login" in text
