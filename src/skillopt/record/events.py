@@ -399,7 +399,7 @@ class Events:
         if self._file and torn(self._file):
             self._file.write(b"\n")
         self.last: Event | None = None
-        """The newest event except the pulse."""
+        """The newest event except `pulse`."""
 
     def emit(self, event: Event, *, step: int = 0, epoch: int = 0) -> None:
         event = event.model_copy(update={"step": step, "epoch": epoch, "time": round(time.time(), 3)})

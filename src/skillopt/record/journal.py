@@ -49,7 +49,7 @@ _TABLES = f"""
 """
 REPLIES = """paid, key, attempt, role, stage, model, turn, calls, prompt_tokens, completion_tokens, cached_tokens, usd,
     reply"""
-"""The columns that a row's seal covers. `paid` is 0 for a reply that another run has paid for."""
+"""The columns that a row's checksum covers. `paid` is 0 for a reply that another run has paid for."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """Errors of SQLite for a damaged file; the second if its message repeats bytes that are not text."""
 SENT = "sent"

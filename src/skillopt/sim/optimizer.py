@@ -2,7 +2,7 @@
 
 It knows nothing but what a letter says. A code comes from an expected answer or from an output that was right before,
 never from the world; edits that the history shows as rejected are not proposed again; notes and guidance are made of
-the fates and outputs that are shown. So a letter that leaves something out teaches it less
+the results of edits and the outputs that are shown. So a letter that leaves something out teaches it less
 (tests/training/test_requests.py).
 """
 

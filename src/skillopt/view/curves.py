@@ -46,7 +46,7 @@ class Curves:
     scheduled: tuple[Point, ...] = ()
     marks: tuple[Mark, ...] = ()
     ends: tuple[float, ...] = ()
-    """Where epochs end."""
+    """The last steps of the epochs."""
 
 
 def curves(history: Sequence[StepRecord], summary: Summary | None, tokens: Mapping[int, int]) -> Curves:

@@ -162,7 +162,7 @@ def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: 
         advice = learn if rises else more
     elif held_out.word != "better":
         because = "what helped on the validation tasks does not help on these"
-        advice = "more training and validation tasks, so that what fits only a few of them is not accepted"
+        advice = "more training and validation tasks: then edits that fit only a few of them are not accepted"
     if note:  # more tasks would only confirm that the skill is of no use yet
         advice = learn
     than, note = (than, "") if held_out.word == "better" else ("", note)

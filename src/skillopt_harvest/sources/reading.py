@@ -41,7 +41,7 @@ def is_injected(text: str) -> bool:
 
 @dataclass
 class Position:
-    """Where a line begins."""
+    """The position of a line."""
 
     offset: int = 0
     line: int = 0

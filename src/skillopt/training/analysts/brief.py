@@ -166,7 +166,7 @@ def _task(number: int, trajectory: Trajectory, share: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text as a JSON string on one line, so that no task can break out of its list."""
+    """The text as a JSON string on one line, so no task can break out of its list."""
     return json.dumps(text, ensure_ascii=False)
 
 
