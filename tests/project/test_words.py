@@ -18,7 +18,7 @@ RETIRED = {
     "duel": r"\bduel(?:s|led|ling)?\b",
     "fate": r"\bfates?\b",
     "heat": r"\bheats?\b(?![ -]?maps?\b)",
-    "is no text": r"\bis no (?:choice|file|folder|function|JSON|member|number|path|text|TOML|YAML)\b",
+    "is no text": r"(?<!there )\bis no (?:choice|file|folder|function|JSON|member|number|path|text|TOML|YAML)\b",
     "job": r"\b(?:target's|agent's|model's|optimizer's) jobs?\b|\b(?:does a|sees the|works? out the) job\b",
     "letter": r"\b(?:optimizer|analyst|reflection|stage)(?:'s|s')? letters?\b"
     r"|\bletters? (?:to|for) the (?:optimizer|model)\b|\breads? its letter\b",
