@@ -160,7 +160,7 @@ class GradientConfig(Section):
     analyst_workers: int = Field(default=16, ge=1)
     """Optimizer calls in flight; a local: model has at most one a core."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
-    """If one cause that no edit answers has more than this share of a step's failures, a request asks about it."""
+    """A cause of more than this share of a step's failures, if no edit answers it, gets a request of its own."""
     prompt_tokens: int = Field(default=24_000, ge=500)
     """The most tokens of trajectories in one request. A larger batch is read in several requests; a single trajectory
     that is longer loses its middle."""

@@ -246,7 +246,7 @@ async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[T
 def roll_out_all(
     skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str, stage: str
 ) -> Awaitable[list[Trajectory | RolloutError]]:
-    """Every item once with the skill, as `all_measured`."""
+    """Do every item once with the skill; returns the same as `all_measured`."""
     work = [
         partial(roll_out_one, skill, item, ctx, tag=tag, number=number, stage=stage)
         for number, item in enumerate(items)
