@@ -26,9 +26,9 @@ _PATH_KEYS = ("train.init_skill", "env.split_dir", "env.data", "gradient.prompts
 _SHIPPED = tuple((root / folder).resolve() for root in ROOTS for folder in FOLDERS)
 
 _LONGEST = 200_000
-"""Characters of a config, or of one value."""
+"""The most characters of a config, or of one value."""
 _DEEPEST = 50
-"""Levels of a value that are shown; below them, it is shown as text."""
+"""The most levels of a value that are shown; below them, it is shown as text."""
 
 TEMPLATES = {
     "the simulated world": """\

@@ -33,7 +33,7 @@ from skillopt_webui.settings import PageSettings
 PATIENCE = 120
 """Seconds; a data set may be large, an endpoint slow."""
 SHOWN = 5
-"""Items of each split that a preview shows."""
+"""The most items of each split that a preview shows."""
 
 
 class Answer(RootModel[dict[str, JsonValue]]):

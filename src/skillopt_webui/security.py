@@ -28,7 +28,7 @@ GUESS_PAUSE = 0.5
 LONGEST_PAUSE = 5.0
 """The most that any token waits: whoever has the right one gets in while another program guesses."""
 _WAITING = 5
-"""Tokens of one address that may wait at a time; further ones are refused."""
+"""The most tokens of one address that may wait at a time; further ones are refused."""
 _REMEMBERED = 600.0
 """Seconds after which a wrong token is forgotten."""
 _ADDRESSES = 10_000

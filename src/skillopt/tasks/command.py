@@ -1,7 +1,7 @@
 """A command line as the target: the task on standard input, the skill as a file, the answer on standard output.
 
 Every rollout has a fresh workspace and a separate home folder. Of the environment the command gets only harmless
-variables and those that the user names, keys among them. Its end takes everything with it that it started.
+variables and those that the user names, keys among them. When it ends, every process that it started is ended, too.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from skillopt.tasks.base import SPLITS, Item
 from skillopt.tasks.dialogs import as_task
 
 LONGEST_LINE = 16 << 20
-"""Bytes of one item. A longer line is a file without line ends, or not text at all."""
+"""The most bytes of one item. A longer line is a file without line ends, or not text at all."""
 LARGEST_JSON = 64 << 20
-"""Bytes of a JSON array, which can only be read whole; JSON lines have no such limit."""
+"""The most bytes of a JSON array, which can only be read whole; JSON lines have no such limit."""
 TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 YAML = (".yaml", ".yml")
 SUFFIXES = (*TEXT, ".parquet", ".arrow", ".feather", ".ipc", *YAML)
@@ -37,7 +37,7 @@ Placed = tuple[str, Item]
 Problem = tuple[list[str], str]
 """Locations of rows that cannot be used, and the text that follows them in a message."""
 MOST_NAMED = 10
-"""Rows that one message names; the rest is counted."""
+"""The most rows that one message names; the rest is counted."""
 WINDOWS = "cp1252"
 """The encoding in which Excel saves a CSV file in Western Europe and America."""
 

@@ -19,7 +19,7 @@ from skillopt.tasks.dialogs import asked_by
 from skillopt.tasks.nested import at
 
 LARGEST = 16 << 20
-"""Bytes of a config: YAML is read whole, and slowly."""
+"""The most bytes of a config: YAML is read whole, and slowly."""
 _VARIABLE = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 _TEXTS = {"contains", "icontains", "contains-all", "icontains-all", "not-contains", "not-icontains"}
 _ANY = {"contains-any", "icontains-any"}

@@ -23,7 +23,7 @@ INSTEAD = (
     "grades each reply)"
 )
 _TRIED = 5
-"""Items whose outputs are scored twice before a training; three outputs of each."""
+"""The most items whose outputs are scored twice before a training; three outputs of each."""
 _WORD = re.compile(r"[^\W\d_]+")
 _BREAK = re.compile(r"[,;|\n]")
 

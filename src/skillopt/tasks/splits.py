@@ -296,7 +296,7 @@ def _from_here(path: str) -> str:
 
 
 def describe(split: Mapping[str, Sequence[Item]]) -> list[str]:
-    """The split in lines: how many, and of which stratum."""
+    """The split as lines: the number of items, and of each stratum."""
     strata = stratum_of([item for name in SPLITS for item in split[name]])
     lines = []
     for name in SPLITS:

@@ -24,7 +24,7 @@ PARQUET = (".parquet",)
 ARROW = (".arrow", ".feather", ".ipc")
 MOST_ROWS = 1_000_000
 LARGEST = 2 << 30
-"""Bytes of a table when it is not compressed."""
+"""The most bytes of a table when it is not compressed."""
 _BATCH = 256
 _NAME = re.compile(
     r"hf:(?P<path>\w[\w.-]*(?:/\w[\w.-]*)?)(?::(?P<config>[\w.-]+))?(?:@(?P<revision>[\w./-]+))?(?:#(?P<split>\S+))?"

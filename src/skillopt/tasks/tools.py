@@ -23,7 +23,7 @@ from skillopt.skill import Skill
 from skillopt.tasks.base import Chat, Episode, ToolDefinition
 
 LONGEST_RESULT = 20_000
-"""Characters of a tool's result that the target is shown; a tool that prints a book would fill the context."""
+"""The most characters of a tool's result that the target is shown; a tool that prints a book would fill the context."""
 
 
 @dataclass(frozen=True, kw_only=True)

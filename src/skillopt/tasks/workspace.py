@@ -31,7 +31,7 @@ LEFT_OUT = {"__pycache__"}
 """Folders of a rollout's workspace that are left out, such as caches."""
 _LONGEST_SHOWN = 2000
 _MOST_SHOWN = 12_000
-"""Characters of one file's difference, and of all together."""
+"""The most characters of one file's difference, and of all together."""
 _MOST_LISTED = 100
 _LARGEST_COMPARED = 256 << 10
 

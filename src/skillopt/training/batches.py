@@ -13,7 +13,7 @@ from skillopt.tasks.base import Item
 @dataclass(frozen=True, kw_only=True)
 class Step:
     number: int
-    """1 … over the whole run."""
+    """Number of the step, from 1, over the whole run."""
     epoch: int
     split: Sequence[Item]
     positions: list[int]

@@ -24,7 +24,7 @@ from skillopt.training.context import Context
 from skillopt.training.rollout import roll_out_one
 
 TRIES = 2
-"""Items that are tried before the code counts as broken: a single item may be at fault itself."""
+"""The most items that are tried before the code counts as broken: a single item may be at fault itself."""
 
 
 async def smoke_test(skill: Skill, items: Sequence[Item], ctx: Context) -> None:

@@ -19,7 +19,7 @@ VERDICTS = {
     "together": "not clear alone",
 }
 _TEXT = 41
-"""Characters of a part that a line shows."""
+"""The most characters of a part that a line shows."""
 
 
 def ablation_table(result: Ablation) -> list[str]:
@@ -114,7 +114,7 @@ def _why(result: Ablation, group: AblatedPart) -> str:
 
 
 _LISTED = 8
-"""Items of a list that are shown; comparison.json has them all."""
+"""The most items of a list that are shown; comparison.json has them all."""
 
 
 def evaluation_lines(summary: EvalSummary) -> Iterator[str]:

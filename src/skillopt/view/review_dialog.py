@@ -16,7 +16,7 @@ from skillopt.view.text import clipped, printable
 from skillopt.view.traces import Trace
 
 SHOWN = 3
-"""Trajectories of each side that are shown in full; the others are named."""
+"""The most trajectories of each side that are shown in full; the others are named."""
 Say = Callable[[str], None]
 
 

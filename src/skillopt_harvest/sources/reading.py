@@ -16,14 +16,14 @@ from skillopt_harvest.records import AgentSession, SessionTurn
 from skillopt_harvest.redact import Redactor
 
 LONGEST_LINE = 16 << 20
-"""Bytes of a line; a longer one is skipped and counted."""
+"""The most bytes of a line; a longer one is skipped and counted."""
 LARGEST_FILE = 64 << 20
-"""Bytes of a file that can only be read whole."""
+"""The most bytes of a file that can only be read whole."""
 LONGEST_TEXT = 6000
-"""Characters of a turn that are stored."""
+"""The most characters of a turn that are stored."""
 LONGEST_TOOL = 400
 MOST_TURNS = 400
-"""Turns of one part; a longer session comes in several."""
+"""The most turns of one part; a longer session comes in several."""
 OVERLAP = 4
 """Turns that a part has in common with the one before: a correction needs the request before it."""
 _INJECTED = re.compile(

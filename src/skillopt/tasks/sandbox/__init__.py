@@ -31,7 +31,7 @@ Mode = Literal["namespaces", "limits"]
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store")
 _OFFICE = ("/etc/fonts", "/etc/libreoffice", "/var/lib/libreoffice", "/opt")
 LONGEST_COMMAND = 100_000
-"""Bytes of a command with its words; the kernel takes 128 KB."""
+"""The most bytes of a command with its words; the kernel takes 128 KB."""
 _ENDED = {"time": "stopped at the limit of {seconds} s", "memory": "stopped at the limit of {memory_mb} MB of memory"}
 _SIGNALS = {128 + 24: "stopped at the limit of {cpu_seconds} s of CPU time", 128 + 25: "wrote a file over {file_mb} MB"}
 

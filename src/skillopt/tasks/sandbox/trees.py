@@ -7,7 +7,7 @@ import shutil
 import stat
 
 DEEPEST = 64
-"""Folders within folders that come out of the sandbox; a tree of thousands is not a result."""
+"""The most levels of folders that come out of the sandbox; a tree of thousands is not a result."""
 
 
 def copy_in(work: str, trees: dict[str, str], nobody: int) -> None:

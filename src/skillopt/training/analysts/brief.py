@@ -209,7 +209,7 @@ ANSWERS_SECTION = "Answers"
 MOST_CHOICES, LONGEST_CHOICE = 12, 40
 """The most answers, and characters of one, that count as a choice among a few."""
 EACH = 3
-"""Tasks that are shown of one answer."""
+"""The most tasks that are shown of one answer."""
 LONGEST_TOPIC = 120
 """The most characters of the text that says what an answer is for."""
 

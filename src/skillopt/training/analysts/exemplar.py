@@ -25,9 +25,9 @@ from skillopt.training.requests.context import OptimizerContext
 
 ANSWER_SECTION, CUES_SECTION, EXAMPLES_SECTION = "Answer", "Which answer", "Examples"
 LONGEST_EXAMPLE = 120
-"""Tokens of a task that may become a worked example."""
+"""The most tokens of a task that may become a worked example."""
 ROUNDS = 2
-"""Edits with worked examples that one batch gives."""
+"""The most edits with worked examples that one batch gives."""
 SPARED = 2
 """Beside an analyst that reads, every second failure may become an example: a task that is copied into the skill tells
 little at the next step."""
@@ -136,7 +136,7 @@ def form_of(answers: Sequence[str]) -> str:
 
 
 def rule_edits(seen: list[Trajectory], rules: dict[str, str], skill: Skill) -> list[Edit]:
-    """For each task type, the answer that it has had every time; one edit for all that the skill does not state."""
+    """Find task types that always have the same answer; one edit has all that the skill does not state."""
     lines = {name: f"- {_reply(name, answer)}" for name, answer in rules.items()}
     missing = {name: line for name, line in lines.items() if line not in skill.text}
     ids = tuple(t.id for t in seen if t.type in missing)
@@ -145,7 +145,8 @@ def rule_edits(seen: list[Trajectory], rules: dict[str, str], skill: Skill) -> l
 
 
 def cue_edits(seen: list[Trajectory], choices: list[str], skill: Skill) -> list[Edit]:
-    """For each answer of a closed set, the words that set its tasks apart; one edit for all that the skill lacks."""
+    """Find the words that distinguish the tasks of each answer of a closed set; one edit has all that the skill
+    lacks."""
     words = {trajectory.id: _words(trajectory.input) for trajectory in seen}
     spread = Counter(word for task_words in words.values() for word in task_words)
     lines: list[str] = []

@@ -11,7 +11,8 @@ MOST = 4
 
 
 def unit(edit: Edit) -> str:
-    """Edits of one reply that name the same group have the same unit; any other edit is one by itself."""
+    """The name of an edit's unit. Edits of one reply with the same group share a unit; any other edit is its own
+    unit."""
     return f"{edit.id.rpartition('-')[0]}/{edit.group}" if edit.group else edit.id
 
 

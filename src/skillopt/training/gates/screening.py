@@ -21,11 +21,11 @@ from skillopt.training.rollout import roll_out_all, scored
 SHARE = 0.5
 """The share of the batch that the candidates do."""
 LEAST = 8
-"""Tasks that they do at least, if the batch has as many."""
+"""The least tasks that the candidates do, if the batch has as many."""
 MOST_SHOWN = 4
-"""Tasks of which the next request shows both outputs."""
+"""The most tasks of which the next request shows both outputs."""
 LONGEST_SHOWN = 600
-"""Characters of each."""
+"""The most characters of each."""
 
 
 @dataclass(frozen=True, kw_only=True)

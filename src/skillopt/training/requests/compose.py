@@ -34,7 +34,7 @@ from skillopt.training.requests.shared import NOTHING_SHARED, SharedText, shared
 from skillopt.training.requests.tools import tool_blocks
 
 MOST_PASSES = 6
-"""Passing trajectories that are shown for contrast, spread over the task types."""
+"""The most passing trajectories that are shown for contrast, spread over the task types."""
 MOST_STEPS = 8
 """The most earlier steps that are shown with their results."""
 LONGEST_SEEN = 150
@@ -44,7 +44,7 @@ URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
 LONGEST_TASK = 60
 """The most tokens of a compared task in the request for notes."""
 LONGEST_TRIED = 150
-"""Tokens of an edit of an earlier step that are shown; an edit that is in the skill is shown shorter."""
+"""The most tokens of an edit of an earlier step that are shown; an edit that is in the skill is shown shorter."""
 LONGEST_REJECTED = 700
 MOST_WHOLE = 2
 """Steps whose undone edits are shown as a whole, up to so many tokens each."""

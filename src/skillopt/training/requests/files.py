@@ -16,9 +16,9 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.blocks import block, data_line, fair_shares, trim_middle
 
 SHOWN = 16_000
-"""Tokens of further files that one request shows; the middle of longer ones is left out."""
+"""The most tokens of further files that one request shows; the middle of longer ones is left out."""
 MOST_LISTED = 200
-"""Files that are listed by name."""
+"""The most files that are listed by name."""
 _ABOUT = (
     "The skill is a package of files. The agent always gets SKILL.md (the block `skill`), and opens another file only "
     "when SKILL.md or the task sends it there. So what every task needs belongs in SKILL.md, and details that only "

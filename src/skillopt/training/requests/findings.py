@@ -19,9 +19,9 @@ MOST = 40
 """Findings that a run keeps: refuted ones go first, then the oldest."""
 MOST_REPORTED = 8
 LONGEST = 300
-"""Characters of a finding."""
+"""The most characters of a finding."""
 SHOWN = 800
-"""Tokens of findings in one request."""
+"""The most tokens of findings in one request."""
 SCHEMA_NOTE = (
     "What this batch teaches for later steps. number: that of a finding in <findings> which the batch supports or "
     "contradicts; 0 for a new one. kind: rule (of the task), form (that this agent follows or not), hypothesis."

@@ -12,7 +12,7 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.blocks import block, data_line, fair_shares, trim_middle
 
 SHOWN = 3000
-"""Tokens of descriptions and schemas that one request shows; the middle of longer ones is left out."""
+"""The most tokens of descriptions and schemas that one request shows; the middle of longer ones is left out."""
 MOST_TOOLS = 60
 LONGEST_NAME = 40
 """Tokens."""
