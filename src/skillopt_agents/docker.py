@@ -7,9 +7,7 @@ that a killed run left behind is removed by the next run, and ends by itself in 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
-import json
 import os
 import secrets
 import shutil
@@ -26,7 +24,7 @@ from skillopt.errors import SkillOptError, UserError
 from skillopt.models.base import RefusedError
 from skillopt.processes.process import Finished, minimal_environ, run_command
 from skillopt.tasks.sandbox import SandboxResult
-from skillopt.tasks.workspace import Files, WorkspaceStart, bytes_of, checked_name, is_executable
+from skillopt.tasks.workspace import WorkspaceStart, checked_name
 
 PREFIX = "skillopt-"
 LABEL = "skillopt.owner"
@@ -70,15 +68,6 @@ def docker_problem() -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"`docker version` fails: {error}"
     return f"`docker version` fails: {_end(done.stderr, 1)}" if done.returncode else ""
-
-
-def image_tag(files: Files) -> str:
-    """The image's name, made from its content: a changed environment/ is another image."""
-    rows = [
-        [name, hashlib.sha256(bytes_of(content)).hexdigest(), isinstance(content, Path) and is_executable(content)]
-        for name, content in sorted(files.items())
-    ]
-    return f"{PREFIX}task:{hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:32]}"
 
 
 class Container:

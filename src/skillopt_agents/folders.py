@@ -28,13 +28,13 @@ from skillopt.models.base import TransientError
 from skillopt.skill import Skill
 from skillopt.tasks.agents import journalled
 from skillopt.tasks.base import SPLITS, Chat, Episode, FileChange, Item, Score, Scorer, ScorerError, score_of
-from skillopt.tasks.checks import hash_of, read_result
+from skillopt.tasks.checks import read_result
 from skillopt.tasks.qa import QAEnv, QAOptions
 from skillopt.tasks.sandbox import Sandbox, SandboxLimits, SandboxResult
 from skillopt.tasks.shell import IN_CONTAINER, ShellAgent
 from skillopt.tasks.splits import parse_ratios, split_folder
-from skillopt.tasks.workspace import Files, WorkedEpisode, WorkspaceStart, difference, read_files
-from skillopt_agents.docker import SKILL_DIR, Container, Docker, DockerError, Machine, docker_problem, image_tag
+from skillopt.tasks.workspace import Files, WorkedEpisode, WorkspaceStart, difference, hash_of, read_files, start_of
+from skillopt_agents.docker import PREFIX, SKILL_DIR, Container, Docker, DockerError, Machine, docker_problem
 
 _MOST = 64 << 20
 _MOST_NAMED = 50
@@ -265,7 +265,7 @@ class TestsCheck(Scorer):
         (logs / "verifier").mkdir(parents=True)
         try:
             done = await self._sandbox.shell(
-                ["sh", "-c", 'exec "$0"', "/tests/test.sh"] if _is_script(tests) else ["sh", "/tests/test.sh"],
+                _test_command(tests),
                 workspace,
                 others={"tests": tests, "logs": logs},
                 links={"/tests": "tests", "/logs": "logs", task.workdir: "workspace"},
@@ -290,7 +290,8 @@ class TestsCheck(Scorer):
         task = self._tasks[item.id]
         assert task.machine
         life = seconds + self._limits.seconds + _SPARE
-        return self._docker.container(image_tag(task.files), task.folder / "environment", task.machine, life)
+        tag = f"{PREFIX}task:{start_of(task.files).digest[:32]}"  # a changed environment/ is another image
+        return self._docker.container(tag, task.folder / "environment", task.machine, life)
 
     async def score_container(self, item: Item, container: Container) -> Score:
         """The tests are written now; files that the agent left under their names do not count."""
@@ -300,8 +301,7 @@ class TestsCheck(Scorer):
             await container.put(tests, "/tests")
             places = f"/logs/verifier {shlex.quote(container.workdir)}"  # an agent may have removed its own folder
             await container.setup(f"rm -rf /logs/verifier && mkdir -p {places} && chmod 777 /logs/verifier")
-            script = ["/tests/test.sh"] if _is_script(tests) else ["sh", "/tests/test.sh"]
-            done = await container.run(script, self._limits.seconds)
+            done = await container.run(_test_command(tests), self._limits.seconds)
             left = await container.get("/logs/verifier")
             if left is None:
                 raise ScorerError(f"{item.id}: /logs/verifier cannot be copied out of the container")
@@ -309,8 +309,9 @@ class TestsCheck(Scorer):
             return reward_in(logs, done)
 
 
-def _is_script(tests: Path) -> bool:
-    return (tests / "test.sh").read_bytes().startswith(b"#!")
+def _test_command(tests: Path) -> list[str]:
+    is_script = (tests / "test.sh").read_bytes().startswith(b"#!")
+    return ["/tests/test.sh"] if is_script else ["sh", "/tests/test.sh"]
 
 
 def reward_in(folder: Path, done: SandboxResult) -> Score:

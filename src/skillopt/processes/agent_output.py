@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from skillopt.chat_protocol import FunctionCall, Message
+from skillopt.chat_protocol import FunctionCall, Message, ToolCall
 
 __all__ = ["Message"]
 
@@ -44,7 +44,10 @@ class AgentOutput:
         return bool(self.messages) and self.messages[-1].keys() == {"role", "content"}
 
     def call(self, identity: object, name: object, arguments: Any) -> None:
-        self.messages.append(call_message(str(identity), str(name), arguments))
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        function: FunctionCall = {"name": str(name), "arguments": text[:_SHOWN]}
+        call: ToolCall = {"id": str(identity), "type": "function", "function": function}
+        self.messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
 
     def result(self, identity: object, result: Any) -> None:
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
@@ -90,17 +93,6 @@ def json_events(stdout: str) -> Iterator[dict[str, Any]]:
         yield from (event for event in (value if isinstance(value, list) else [value]) if isinstance(event, dict))
         if text is stdout:
             return
-
-
-def call_message(identity: str, name: str, arguments: Any) -> Message:
-    """A tool call."""
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    function: FunctionCall = {"name": name, "arguments": text[:_SHOWN]}
-    return {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": identity, "type": "function", "function": function}],
-    }
 
 
 def tool_calls(messages: list[Message]) -> Iterator[tuple[str, str]]:

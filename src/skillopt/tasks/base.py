@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from skillopt.tasks.workspace import Workspaces
 
 SPLITS = ("train", "val", "test")
+_MOST_ANSWERS = 20
+"""Of a small closed set."""
 
 
 Json = dict[str, Any]
@@ -352,12 +355,8 @@ def data_hash(env: Env) -> str:
     return digest.hexdigest()
 
 
-def closed_set(items: Sequence[Item], most: int = 20) -> tuple[str, ...]:
+def closed_set(items: Sequence[Item]) -> tuple[str, ...]:
     """The possible answers if the items' first answers form a small closed set; else empty."""
-    counts: dict[str, int] = {}
-    for item in items:
-        if not item.answers:
-            return ()
-        counts[item.answers[0]] = counts.get(item.answers[0], 0) + 1
-    small = 2 <= len(counts) <= most and len(counts) * 3 <= len(items)
+    counts = Counter(item.answer for item in items)
+    small = 2 <= len(counts) <= _MOST_ANSWERS and len(counts) * 3 <= len(items) and all(item.answers for item in items)
     return tuple(sorted(counts)) if small else ()

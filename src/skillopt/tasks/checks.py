@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from skillopt.errors import SkillOptError, UserError
 from skillopt.processes.process import split_command
 from skillopt.tasks.base import Item, Score, Scorer, ScorerError, score_of
 from skillopt.tasks.sandbox import Mode, Sandbox, SandboxLimits
-from skillopt.tasks.workspace import Content, Files, WorkspaceStart, bytes_of, read_files
+from skillopt.tasks.workspace import Files, WorkspaceStart, bytes_of, hash_of, read_files
 
 _MOST = 64 << 20
 _LONGEST_FEEDBACK = 2000
@@ -93,10 +92,6 @@ class FilesCheck(Scorer):
             assert self._sandbox is not None
             return str(await ask_cells(self._sandbox, "compare", got, want))
         return compare_files(name, got, want)
-
-
-def hash_of(content: Content) -> str:
-    return hashlib.sha256(bytes_of(content)).hexdigest()
 
 
 def compare_files(name: str, got: bytes, want: bytes) -> str:

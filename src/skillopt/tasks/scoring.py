@@ -6,6 +6,7 @@ import json
 import math
 import re
 import string
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -51,15 +52,7 @@ def token_f1(answer: str, gold: str) -> float:
     got, want = normalise(answer).split(), normalise(gold).split()
     if not got or not want:
         return float(got == want)
-    missing: dict[str, int] = {}
-    for word in want:
-        missing[word] = missing.get(word, 0) + 1
-    common = 0
-    for word in got:
-        if missing.get(word):
-            missing[word] -= 1
-            common += 1
-    return 2 * common / (len(got) + len(want))
+    return 2 * (Counter(got) & Counter(want)).total() / (len(got) + len(want))
 
 
 def exact(output: str, answers: Sequence[str]) -> Score:

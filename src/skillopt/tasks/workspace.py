@@ -93,7 +93,6 @@ class Workspaces:
         files: dict[str, Content] = dict(self._given.get(item.id) or {})
         for name in ("workspace", "files") if item.id not in self._given else ():
             files |= read_files(fields.get(name), self._root, f"{where}: {name}", self.most)
-        executable = {name for name, content in files.items() if isinstance(content, Path) and is_executable(content)}
         if clash := next((name for name in files if any(str(up) in files for up in PurePosixPath(name).parents)), ""):
             raise UserError(f"{where}: workspace: '{clash}' is below a file; a path is a file or a folder, not both")
         total = sum(
@@ -104,7 +103,7 @@ class Workspaces:
                 f"{where}: workspace: has {total >> 20} MB; the limit is {self.most >> 20} MB "
                 "(env.options.workspace_mb)"
             )
-        return WorkspaceStart(files=files, executable=frozenset(executable), digest=_digest(files, executable))
+        return start_of(files)
 
     @contextmanager
     def left(self, item: Item, packed: str) -> Iterator[Path]:
@@ -168,12 +167,17 @@ def bytes_of(content: Content) -> bytes:
     return content if isinstance(content, bytes) else content.read_bytes()
 
 
-def _digest(files: Files, executable: set[str]) -> str:
+def hash_of(content: Content) -> str:
+    return hashlib.sha256(bytes_of(content)).hexdigest()
+
+
+def start_of(files: Files) -> WorkspaceStart:
+    """The initial state of a workspace with these files; executable files on disk stay executable."""
+    executable = {name for name, content in files.items() if isinstance(content, Path) and is_executable(content)}
     digest = hashlib.sha256()
     for name, content in files.items():
-        inner = hashlib.sha256(bytes_of(content)).hexdigest()
-        digest.update(json.dumps([name, inner, name in executable]).encode())
-    return digest.hexdigest()
+        digest.update(json.dumps([name, hash_of(content), name in executable]).encode())
+    return WorkspaceStart(files=files, executable=frozenset(executable), digest=digest.hexdigest())
 
 
 # What a rollout left

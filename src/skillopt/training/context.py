@@ -16,7 +16,7 @@ from skillopt.record.directory import RunDirectory
 from skillopt.record.events import Event, Events
 from skillopt.skill import Skill
 from skillopt.tasks.base import Env, is_judged, is_noisy
-from skillopt.tasks.executor import Executor, LocalExecutor
+from skillopt.tasks.executor import Executor
 from skillopt.training.analysts.base import Analyst
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Context:
     """How many steps the run has in all."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By stage; telemetry only."""
-    executor: Executor = field(default_factory=LocalExecutor)
+    executor: Executor = field(default_factory=Executor)
     """Does and scores the tasks."""
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     """Work that was started in parallel with the loop."""

@@ -9,9 +9,9 @@ from functools import partial
 from skillopt.config import Config
 from skillopt.tasks import open_env
 from skillopt.tasks.base import Env
-from skillopt.tasks.executor.pool import Executor, LocalExecutor, NewChat, PooledExecutor, WorkerLostError
+from skillopt.tasks.executor.pool import Executor, NewChat, PooledExecutor, WorkerLostError
 
-__all__ = ["Executor", "LocalExecutor", "NewChat", "WorkerLostError", "open_executor"]
+__all__ = ["Executor", "NewChat", "WorkerLostError", "open_executor"]
 
 
 @asynccontextmanager
@@ -19,7 +19,7 @@ async def open_executor(config: Config, env: Env, *, own: bool) -> AsyncIterator
     """The executor that the config names, closed at the end. `own`: the env is one that workers can open themselves,
     from the config; any other is sent to them as it is."""
     if config.hardware.executor == "local":
-        yield LocalExecutor()
+        yield Executor()
         return
     make = partial(open_env, config) if own else partial(_same, env)
     workers = config.role("target").workers

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from skillopt.errors import SkillOptError, Stopped, UserError
 from skillopt.models.base import RefusedError
@@ -32,17 +32,9 @@ class WorkerLostError(SkillOptError):
     """The process or machine that did a task has ended. The task is not at fault."""
 
 
-class Executor(Protocol):
-    """`run` gives the same for the same task and replies, wherever it is done; errors of models and scorers are raised
-    as if it were done here."""
-
-    async def run(
-        self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge
-    ) -> tuple[Episode, Score]: ...
-
-
-class LocalExecutor:
-    """Tasks in this process, concurrently in its event loop."""
+class Executor:
+    """Tasks in this process, concurrently in its event loop. `run` gives the same for the same task and replies in
+    every executor; errors of models and scorers are raised as if the task were done here."""
 
     async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
         episode = await env.run(item, skill, new_chat())
@@ -61,7 +53,7 @@ class RemoteWorker(ABC):
     async def end(self) -> None: ...
 
 
-class PooledExecutor(ABC):
+class PooledExecutor(Executor, ABC):
     """A task goes to the least busy worker; if that is lost, the task is begun again on another."""
 
     def __init__(self, workers: int, location: str, make: bytes) -> None:

@@ -40,11 +40,6 @@ def libc(name: str, *arguments: Any, needed: bool = True) -> int:
     return done
 
 
-def check_machine() -> None:
-    if platform.machine() not in _ARCHES:
-        raise SetupError(f"no system call filter for {platform.machine()}")
-
-
 def forbid(office: bool) -> None:
     """No new privileges, and a filter of system calls, which every child inherits."""
     libc("prctl", _PR_NO_NEW_PRIVS, 1, 0, 0, 0, needed=False)
@@ -88,4 +83,7 @@ def _numbers(machine: str) -> dict[str, int]:
 
 
 def number_of(name: str) -> int:
+    """Of a system call on this machine; raises SetupError where there is no filter for it."""
+    if platform.machine() not in _ARCHES:
+        raise SetupError(f"no system call filter for {platform.machine()}")
     return _numbers(platform.machine())[name]
