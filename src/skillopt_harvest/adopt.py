@@ -1,8 +1,8 @@
 """Putting a proposal in place, and taking it back.
 
-Every file is written atomically and SKILL.md last. The old files are in the proposal's folder before the first one is
-replaced; if a write fails, the files that were replaced before it are restored. If the process was killed between two
-files, the same command does the rest.
+The old files are copied into the proposal's folder, and the new ones are written beside the installed ones, before the
+first is replaced, SKILL.md last: a full disk leaves the installed skill as it was. If the process was killed between
+two files, the same command does the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from skillopt.errors import UserError
 from skillopt.record.base import Document, Record
-from skillopt.record.files import read_bytes, read_json, read_text, write_atomic, write_json
+from skillopt.record.files import draft_of, read_bytes, read_json, read_text, write_atomic, write_json
 from skillopt.skill import FILE
 from skillopt.skill.folder import path_problem
 
@@ -115,10 +115,7 @@ def adopt(folder: Path) -> list[Path]:
     target.mkdir(parents=True, exist_ok=True)
     with _locked(target):
         _refuse_changes(proposal, target, folder / "old", "propose again")
-        for file in proposal.files:
-            if file.before and checksum(target / file.path) == file.before:
-                _copy(target / file.path, folder / "old" / file.path)
-        return _replace(proposal, target, folder / "new", folder / "old")
+        return _replace(proposal, target, folder / "new", backup=folder / "old")
 
 
 def undo(folder: Path) -> list[Path]:
@@ -132,7 +129,7 @@ def undo(folder: Path) -> list[Path]:
     )
     with _locked(target):
         _refuse_changes(backwards, target, folder / "new", "undo it by hand")
-        return _replace(backwards, target, folder / "old", folder / "new")
+        return _replace(backwards, target, folder / "old")
 
 
 @contextmanager
@@ -159,28 +156,35 @@ def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str)
     )
     for file in proposal.files:
         path = target / file.path
-        if path.is_symlink():
-            raise UserError(f"{path}: is a link; adopt into the folder that it leads to")
+        for part in (path, *path.parents[: len(Path(file.path).parts) - 1]):
+            if part.is_symlink():
+                raise UserError(f"{part}: is a link; nothing was written. Put the file or folder itself there")
         if checksum(path) != file.before and not (interrupted and file in replaced):
             state = "is already as it would be" if file in replaced else "has changed since the proposal was written"
             raise UserError(f"{path}: {state}; nothing was written. Look at the difference, then {remedy}")
 
 
-def _replace(proposal: Proposal, target: Path, source: Path, backup: Path) -> list[Path]:
-    """Write each file, SKILL.md last; after a failure, put back what was replaced."""
-    done: list[ProposedFile] = []
+def _replace(proposal: Proposal, target: Path, source: Path, backup: Path | None = None) -> list[Path]:
+    """Write the new files beside the old ones, then put all of them in place, SKILL.md last."""
+    drafts = {file.path: draft_of(target / file.path) for file in proposal.files if file.after}
     try:
-        for file in sorted(proposal.files, key=lambda file: (file.path == FILE, file.path)):
-            _put(target / file.path, source / file.path if file.after else None)
-            done.append(file)
-            if not file.after:
-                _remove_empty(target, file.path)
-    except OSError:
-        for file in reversed(done):
-            _put(target / file.path, backup / file.path if file.before else None)
         for file in proposal.files:
+            if backup and file.before and checksum(target / file.path) == file.before:
+                _copy(target / file.path, backup / file.path, target / file.path)
+            if file.after:
+                _copy(source / file.path, drafts[file.path], target / file.path)
+    except OSError as error:
+        for name, draft in drafts.items():
+            draft.unlink(missing_ok=True)
+            _remove_empty(target, name)
+        where, why = Path(error.filename or target).parent, error.strerror or str(error)
+        raise UserError(f"{where}: {why}; the installed skill is as it was. Free some space, and try again") from None
+    for file in sorted(proposal.files, key=lambda file: (file.path == FILE, file.path)):
+        if file.after:
+            drafts[file.path].replace(target / file.path)
+        else:
+            (target / file.path).unlink(missing_ok=True)
             _remove_empty(target, file.path)
-        raise
     return [target / file.path for file in proposal.files]
 
 
@@ -192,16 +196,9 @@ def _remove_empty(target: Path, name: str) -> None:
         folder.rmdir() if folder.is_dir() else None
 
 
-def _put(path: Path, source: Path | None) -> None:
-    if source is None:
-        path.unlink(missing_ok=True)
-    else:
-        _copy(source, path)
-
-
-def _copy(source: Path, path: Path) -> None:
+def _copy(source: Path, path: Path, like: Path) -> None:
     """A file that is replaced keeps its mode: a script stays executable."""
-    mode = (path if path.exists() else source).stat().st_mode
+    mode = (like if like.exists() else source).stat().st_mode
     write_atomic(path, read_text(source))
     path.chmod(mode & 0o777)
 

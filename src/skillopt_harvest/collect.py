@@ -20,7 +20,7 @@ from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources import opencode
 from skillopt_harvest.sources.agents import AGENTS, is_subagent_file, plain
 from skillopt_harvest.sources.evals import EVALS
-from skillopt_harvest.sources.reading import LARGEST_FILE, MOST_TURNS, Position, Reading, json_lines, safe_id
+from skillopt_harvest.sources.reading import LARGEST_FILE, MOST_TURNS, Position, Reading, json_lines, session_id
 from skillopt_harvest.sources.traces import TRACES, read_traces
 
 SOURCES = (*AGENTS, "opencode", "plain", *TRACES, *EVALS)
@@ -74,7 +74,7 @@ class Collection:
         """The sessions that are new or have grown, file by file."""
         for path in selected_files(self.selection):
             try:
-                yield from filter(self._wanted, self._read_file(path))
+                yield from (session for session in self._read_file(path) if session.turns and self._wanted(session))
             except (OSError, ValueError, RecursionError) as error:
                 if isinstance(error, OSError) and not isinstance(
                     error, FileNotFoundError | NotAFileError | PermissionError
@@ -98,39 +98,39 @@ class Collection:
         return not reason
 
     def _read_file(self, path: Path) -> Iterator[AgentSession]:
-        key, info = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24], path.stat()
+        key, info = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24], _stat(path)
         before = self.state.files.get(key)
-        if before and (before.size, before.mtime_ns) == (info.st_size, info.st_mtime_ns):
+        if before and (before.size, before.mtime_ns) == info:
             return
         self.files += 1
-        size = min(_HEAD, info.st_size)
-        known = (
-            before is not None and info.st_size >= before.size and file_digest(path, before.head_size) == before.head
-        )
+        if path.suffix == ".zst":
+            raise ValueError("compressed")
+        size = min(_HEAD, info[0])
+        known = before is not None and info[0] >= before.size and file_digest(path, before.head_size) == before.head
         start = before if known and before else FileState(size=0, mtime_ns=0, head="", head_size=0)
         end = start
         source = self.selection.source
         if source in TRACES:
             yield from read_traces(path, source, self.redactor, self.skipped)
         elif source == "opencode":
-            for reading in opencode.read_sessions(path, Reading(source, self.redactor, safe_id(path.stem))):
-                yield reading.part()
+            for reading in opencode.read_sessions(path, Reading(source, self.redactor, path.stem), self.skipped):
+                yield reading.whole()
         elif path.suffix == ".json":
             yield self._whole(path)
         else:
             end = yield from self._lines(path, start)
-        update = {"size": info.st_size, "mtime_ns": info.st_mtime_ns, "head_size": size}
+        update = {"size": info[0], "mtime_ns": info[1], "head_size": size}
         self.states[key] = end.model_copy(update={**update, "head": file_digest(path, size)})
 
     def _whole(self, path: Path) -> AgentSession:
         """A session in one JSON object (Gemini CLI)."""
         if path.stat().st_size > LARGEST_FILE:
             raise ValueError("too large")
-        reading = Reading(self.selection.source, self.redactor, safe_id(path.stem), position=Position())
+        reading = Reading(self.selection.source, self.redactor, session_id(path.stem, self.redactor))
         value: JsonValue = json.loads(read_bytes(path))
         if not isinstance(value, dict) or not AGENTS[self.selection.source].read(value, reading):
             raise ValueError("another form")
-        return reading.part()
+        return reading.whole()
 
     def _lines(self, path: Path, start: FileState) -> Generator[AgentSession, None, FileState]:
         """A session in JSON lines, from where the last read ended. Returns where the next one begins: at the last
@@ -140,19 +140,20 @@ class Collection:
         reading = Reading(
             source,
             self.redactor,
-            start.session or safe_id(path.stem if path.stem != "events" else path.parent.name),
+            start.session or session_id(path.stem if path.stem != "events" else path.parent.name, self.redactor),
             start.cwd,
             start.headless,
             start.subagent or is_subagent_file(path),
+            start.forked,
             list(start.skills),
         )
         for position, row in json_lines(path, Position(start.offset, start.line), self.skipped):
-            reading.position = position
-            if source == "plain" and (name := row.get("session")) and safe_id(str(name)) != reading.id:
-                if reading.turns:
-                    yield reading.part()
-                reading.turns, reading.skills = [], []
+            if source == "plain" and (name := row.get("session")):
+                if session_id(str(name), self.redactor) != reading.id:
+                    yield reading.whole()
+                    reading.turns, reading.skills = [], []
                 reading.name(str(name))
+            reading.position, reading.moment = position, _moment(row.get("timestamp"))
             try:
                 if not read(row, reading):
                     self.skipped["lines of an unknown form"] += 1
@@ -160,12 +161,15 @@ class Collection:
                 self.skipped["lines of an unknown form"] += 1
             if len(reading.turns) > MOST_TURNS:
                 yield reading.part()
-        if reading.turns:
-            yield reading.part()
+        yield reading.whole()
         begin = reading.starts[0] if reading.starts else None
         where = {"offset": begin.offset, "line": begin.line - 1} if begin else {}
-        about = {name: getattr(reading, name) for name in ("cwd", "headless", "subagent")}
+        about = {name: getattr(reading, name) for name in ("cwd", "headless", "subagent", "forked")}
         return start.model_copy(update={**where, **about, "session": reading.id, "skills": tuple(reading.skills)})
+
+
+def _moment(text: JsonValue) -> str:
+    return text if isinstance(text, str) and re.fullmatch(r"[\d:.TZ+ -]{10,40}", text) else ""
 
 
 def selected_files(selection: SourceSelection) -> list[Path]:
@@ -179,25 +183,39 @@ def selected_files(selection: SourceSelection) -> list[Path]:
         raise UserError(f"--from: {given}: no such file or folder")
     if given is not None and given.is_file():
         return [given]
+    root = given or (AGENTS[source].root() if source in AGENTS else opencode.root())
     if source in AGENTS:
         agent = AGENTS[source]
-        root = given or agent.root()
         patterns = (
             agent.patterns if (root / agent.patterns[0].partition("/")[0]).is_dir() else ("**/*.jsonl", "**/*.json")
         )
-        files = {path for pattern in patterns for path in root.glob(pattern)}
+        files = {path for pattern in patterns for path in _inside(root, pattern)}
         if agent.by_project and selection.project and not given:
             files = {path for path in files if _of_project(path, root / agent.by_project, selection.project)}
     elif source == "opencode":
-        files = set(opencode.session_files(given or opencode.root()))
+        files = set(opencode.session_files(root))
     else:
-        files = {
-            path
-            for path in (given or Path()).rglob("*")
-            if path.suffix in {".jsonl", ".ndjson", ".json", ".yaml", ".yml", ".eval"}
-        }
-    recent = (path for path in files if path.is_file() and not path.is_symlink())
-    return sorted(path for path in recent if path.stat().st_mtime >= selection.since)
+        kinds = {".jsonl", ".ndjson", ".json", ".yaml", ".yml", ".eval"}
+        files = {path for path in _inside(root, "**/*") if path.suffix in kinds}
+    return sorted(path for path in files if _stat(path)[1] >= selection.since * 1e9)
+
+
+def _inside(root: Path, pattern: str) -> Iterator[Path]:
+    """Files below the pattern's fixed folder; what is behind a link there is not in it."""
+    fixed, _, rest = f"./{pattern}".partition("*")
+    base = root / fixed.rpartition("/")[0]
+    top = base.resolve()
+    for path in base.glob(f"{fixed.rpartition('/')[2]}*{rest}"):
+        if path.is_file() and path.resolve() == top / path.relative_to(base):
+            yield path
+
+
+def _stat(path: Path) -> tuple[int, int]:
+    """Bytes, and when it was changed, in nanoseconds; 0 if it is gone. The newest rows of a database may be in a file
+    beside it."""
+    files = [path, path.with_name(f"{path.name}-wal")] if path.suffix == ".db" else [path]
+    stats = [file.stat() for file in files if file.exists()]
+    return sum(each.st_size for each in stats), max((each.st_mtime_ns for each in stats), default=0)
 
 
 def _of_project(path: Path, projects: Path, project: Path) -> bool:

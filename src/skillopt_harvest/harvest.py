@@ -19,7 +19,7 @@ from skillopt.record.files import read_json, read_jsonl, write_json, write_jsonl
 from skillopt.record.journal import Journal
 from skillopt.training.callers import make_callers, open_models
 from skillopt_harvest.collect import SOURCES, Collection, SourceSelection, selected_files
-from skillopt_harvest.mine import find_corrections, group
+from skillopt_harvest.mine import find_corrections, group, without_copies
 from skillopt_harvest.mine_llm import find_with_model, group_with_model
 from skillopt_harvest.moments import moment
 from skillopt_harvest.records import AgentSession, Correction, HarvestState, HarvestTasks, LastHarvest, MinedTask
@@ -141,8 +141,10 @@ def _stored(folder: HarvestFolder) -> dict[str, Correction]:
 
 def _add(corrections: dict[str, Correction], found: Iterable[Correction]) -> None:
     """A correction that was read before is replaced: its session may have gone on."""
-    for each in found:
-        corrections[each.key] = each
+    corrections |= {each.key: each for each in found}
+    kept = {each.key for each in without_copies(corrections.values())}
+    for key in corrections.keys() - kept:
+        del corrections[key]
 
 
 async def _with_model(

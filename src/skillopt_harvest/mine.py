@@ -54,6 +54,7 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(_stem(word) for word in words if word and word not in _COMMON)
 
 
+@lru_cache(1 << 14)
 def _stem(word: str) -> str:
     if re.fullmatch(r"\d{4}-\d\d-\d\d", word):
         return "yyyy-mm-dd"
@@ -67,25 +68,45 @@ def _stem(word: str) -> str:
 
 def find_corrections(session: AgentSession) -> Iterator[Correction]:
     """Corrections of one session, each with the request and both answers."""
-    turns = session.turns
-    for number in range(2, len(turns)):
-        request, rejected, said = turns[number - 2 : number + 1]
-        after = turns[number + 1] if number + 1 < len(turns) else None
-        if (request.role, rejected.role, said.role) != ("user", "assistant", "user"):
-            continue
-        corrected = after.work if after else ""
-        if said.declined or is_correction(request.text, rejected.work, said.text, corrected):
-            yield Correction(
-                source=session.source,
-                session=session.id,
-                line=request.line,
-                last_line=after.last_line if after else said.last_line,
-                request=request.text,
-                rejected=rejected.work,
-                words=said.text,
-                corrected=corrected,
-                skills=session.skills,
-            )
+    for number, said in enumerate(session.turns):
+        each = correction_at(session, number)
+        if each and (said.declined or is_correction(each.request, each.rejected, each.words, each.corrected)):
+            yield each
+
+
+def correction_at(session: AgentSession, number: int) -> Correction | None:
+    """The turn as a correction; None unless it is the user's and follows a request and an answer."""
+    turns = session.turns[max(0, number - 2) : number + 2]
+    if number < 2 or [turn.role for turn in turns[:3]] != ["user", "assistant", "user"]:
+        return None
+    request, rejected, said = turns[:3]
+    return Correction(
+        source=session.source,
+        session=session.id,
+        line=request.line,
+        last_line=turns[-1].last_line,
+        request=request.text,
+        rejected=rejected.work,
+        words=said.text,
+        corrected="\n".join(turn.work for turn in turns[3:]),
+        skills=session.skills,
+        moment=said.moment,
+        forked=session.forked,
+    )
+
+
+def without_copies(corrections: Iterable[Correction]) -> list[Correction]:
+    """An agent that resumes or forks a session copies it: the same words on the same work at the same moment, or in a
+    fork, happened once."""
+    seen: set[tuple[str, ...]] = set()
+    kept = {}
+    for each in sorted(corrections, key=lambda each: each.forked):
+        event = (each.source, each.request, each.rejected, each.words)
+        moments = {(*event, each.moment)} if each.moment else set()
+        if not moments & seen and not (each.forked and event in seen):
+            kept[each.key] = each
+        seen |= {event} | moments
+    return list(kept.values())
 
 
 def is_correction(request: str, rejected: str, said: str, corrected: str) -> bool:

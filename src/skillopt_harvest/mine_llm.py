@@ -20,7 +20,7 @@ from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.record.base import Record
 from skillopt.tasks.check_fields import CheckKind, MinedCheck
-from skillopt_harvest.mine import task_of
+from skillopt_harvest.mine import correction_at, task_of
 from skillopt_harvest.records import AgentSession, Correction, MinedTask
 
 BATCH = 24_000
@@ -141,25 +141,8 @@ def _placed(each: FoundCorrection, batch: Sequence[AgentSession]) -> Correction 
         return None
     session = batch[each.session - 1]
     number = next((n for n, turn in enumerate(session.turns) if turn.line <= each.line <= turn.last_line), 0)
-    if number < 2 or session.turns[number].role != "user":
-        return None
-    request, rejected, said = session.turns[number - 2 : number + 1]
-    after = session.turns[number + 1] if number + 1 < len(session.turns) else None
-    return Correction(
-        source=session.source,
-        session=session.id,
-        line=request.line,
-        last_line=after.last_line if after else said.last_line,
-        request=request.text,
-        rejected=rejected.work,
-        words=said.text,
-        corrected=after.work if after else "",
-        skills=session.skills,
-        rule=each.rule,
-        instruction=each.instruction,
-        context=each.context,
-        check=each.check,
-    )
+    place = correction_at(session, number)
+    return place and place.model_copy(update=each.model_dump(exclude={"session", "line"}) | {"check": each.check})
 
 
 async def group_with_model(corrections: Sequence[Correction], caller: Caller) -> tuple[list[MinedTask], list[str]]:

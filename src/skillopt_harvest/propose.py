@@ -111,7 +111,10 @@ def _proposed(run: RunDirectory, installed: Path) -> tuple[Path, dict[str, str]]
         return target, {FILE: f"{front}{best.text}"}
     with tempfile.TemporaryDirectory() as draft:
         whole = Path(draft) / target.name
-        paths = export(run, whole)
+        try:
+            paths = export(run, whole)
+        except UserError as error:
+            raise UserError(str(error).replace(str(whole), f"--to {target}")) from None
         return target, {
             path: read_text(whole / path)
             for path in paths

@@ -23,6 +23,8 @@ class SessionTurn(Record):
     """Tools that ran, each with its main argument."""
     declined: bool = False
     """Did the user decline a tool call?"""
+    moment: str = ""
+    """As the transcript says it; empty if it does not."""
 
     @property
     def work(self) -> str:
@@ -38,6 +40,8 @@ class AgentSession(Record):
     cwd: str = ""
     headless: bool = False
     subagent: bool = False
+    forked: bool = False
+    """Begins with a copy of another session, at times of its own."""
     skills: tuple[str, ...] = ()
     """Names of the skills that were loaded."""
     turns: tuple[SessionTurn, ...]
@@ -66,6 +70,10 @@ class Correction(Record):
     """The request as a task that stands alone; empty: the request as it is."""
     context: str = ""
     check: MinedCheck | None = None
+    moment: str = ""
+    """Time of the user's words, as the transcript has it."""
+    forked: bool = False
+    """Its session begins with a copy of another."""
 
     @property
     def key(self) -> str:
@@ -115,6 +123,7 @@ class FileState(Record):
     cwd: str = ""
     headless: bool = False
     subagent: bool = False
+    forked: bool = False
     skills: tuple[str, ...] = ()
 
 

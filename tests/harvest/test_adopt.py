@@ -87,16 +87,16 @@ def test_a_skill_that_changed_meanwhile_is_not_overwritten(proposal: Path) -> No
 
 
 def test_a_full_disk_leaves_the_installed_skill_as_it_was(proposal: Path) -> None:
-    """A limit on the size of a file fails as a full disk does: at SKILL.md, after the references were written."""
+    """A limit on the size of a file fails as a full disk does: at SKILL.md, after the references."""
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
         "from skillopt.cli import main; main(['adopt', sys.argv[1]])"
     )
     done = subprocess.run([sys.executable, "-c", code, str(proposal)], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert "SKILL.md" in done.stderr
-    assert "free some space" in done.stderr
+    assert "the installed skill is as it was. Free some space" in done.stderr
     assert installed(proposal) == OLD
+    assert not list((proposal.parent / "skills").rglob("*.tmp"))
     adoption.adopt(proposal)
     assert installed(proposal) == NEW
 
@@ -125,6 +125,15 @@ def test_a_proposal_with_a_path_that_leads_out_or_another_text_is_refused(propos
     with pytest.raises(UserError, match="is not a proposal"):
         adoption.adopt(proposal.parent)
     assert installed(proposal) == OLD
+
+
+def test_nothing_is_written_behind_a_link(proposal: Path) -> None:
+    skill = proposal.parent / "skills" / "shop"
+    (skill / "references").rename(proposal.parent / "elsewhere")
+    (skill / "references").symlink_to(proposal.parent / "elsewhere")
+    with pytest.raises(UserError, match="references: is a link"):
+        adoption.adopt(proposal)
+    assert [path.read_text() for path in (proposal.parent / "elsewhere").iterdir()] == [OLD["references/a.md"]]
 
 
 def test_a_section_of_agents_md_is_replaced_and_all_else_stays(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +13,12 @@ from skillopt.errors import Stopped, UserError
 from skillopt_harvest.collect import SourceSelection
 from skillopt_harvest.harvest import harvest, mining_config
 from skillopt_harvest.mine import is_correction
+from skillopt_harvest.redact import Redactor
 from support import transcripts
 from support.harvest_score import mining_score
 from support.planted_history import PlantedSession, planted_history
 from support.planted_reader import PlantedReader
+from support.transcripts import claude_row, write_lines
 
 
 @pytest.fixture(scope="module")
@@ -98,38 +102,61 @@ def test_local_refuses_a_model_elsewhere() -> None:
 
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEAsecretbody\nq9\n-----END RSA PRIVATE KEY-----"
+KEY = "sk-ant-api03-Zx81bTq0PpLw77YtRr"
 SECRETS = {
-    "sk-ant-api03-Zx81bTq0PpLw77YtRr": "export ANTHROPIC_API_KEY={}",
+    KEY: "export ANTHROPIC_API_KEY={}",
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a": "git clone with {}",
     "AKIAIOSFODNN7QWERTYU": "aws key {}",
+    "w8Jalr4tnF7MI9K7/D2Gb3Rfi6YXk1zzQ5uV0pB7": "and its secret is on the next line\n{}",
+    "XXyyZZ11aaBBccDD22eeFF33": "post to https://hooks.slack.com/services/T0000AAAA/B0000BBBB/{}",
+    "sk_live_51HabcdEFGHijklMNOP": "stripe: {}",
     "hunter2hunter2": "postgres://admin:{}@db.internal/x",
+    "9c8b7a6d5e4f3a2b1c0d": "https://x.example/download?access_token={}&x=1",
     "Tr0ub4dor&3xyz": "the password is {}",
+    "p4ss!": "password: {}",
+    "correct horse battery": 'password = "{} staple"',
     "9f8e7d6c5b4a39281706": 'config: {{"client_secret": "{}"}}',
+    "netrcpw77xyz": "machine git.example.org login alice password {}",
+    "curlpw77xyz": "curl -u alice:{} https://x.example/",
+    "mysqlpw77xyz": "mysql -uroot -p{} shop",
+    "secondCookieVal99": "Cookie: theme=dark; session={}",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl": "Authorization: Bearer {}",
+    "0123456789abcdef0123456789abcdee": "the token of twilio {}",
     "MIIEpAIBAAKCAQEAsecretbody": PEM.replace("MIIEpAIBAAKCAQEAsecretbody", "{}"),
+    base64.b64encode(KEY.encode()).decode().rstrip("="): "echo {} | base64 -d",
+    "api03-Zx82bTq0PpLw78YtRr": "\x1b[32msk-ant-{}\x1b[0m",
+    "Zx83bTq0PpLw79YtRr": "sk-ant-api03\u200b-{}",
     "alice.miller@example.org": "mail {} about it",
     "/home/alicemiller": "look into {}/work/x.py",
+    "bobmiller": "or C:\\Users\\{}\\x.py",
     "topsecretvalue-of-env": "it printed {}",
 }
 
 
+def planted(place: str, text: str, name: str) -> list[dict[str, Any]]:
+    """A session of Claude Code with the text in its turns, in a tool call, or as its name."""
+    said = text if place == "texts" else ""
+    work = [{"type": "text", "text": f"npm install date-fns. {said}\n{'word ' * 2000}{said}"}]
+    call = {"type": "tool_use", "name": text, "input": {"command": f"npm install # {text}"}}
+    session = f"{name} {text}" if place == "session" else name
+    return [
+        claude_row("user", f"add date-fns; {said}", session),
+        claude_row("assistant", [*work, call] if place == "tool" else work, session),
+        claude_row("user", "Use pnpm instead of npm.", session),
+        claude_row("assistant", [{"type": "text", "text": f"pnpm add date-fns {said}"}], session),
+    ]
+
+
+@pytest.mark.parametrize("place", ["texts", "tool", "session"])
 @pytest.mark.parametrize("with_model", [False, True])
 def test_planted_secrets_are_in_no_file_and_no_request(
-    with_model: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    with_model: bool, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", "topsecretvalue-of-env")
     reader = PlantedReader()
     for number, (secret, form) in enumerate(SECRETS.items()):
-        text = form.format(secret)
-        filler = "word " * 2000
-        turns = [
-            ("user", f"add date-fns; {text}"),
-            ("assistant", f"npm install date-fns. {text}\n{filler}{text}"),
-            ("user", "Use pnpm instead of npm."),
-            ("assistant", f"pnpm add date-fns {text}"),
-        ]
-        name = f"s{number}"
-        transcripts.claude_code(tmp_path, name, turns, cwd="/home/alicemiller/shop")
+        rows = planted(place, form.format(secret), f"s{number}")
+        write_lines(tmp_path / ".claude/projects/-home-alicemiller-shop" / f"{secret.replace('/', '')}.jsonl", rows)
     selection = SourceSelection(source="claude-code", path=tmp_path / ".claude")
     models = {"optimizer": reader} if with_model else None
     report = harvest(tmp_path / "out", selection, config=CONFIG if with_model else None, models=models)  # type: ignore[arg-type]
@@ -145,6 +172,29 @@ def test_planted_secrets_are_in_no_file_and_no_request(
     everything += [request.encode() for request in reader.requests] + [line.encode() for line in report.lines()]
     for secret in SECRETS:
         assert not [1 for content in everything if secret.encode() in content], secret
+
+
+@pytest.mark.parametrize("secret", list(SECRETS)[:4])
+def test_a_key_that_begins_in_one_piece_of_a_turn_and_ends_in_the_next_is_removed(secret: str) -> None:
+    for half in range(4, len(secret) - 4):
+        parts = (f"npm install {secret[:half]}", f"{secret[half:]} and more")
+        assert Redactor().joined(parts, 1000) == "npm install [key]\n and more"
+    assert Redactor().joined(("npm install", "pnpm add"), 1000) == "npm install\npnpm add"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "All tests pass: nothing failed.",
+        "max_tokens=4096, tokenizer: bert-base",
+        "author: Jane Doe",
+        "The token count of test_a_second_read_takes_only_what_was_added is in src/components/Button2/index.tsx.",
+        "Use pnpm 9.12.3 on node20-alpine3 (2026-11-01T10:00:00Z); see https://example.org/a/b?page=2#c",
+        "می‌خواهم 👩‍💻 naïve",
+    ],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert Redactor()(text) == text
 
 
 @pytest.mark.parametrize(

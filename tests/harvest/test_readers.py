@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import subprocess
@@ -86,8 +87,21 @@ def test_sessions_of_opencode_are_read_from_its_database(home: Path) -> None:
             database.execute("INSERT INTO message VALUES (?, 'ses_1', ?)", (f"m{number}", json.dumps({"role": role})))
             part = json.dumps({"type": "text", "text": text})
             database.execute("INSERT INTO part VALUES (?, ?, 'ses_1', ?)", (f"p{number}", f"m{number}", part))
-    (session,), _ = read(SourceSelection(source="opencode"))
+    (session,), first = read(SourceSelection(source="opencode"))
     assert [turn.text for turn in session.turns] == [text for _, text in TURNS]
+    with contextlib.closing(sqlite3.connect(folder / "opencode.db")) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("INSERT INTO session VALUES ('ses_2', NULL, '')")
+        database.execute("INSERT INTO message VALUES ('n', 'ses_2', '{\"role\": \"user\"}')")
+        database.execute("INSERT INTO part VALUES ('q', 'n', 'ses_2', '{\"type\": \"text\", \"text\": \"hello\"}')")
+        database.execute("INSERT INTO part VALUES ('r', 'n', 'ses_2', '{broken')")
+        database.commit()
+        known = HarvestState(files=first.states)
+        sessions, second = read(SourceSelection(source="opencode"), known)  # what is new is in a file beside it
+    assert [turn.text for turn in sessions[1].turns] == ["hello"]
+    assert second.skipped == {"lines that are not JSON": 1}
+    (folder / "opencode.db").write_bytes(b"not a database" * 100)
+    assert read(SourceSelection(source="opencode"))[1].skipped == {"files that cannot be read": 1}
 
 
 def test_headless_and_sub_agent_runs_are_left_out_unless_asked_for(home: Path) -> None:
@@ -142,7 +156,63 @@ def test_unknown_malformed_and_endless_lines_are_skipped_and_counted(
     assert [turn.text for turn in session.turns] == [text for _, text in TURNS]
     assert collection.skipped["lines of an unknown form"] >= 1
     assert collection.skipped["lines that are not JSON"] == 2
+    assert collection.skipped["lines that are not JSON objects"] == 1
     assert collection.skipped["lines longer than 16 MB"] == 1
+
+
+def test_what_a_user_typed_while_claude_worked_is_theirs_and_a_notification_is_not(home: Path) -> None:
+    queued = {"type": "queued_command", "commandMode": "prompt", "prompt": "no, use pnpm", "origin": {"kind": "human"}}
+    notice = "<task-notification>no, never do that</task-notification>"
+    rows = [
+        claude_row("user", "add it", "s"),
+        claude_row("assistant", "npm add it", "s"),
+        {"type": "attachment", "attachment": queued, "sessionId": "s"},
+        {"type": "attachment", "attachment": {**queued, "origin": {"kind": "peer"}}, "sessionId": "s"},
+        claude_row("assistant", "pnpm add it", "s"),
+        claude_row("user", notice, "s", origin={"kind": "task-notification"}),
+    ]
+    write_lines(home / ".claude/projects/-p/s.jsonl", rows)
+    (session,), _ = read(SourceSelection(source="claude-code"))
+    assert [turn.text for turn in session.turns] == ["add it", "npm add it", "no, use pnpm", "pnpm add it"]
+
+
+def test_a_resumed_or_forked_copy_of_a_session_is_no_second_session(home: Path, tmp_path: Path) -> None:
+    for name in ("one", "resumed"):
+        transcripts.claude_code(home, name, TURNS, timestamp="2026-11-01T10:00:00.000Z")
+    report = harvest(tmp_path / "claude", SourceSelection(source="claude-code"))
+    assert [task.sessions for task in report.tasks] == [1]
+    path = transcripts.codex(home, "parent", TURNS)
+    rows = [{"type": "session_meta", "payload": {"id": "fork", "source": "cli", "forked_from_id": "parent"}}]
+    rows += [json.loads(line) for line in path.read_text().splitlines()]
+    write_lines(path.with_name("rollout-0-fork.jsonl"), rows)
+    report = harvest(tmp_path / "codex", SourceSelection(source="codex"))
+    assert [task.sessions for task in report.tasks] == [1]
+    assert report.tasks[0].occurrences[0].session == "parent"
+
+
+def test_a_message_of_gemini_that_is_written_again_is_read_once(home: Path) -> None:
+    path = transcripts.gemini_cli(home, "s", TURNS)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    more = {"toolCalls": [{"name": "run_shell_command", "args": {"command": "ls"}}]}
+    write_lines(path, [each for row in rows for each in ([row, {**row, **more}] if row.get("type") else [row])])
+    (session,), _ = read(SourceSelection(source="gemini-cli"))
+    assert [turn.text for turn in session.turns] == [text for _, text in TURNS]
+    assert session.turns[1].tools == ("$ run_shell_command: ls",)
+
+
+def test_what_is_behind_a_link_or_compressed_is_not_read(home: Path, tmp_path: Path) -> None:
+    path = transcripts.codex(home, "s", TURNS)
+    outside = tmp_path / "outside"
+    path.with_name("rollout-x.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    transcripts.codex(outside, "other", TURNS)
+    (home / ".codex/sessions/linked").symlink_to(outside / ".codex/sessions")
+    path.with_name("rollout-link.jsonl").symlink_to(path)
+    sessions, collection = read(SourceSelection(source="codex"))
+    assert [session.id for session in sessions] == ["s"]
+    assert collection.skipped == {"files that cannot be read": 1}
+    (home / ".codex").rename(home / "moved")
+    (home / ".codex").symlink_to(home / "moved")  # the agent's own folder may be one
+    assert len(read(SourceSelection(source="codex"))[0]) == 1
 
 
 def test_a_second_read_takes_only_what_was_added(home: Path) -> None:
@@ -208,7 +278,7 @@ def test_a_line_without_its_end_is_left_for_the_next_read(home: Path, monkeypatc
     monkeypatch.setattr("skillopt_harvest.sources.reading._rest_of_line", arrives)
     (session,), first = read(SourceSelection(source="claude-code"))
     assert len(session.turns) == 3
-    path.write_bytes(whole)
+    path.write_bytes(whole.rstrip())  # whole, but for the line's end
     (session,), _ = read(SourceSelection(source="claude-code"), HarvestState(files=first.states))
     assert session.turns[-1].text == TURNS[-1][1]
 
@@ -255,6 +325,14 @@ def test_traces_become_sessions_with_their_feedback(source: str, tmp_path: Path)
     assert texts[2].startswith("no, use pnpm")
     assert texts[-1] == "pnpm add"
     assert session.turns[2].declined
+
+
+def test_the_feedback_of_langsmith_may_be_a_summary(tmp_path: Path) -> None:
+    first, second = TRACES["langsmith"]
+    stats = {"user": {"n": 1, "avg": 0.0, "comments": ["no, use pnpm"]}}
+    path = write_lines(tmp_path / "export.jsonl", [{**first, "feedback": None, "feedback_stats": stats}, second])
+    (session,), _ = read(SourceSelection(source="langsmith", path=path))
+    assert session.turns[2].text.startswith("no, use pnpm")
 
 
 def test_evals_become_tasks_with_their_checks(tmp_path: Path) -> None:

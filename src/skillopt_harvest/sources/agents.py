@@ -22,6 +22,8 @@ _DECLINED_WITH = re.compile(r"the user said:\s*(.+)", re.IGNORECASE | re.DOTALL)
 
 def claude_code(row: Any, reading: Reading) -> bool:
     kind = row.get("type")
+    if at(row, "attachment.type") == "queued_command" and at(row, "attachment.commandMode") == "prompt":
+        kind, row = "user", {**row, **row["attachment"], "message": {"content": at(row, "attachment.prompt")}}
     if kind not in {"user", "assistant"}:
         return kind in {
             *("summary", "system", "file-history-snapshot", "progress", "queue-operation", "attachment", "last-prompt"),
@@ -44,7 +46,8 @@ def claude_code(row: Any, reading: Reading) -> bool:
         said = text_of(part.get("content"))
         if _DECLINED.match(said) and (words := _DECLINED_WITH.search(said)):
             reading.user(words[1], declined=True)
-    if not row.get("isMeta") and not row.get("isCompactSummary"):
+    typed = at(row, "origin.kind") in {None, "human"}
+    if typed and not row.get("isMeta") and not row.get("isCompactSummary"):
         others = [part for part in content if at(part, "type") == "text"] if isinstance(content, list) else content
         reading.user(text_of(others))
     return True
@@ -53,7 +56,10 @@ def claude_code(row: Any, reading: Reading) -> bool:
 def codex(row: Any, reading: Reading) -> bool:
     kind, payload = row.get("type"), row.get("payload")
     if kind == "session_meta":
+        if reading.forked:
+            return True  # lines of the original session, if this one is a copy
         source = at(payload, "source")
+        reading.forked = bool(at(payload, "forked_from_id"))
         reading.name(at(payload, "id"))
         reading.folder(at(payload, "cwd"))
         reading.headless |= source == "exec" or "exec" in str(at(payload, "originator") or "")
@@ -106,7 +112,7 @@ def cursor(row: Any, reading: Reading) -> bool:
                 reading.tool(part.get("name"), part.get("input"))
             else:
                 reading.assistant(text_of([part]))
-    return role in {"user", "assistant", "system"}
+    return role in {"user", "assistant", "system"} or row.get("type") == "turn_ended"
 
 
 def gemini_cli(row: Any, reading: Reading) -> bool:
@@ -119,6 +125,8 @@ def gemini_cli(row: Any, reading: Reading) -> bool:
                 reading.position.line += 1
                 gemini_cli(message, reading)
         return True
+    if kind in {"user", "gemini"}:
+        reading.begin(row.get("id"), "user" if kind == "user" else "assistant")
     if kind == "user":
         reading.user(text_of(row.get("content")).partition("\n--- Content from referenced files ---")[0])
     elif kind == "gemini":
@@ -164,7 +172,7 @@ AGENTS = {
     ),
     "codex": AgentSource(
         root=_home("CODEX_HOME", ".codex"),
-        patterns=("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl"),
+        patterns=("sessions/**/rollout-*.jsonl*", "archived_sessions/**/rollout-*.jsonl*"),
         read=codex,
     ),
     "gemini-cli": AgentSource(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,13 @@ def session_files(folder: Path) -> list[Path]:
     return [*files, *([folder / "opencode.db"] if (folder / "opencode.db").is_file() else [])]
 
 
-def read_sessions(file: Path, reading: Reading) -> Iterator[Reading]:
+def read_sessions(file: Path, reading: Reading, skipped: Counter[str]) -> Iterator[Reading]:
     """Fills the reading with one session after another."""
     if file.suffix == ".db":
-        yield from _from_database(file, reading)
+        try:
+            yield from _from_database(file, reading, skipped)
+        except sqlite3.Error as error:
+            raise ValueError(str(error)) from None
         return
     info = read_json(file)
     _begin(reading, info)
@@ -65,7 +69,7 @@ def _fill(reading: Reading, parts: Iterator[Part]) -> None:
             (reading.user if at(message, "role") == "user" else reading.assistant)(text)
 
 
-def _from_database(file: Path, reading: Reading) -> Iterator[Reading]:
+def _from_database(file: Path, reading: Reading, skipped: Counter[str]) -> Iterator[Reading]:
     with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as database:
         for session, parent, folder in database.execute("SELECT id, parent_id, directory FROM session ORDER BY id"):
             _begin(reading, {"id": session, "parentID": parent, "directory": folder})
@@ -74,5 +78,13 @@ def _from_database(file: Path, reading: Reading) -> Iterator[Reading]:
                 "WHERE part.session_id = ? ORDER BY message.id, part.id",
                 (session,),
             )
-            _fill(reading, ((json.loads(message), json.loads(part)) for message, part in rows))
+            _fill(reading, _parsed(rows, skipped))
             yield reading
+
+
+def _parsed(rows: Iterable[tuple[str, str]], skipped: Counter[str]) -> Iterator[Part]:
+    for message, part in rows:
+        try:
+            yield json.loads(message), json.loads(part)
+        except (ValueError, TypeError, RecursionError):
+            skipped["lines that are not JSON"] += 1

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 from skillopt.skill.folder import open_regular
 from skillopt.tasks.nested import at
-from skillopt_harvest.records import AgentSession, SessionTurn
+from skillopt_harvest.records import AgentSession, SessionTurn, short_id
 from skillopt_harvest.redact import Redactor
 
 LONGEST_LINE = 16 << 20
@@ -21,13 +21,18 @@ LARGEST_FILE = 64 << 20
 """The most bytes of a file that can only be read whole."""
 LONGEST_TEXT = 6000
 """The most characters of a turn that are stored."""
+_ENOUGH = 3 * LONGEST_TEXT
+"""Characters of a turn before they are redacted and cut."""
 LONGEST_TOOL = 400
+MOST_TOOLS = 40
+"""Tool calls of a turn that are stored."""
 MOST_TURNS = 400
 """The most turns of one part; a longer session comes in several."""
 OVERLAP = 4
 """Turns that a part has in common with the one before: a correction needs the request before it."""
 _INJECTED = re.compile(
-    r"<(?:environment_context|user_instructions|system-reminder|permissions|skill|turn_aborted)|# AGENTS\.md"
+    r"<(?:environment_context|user_instructions|system-reminder|permissions|skill|turn_aborted|task-notification"
+    r"|teammate-message|bash-)|# AGENTS\.md"
 )
 _TAGS = re.compile(r"<system-reminder>.*?</system-reminder>|</?user_query>|<timestamp>.*?</timestamp>", re.DOTALL)
 _COMMAND = re.compile(r"<(?:command-name|command-message|local-command)|Caveat: |\[Request interrupted")
@@ -48,6 +53,23 @@ class Position:
 
 
 @dataclass
+class TurnInPieces:
+    """A turn that goes on: its pieces as they are in the transcript."""
+
+    role: Literal["user", "assistant"]
+    line: int
+    last_line: int
+    moment: str
+    texts: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
+    declined: bool = False
+
+    def add(self, text: str) -> None:
+        if sum(map(len, self.texts)) < _ENOUGH:
+            self.texts.append(text[:_ENOUGH])
+
+
+@dataclass
 class Reading:
     """A session as it is read. Every text is redacted here, before anything else sees it."""
 
@@ -57,16 +79,23 @@ class Reading:
     cwd: str = ""
     headless: bool = False
     subagent: bool = False
+    forked: bool = False
+    """Begins with a copy of another session."""
     skills: list[str] = field(default_factory=list)
     turns: list[SessionTurn] = field(default_factory=list)
+    now: TurnInPieces | None = None
     starts: list[Position] = field(default_factory=list)
     """Positions of the last user turns."""
     position: Position = field(default_factory=Position)
     """The number of the line that is being read."""
+    moment: str = ""
+    """Time of the line that is being read, as the transcript has it."""
+    message: tuple[str, int, int] = ("", 0, 0)
+    """The name of the last message, and how many texts and tool calls of its turn come before it."""
 
     def name(self, session: Any) -> None:
         if isinstance(session, str) and session:
-            self.id = safe_id(session)
+            self.id = session_id(session, self.redactor)
 
     def folder(self, cwd: Any) -> None:
         if isinstance(cwd, str) and cwd and not self.cwd:
@@ -74,17 +103,19 @@ class Reading:
 
     def skill(self, name: Any) -> None:
         if isinstance(name, str) and re.fullmatch(r"[\w:-]{1,64}", name) and name not in self.skills:
-            self.skills.append(name)
+            self.skills += [name] if self.redactor(name) == name else []
 
     def user(self, text: str, *, declined: bool = False) -> None:
         text = _TAGS.sub("", text).strip()
         if text and not is_injected(text):
             self.starts = [*self.starts[-1:], self.position]
-            self._add("user", text, declined=declined)
+            turn = self._turn("user")
+            turn.add(text)
+            turn.declined |= declined
 
     def assistant(self, text: str) -> None:
         if text.strip():
-            self._add("assistant", text)
+            self._turn("assistant").add(text)
 
     def tool(self, name: Any, arguments: Any) -> None:
         """A tool call, with its main argument."""
@@ -97,51 +128,81 @@ class Reading:
         shown = " ".join(map(str, main)) if isinstance(main, list) else str(main)
         if str(name).lower() == "skill":
             self.skill(at(arguments, "skill") or at(arguments, "command") or at(arguments, "name"))
-        self._add("assistant", "", (f"$ {name}: {self.redactor.shortened(shown, LONGEST_TOOL)}",))
+        turn = self._turn("assistant")
+        if len(turn.tools) < MOST_TOOLS:
+            turn.tools.append(self.redactor.shortened(f"$ {name}: {shown}", LONGEST_TOOL))
 
-    def _add(
-        self, role: Literal["user", "assistant"], text: str, tools: tuple[str, ...] = (), *, declined: bool = False
-    ) -> None:
-        line, text = self.position.line, self.redactor.shortened(text.strip(), LONGEST_TEXT)
-        before = self.turns[-1] if self.turns else None
-        if before and before.role == role:
-            joined = f"{before.text}\n{text}".strip()[:LONGEST_TEXT]
-            update = {"text": joined, "last_line": line, "tools": (*before.tools, *tools)[:40]}
-            self.turns[-1] = before.model_copy(update={**update, "declined": before.declined or declined})
+    def begin(self, message: Any, role: Literal["user", "assistant"]) -> None:
+        """A message begins. One with the name of the last is that message again, with more in it."""
+        texts, tools = (self.now.texts, self.now.tools) if self.now and self.now.role == role else ([], [])
+        if message and message == self.message[0]:
+            del texts[self.message[1] :], tools[self.message[2] :]
         else:
+            self.message = (str(message or ""), len(texts), len(tools))
+
+    def _turn(self, role: Literal["user", "assistant"]) -> TurnInPieces:
+        """The turn that a piece belongs to."""
+        if self.now and self.now.role != role:
+            self.close()
+        self.now = self.now or TurnInPieces(role, self.position.line, self.position.line, self.moment)
+        self.now.last_line = self.position.line
+        return self.now
+
+    def close(self) -> None:
+        """The turn has ended."""
+        if turn := self.now:
+            text = self.redactor.joined(turn.texts, LONGEST_TEXT)
             self.turns.append(
-                SessionTurn(role=role, text=text, line=line, last_line=line, tools=tools, declined=declined)
+                SessionTurn(
+                    role=turn.role,
+                    text=text,
+                    line=turn.line,
+                    last_line=turn.last_line,
+                    moment=turn.moment,
+                    tools=tuple(turn.tools),
+                    declined=turn.declined,
+                )
             )
+        self.now = None
 
     def part(self) -> AgentSession:
-        """What was read so far; the next part begins with the last turns of this one."""
+        """The turns that have ended; the next part begins with the last of them."""
         session = AgentSession(
             source=self.source,
             id=self.id,
             cwd=self.cwd,
             headless=self.headless,
             subagent=self.subagent,
+            forked=self.forked,
             skills=tuple(self.skills),
             turns=tuple(self.turns),
         )
         self.turns = self.turns[-OVERLAP:]
         return session
 
+    def whole(self) -> AgentSession:
+        """All that was read."""
+        self.close()
+        return self.part()
 
-def safe_id(text: str) -> str:
+
+def session_id(text: str, redactor: Redactor) -> str:
     """A session's name as an id: a transcript may hold anything there."""
-    return re.sub(r"[^\w.-]", "-", text)[:64].strip(".-") or "session"
+    clean = redactor(text)
+    name = re.sub(r"[^\w.-]", "-", clean)[:64].strip(".-") or "session"
+    return name if clean == text else f"{name[:50]}-{short_id(text)}"
 
 
 def json_lines(path: Path, start: Position, skipped: Counter[str]) -> Iterator[tuple[Position, Any]]:
-    """Objects, each with the position of its line. A last line without its end is still being written: it is left
-    for the next read. What is too long or not an object is skipped and counted."""
+    """Objects with where their line begins. A last line that is not whole is still being written: it is left for the
+    next read. What is too long or not an object is skipped and counted."""
     with open_regular(path) as file:
         file.seek(start.offset)
         offset, number = start.offset, start.line
         while raw := file.readline(LONGEST_LINE):
-            if not raw.endswith(b"\n"):
-                length = _rest_of_line(file) if len(raw) == LONGEST_LINE else None
+            ended = raw.endswith(b"\n")
+            if len(raw) == LONGEST_LINE and not ended:
+                length = _rest_of_line(file)
                 if length is None:
                     return
                 skipped["lines longer than 16 MB"] += 1
@@ -151,11 +212,16 @@ def json_lines(path: Path, start: Position, skipped: Counter[str]) -> Iterator[t
             try:
                 value = json.loads(raw) if raw.strip() else None
             except (ValueError, RecursionError):
-                value = None
+                if not ended:
+                    return
                 skipped["lines that are not JSON"] += 1
                 continue
             if isinstance(value, dict):
                 yield here, value
+            elif value is not None:
+                skipped["lines that are not JSON objects"] += 1
+            if not ended:
+                return
 
 
 def _rest_of_line(file: BinaryIO) -> int | None:

@@ -62,6 +62,8 @@ def langsmith(row: Any) -> TracedExchange | None:
         (at(note, "score"), _content(at(note, "correction")) or at(note, "comment"))
         for note in row.get("feedback") or []
     ]
+    for each in (row.get("feedback_stats") or {}).values():
+        notes += [(at(each, "avg"), comment) for comment in at(each, "comments") or []]
     return _exchange(session, _last_user(row.get("inputs")), _content(row.get("outputs")), notes)
 
 
@@ -93,9 +95,9 @@ def read_traces(path: Path, source: str, redactor: Redactor, skipped: Counter[st
         if exchange.feedback:
             reading.user(exchange.feedback, declined=True)
         if len(open_sessions) > MOST_OPEN:
-            yield open_sessions.popitem(last=False)[1].part()
+            yield open_sessions.popitem(last=False)[1].whole()
     for reading in open_sessions.values():
-        yield reading.part()
+        yield reading.whole()
 
 
 def _exchange(session: Any, given: Any, output: Any, notes: list[tuple[Any, Any]]) -> TracedExchange | None:
