@@ -103,7 +103,7 @@ class FlatGradientKeys(TypedDict, total=False):
     analyst_workers: int
     """Optimizer calls in flight; a local: model has at most one a core."""
     deep_reflect_threshold: float
-    """If one cause that no edit answers has more than this share of a step's failures, a request asks about it."""
+    """A cause of more than this share of a step's failures, if no edit answers it, gets a request of its own."""
     prompt_tokens: int
     """The most tokens of trajectories in one request. A larger batch is read in several requests; a single
     trajectory that is longer loses its middle."""
