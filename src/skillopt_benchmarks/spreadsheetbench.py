@@ -13,7 +13,7 @@ from typing import Any
 from skillopt.config import EnvConfig
 from skillopt.errors import UserError
 from skillopt.tasks.base import Item, Score, ScorerError
-from skillopt.tasks.checks import ask_cells
+from skillopt.tasks.checks import compare_workbooks
 from skillopt.tasks.images import safe_file
 from skillopt.tasks.qa import QAEnv, QAOptions
 from skillopt.tasks.sandbox import Sandbox, SandboxLimits
@@ -114,15 +114,15 @@ class SpreadsheetEnv(QAEnv):
             if "output.xlsx" not in done.files:
                 return "the program did not save output.xlsx"
             got = done.files["output.xlsx"]
-            if await ask_cells(self.sandbox, "formulas", got, position=position) is True:
-                if not self._soffice:
-                    difference = await ask_cells(self.sandbox, "compare", got, want, position)
-                    return f"{difference} (a formula without a value: nothing computes it here)" if difference else ""
-                computed = await self._computed(got, want)
-                if computed is None:
-                    return "LibreOffice cannot compute the workbook"
-                got = computed
-        return str(await ask_cells(self.sandbox, "compare", got, want, position))
+        difference, has_formula = await compare_workbooks(self.sandbox, got, want, position)
+        if not program or not has_formula:
+            return difference
+        if not self._soffice:
+            return f"{difference} (a formula without a value: nothing computes it here)" if difference else ""
+        computed = await self._computed(got, want)
+        if computed is None:
+            return "LibreOffice cannot compute the workbook"
+        return (await compare_workbooks(self.sandbox, computed, want, position))[0]
 
     async def _computed(self, got: bytes, want: bytes) -> bytes | None:
         """The workbook with its formulas' values, by LibreOffice in the sandbox; None if that is its own fault.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import tempfile
 import threading
 from pathlib import Path
@@ -116,9 +115,7 @@ class LocalModel(ChatModel):
                 self._folder = tempfile.TemporaryDirectory(prefix="skillopt-", ignore_cleanup_errors=True)
             states = Path(self._folder.name)
             states.mkdir(exist_ok=True)  # the system may clean up temporary folders during a long run
-        descriptor, log = tempfile.mkstemp(suffix=".log", dir=states)
-        os.close(descriptor)
-        worker = WorkerProcess(WORKER, {**no_secrets(), "OMP_NUM_THREADS": "1"}, Path(log))
+        worker = WorkerProcess(WORKER, {**no_secrets(), "OMP_NUM_THREADS": "1"}, log=True)
         reply = worker.ask({**self._setup, "weights": str(file), "states": str(states)})
         if "error" in reply:
             worker.stop()

@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +22,8 @@ from skillopt.chat_protocol import JsonObject
 from skillopt.processes.process import end_group
 
 LONGEST_ANSWER = 8 << 20
+_LOG_END = 1 << 14
+"""The bytes of a log in which its last line is looked for."""
 
 
 class WorkerGoneError(Exception):
@@ -30,20 +33,19 @@ class WorkerGoneError(Exception):
 class WorkerProcess:
     """One process, asked by one thread at a time. `stop` may come from any thread."""
 
-    def __init__(self, script: Path, env: Mapping[str, str], log: Path | None = None) -> None:
-        """Its standard error goes to the `log`, or nowhere."""
-        self._log = log
+    def __init__(self, script: Path, env: Mapping[str, str], *, log: bool = False) -> None:
+        """With a `log`, the last line of its standard error is part of an error."""
+        self._log = tempfile.TemporaryFile() if log else None  # noqa: SIM115 - as long as the process
         self._asking = threading.Lock()
         # -P: the script's own folder, with names like `base`, must not come before the libraries.
-        with open(log or os.devnull, "wb") as errors:  # noqa: PTH123
-            self._process = subprocess.Popen(  # noqa: S603 - our own script
-                [sys.executable, "-P", str(script)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=dict(env),
-                start_new_session=True,
-            )
+        self._process = subprocess.Popen(  # noqa: S603 - our own script
+            [sys.executable, "-P", str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log or subprocess.DEVNULL,
+            env=dict(env),
+            start_new_session=True,
+        )
         self.pid = self._process.pid
 
     @property
@@ -92,8 +94,11 @@ class WorkerProcess:
 
     def last_words(self) -> str:
         """The last line of its log."""
-        lines = self._log.read_bytes().decode(errors="replace").split("\n") if self._log and self._log.exists() else []
-        return next((f" ({line.strip()})" for line in reversed(lines) if line.strip()), "")
+        if self._log is None:
+            return ""
+        end = os.fstat(self._log.fileno()).st_size
+        text = os.pread(self._log.fileno(), _LOG_END, max(0, end - _LOG_END)).decode(errors="replace")
+        return next((f" ({line.strip()})" for line in reversed(text.split("\n")) if line.strip()), "")
 
     def stop(self) -> None:
         """End it, also in the middle of an answer."""

@@ -90,7 +90,7 @@ class FilesCheck(Scorer):
         got = file.read_bytes()
         if name.lower().endswith(".xlsx"):
             assert self._sandbox is not None
-            return str(await ask_cells(self._sandbox, "compare", got, want))
+            return (await compare_workbooks(self._sandbox, got, want))[0]
         return compare_files(name, got, want)
 
 
@@ -170,15 +170,19 @@ CELLS = Path(__file__).with_name("cells.py")
 """The program that compares workbooks in the sandbox."""
 
 
-async def ask_cells(sandbox: Sandbox, what: str, got: bytes, want: bytes = b"", position: str = "") -> Any:
-    """Compare workbooks in the sandbox, because an agent's files are not trusted."""
+async def compare_workbooks(sandbox: Sandbox, got: bytes, want: bytes, position: str = "") -> tuple[str, bool]:
+    """The first difference in words, empty if there is none; and whether a cell that counts has a formula. Workbooks
+    are read in the sandbox: what an agent wrote is not trusted."""
     program = CELLS.read_text(encoding="utf-8")
-    spec = json.dumps({"ask": what, "position": position}).encode()
+    spec = json.dumps({"position": position}).encode()
     try:
         done = await sandbox.run(program, files={"got.xlsx": got, "want.xlsx": want, "spec.json": spec})
     except SkillOptError as error:
         raise ScorerError(f"the workbooks could not be compared: {error}") from None
-    return json.loads(done.stdout) if done.ok else f"the workbook cannot be read: {done.reason}"
+    if not done.ok:
+        return f"the workbook cannot be read: {done.reason}", False
+    difference, formula = json.loads(done.stdout)
+    return str(difference), bool(formula)
 
 
 # A command

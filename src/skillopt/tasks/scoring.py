@@ -14,6 +14,7 @@ from typing import Any, Literal
 from skillopt.models.base import ChatReply
 from skillopt.models.structured import parse
 from skillopt.tasks.base import Score
+from skillopt.tasks.data import shortened
 from skillopt.tasks.numbers import Quantity, known_unit, quantities
 
 _ANSWER_TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
@@ -338,8 +339,7 @@ def _near(a: float, b: float, tolerance: float) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return shortened(json.dumps(value, ensure_ascii=False, default=repr), 80)
 
 
 def expected_feedback(answers: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -55,9 +54,7 @@ class GameWorker:
     """One process that holds games. Its requests wait for their turn in one thread."""
 
     def __init__(self, engine: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="skillopt-games-", ignore_cleanup_errors=True)
-        log = Path(self._folder.name) / "errors.log"
-        self._process = WorkerProcess(Path(__file__).with_name("worker.py"), no_secrets(), log)
+        self._process = WorkerProcess(Path(__file__).with_name("worker.py"), no_secrets(), log=True)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="games")
         self._started = self._thread.submit(self._process.ask, {"engine": engine}, BUILD_SECONDS)
         self.open_games = 0
@@ -86,7 +83,6 @@ class GameWorker:
     def close(self) -> None:
         self._process.stop()
         self._thread.shutdown(wait=False)
-        self._folder.cleanup()
 
 
 class Game:
