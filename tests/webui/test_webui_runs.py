@@ -56,7 +56,8 @@ def test_a_run_outlives_its_server_is_found_again_and_ends_as_if_nothing_had_hap
     os.kill(before, 0)
     ui.start()
     assert ui.get(f"/api/runs/{run}")["pid"] == before
-    assert ui.get("/api/runs")["rows"][0] | {"id": run, "status": "running"} == ui.get("/api/runs")["rows"][0]
+    row = ui.get("/api/runs")["rows"][0]
+    assert (row["id"], row["status"]) == (run, "running")
 
     assert ui.ask(f"/api/runs/{run}/resume", {})[0] == 400, "it is being worked on"
     until(lambda: ui.get(f"/api/runs/{run}")["steps"])
