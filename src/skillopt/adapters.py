@@ -28,6 +28,8 @@ def from_dspy(metric: Callable[..., Any], *, answer: str = "answer") -> Callable
     The metric gets an Example with the task's fields, and a Prediction with the output as its field `answer`. It may
     return a bool, a number from 0 to 1, or, as metrics for dspy.GEPA do, a Prediction with score and feedback.
     """
+    if not callable(metric):
+        raise UserError(f"from_dspy: {metric!r} is not a metric, which is a function of (example, prediction)")
     try:
         parameters = list(inspect.signature(metric).parameters.values())
     except (TypeError, ValueError):

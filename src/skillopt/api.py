@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from skillopt import plugins
 from skillopt.arguments import MeasureArguments, TrainArguments, named_by
 from skillopt.config import Config
-from skillopt.errors import SkillOptError
+from skillopt.errors import SkillOptError, UserError
 from skillopt.inputs import ConfigLike, Inputs, Keys, SkillLike, named_parts, read_inputs, read_skill_input
 from skillopt.keys import redact
 from skillopt.record.result import Result
@@ -71,10 +71,16 @@ class Trainer:
             "trackers": ("trackers.use", keys.pop("trackers", ())),
         }
         callbacks: Sequence[Callback] = keys.pop("callbacks", ())
-        self._mode: Mode = keys.pop("mode", "auto")
+        self._mode: Mode = _one_of("mode", keys.pop("mode", "auto"), ("auto", "resume", "fresh", "separate"))
         self._progress = shows_progress(keys.pop("progress", None))
         parts = named_parts(keys, named)
         self._trackers = tuple(parts["trackers"] or ())
+        for name in ("gate", "schedule"):
+            _functions(name, [parts[name]] if parts[name] is not None else ())
+        _functions("vetoes", parts["vetoes"] or ())
+        _functions("callbacks", callbacks)
+        if not isinstance(parts["analysts"] or (), Sequence):
+            raise UserError(f"analysts: {parts['analysts']!r} is not a list of functions or names")
         chosen = [as_analyst(a) if not isinstance(a, str) else open_analysts([a])[0] for a in parts["analysts"] or ()]
         resolved = read_inputs(config, **keys)
         self.config, self.models, self._inputs = resolved.config, resolved.models, resolved
@@ -163,8 +169,24 @@ def _showing(progress: Progress) -> Iterator[Sequence[Listener]]:
         yield (shown,)
 
 
+def _one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
+    if value not in known:
+        raise UserError(f"{name}: {value!r} is not one of {', '.join(map(str, known))}")
+    return value
+
+
+def _functions(name: str, parts: Any) -> None:
+    """Refuse what could not be called later, when much is paid for."""
+    if not isinstance(parts, Sequence):
+        raise UserError(f"{name}: {parts!r} is not a list of functions")
+    for part in parts:
+        if not isinstance(part, str) and not callable(part):
+            raise UserError(f"{name}: {part!r} is neither a function nor the name of one")
+
+
 def shows_progress(chosen: Progress | None) -> Progress:
     """The program's choice; else True if a person probably reads the output."""
+    _one_of("progress", chosen, (None, True, False, "json"))
     return (in_notebook() or sys.stdout.isatty()) if chosen is None else chosen
 
 
@@ -265,6 +287,8 @@ async def replicate_async(
     """As `replicate`, for code that is async."""
     from skillopt.measure.replicate import replicate as run_seeds
 
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
+        raise UserError(f"seeds: {seeds!r} is not a number of trainings from 1")
     first = Trainer(config, **arguments)
     numbers = range(first.config.train.seed, first.config.train.seed + seeds)
     more: Keys = {name: value for name, value in arguments.items() if name in _PASSED_ON}

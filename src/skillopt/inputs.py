@@ -187,6 +187,8 @@ def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str
     several words that do not look like a path."""
     if isinstance(skill, Skill):
         return skill
+    if not isinstance(skill, str | Path):
+        raise UserError(f"skill: {type(skill).__name__} is neither a Skill nor its text or path")
     name = str(skill)
     there = is_there(shipped(name))
     if isinstance(skill, str) and ("\n" in name or not (there or _PATH.fullmatch(name))):

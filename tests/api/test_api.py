@@ -246,7 +246,7 @@ def test_a_veto_comes_on_top_of_a_gate_that_is_passed_in(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda verdict: True, "gave bool; a gate gives a skillopt.gates.Verdict"),
+        (lambda verdict: True, "gave bool; a gate gives a skillopt.Verdict"),
         (lambda verdict: verdict.model_copy(update={"after": None}), "accepted a candidate without a score"),
         (
             lambda verdict: verdict.model_copy(update={"known_scores": {}}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,6 +83,62 @@ def test_what_nothing_would_read_is_refused(call: str, wrong: Mapping[str, Any],
     }
     with pytest.raises(skillopt.UserError, match=message):
         calls[call]()
+
+
+def broken(*arguments: Any, **more: Any) -> Any:
+    raise ZeroDivisionError("division by zero")
+
+
+async def says_yes(*arguments: Any, **more: Any) -> Any:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"gate": broken}, "gate 'broken': ZeroDivisionError: division by zero"),
+        ({"gate": says_yes}, "gate 'says_yes': gave bool; a gate gives a skillopt.Verdict"),
+        ({"gate": 5}, "gate: 5 is neither a function nor the name of one"),
+        ({"vetoes": [broken]}, "veto 'broken': ZeroDivisionError: division by zero"),
+        (
+            {"vetoes": [lambda before, after: None]},
+            "veto '<lambda>': gave None; a veto gives True, or False or a reason",
+        ),
+        ({"vetoes": 5}, "vetoes: 5 is not a list of functions"),
+        ({"schedule": broken}, "schedule 'broken': ZeroDivisionError"),
+        ({"schedule": 5}, "schedule: 5 is neither a function"),
+        ({"analysts": [broken]}, "analyst 'broken': ZeroDivisionError"),
+        ({"analysts": 5}, "analysts: 5 is not a list of functions or names"),
+        ({"callbacks": [5]}, "callbacks: 5 is neither a function"),
+        ({"mode": "again"}, "mode: 'again' is not one of auto, resume, fresh"),
+        ({"progress": "yes"}, "progress: 'yes' is not one of"),
+        ({"skill": 5}, "skill: int is neither a Skill nor its text or path"),
+        ({"split": {"train": 0, "val": 1, "test": 1}}, "env.split: needs a positive share"),
+        ({"columns": {"question": "nope"}}, "columns: 'tasks' has no column 'nope'"),
+    ],
+)
+def test_a_mistake_in_a_part_is_one_error_of_ours_that_names_it(
+    tmp_path: Path, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(skillopt.UserError, match=re.escape(message)):
+        skillopt.train(**small(tmp_path, tasks=TASKS, **wrong))
+
+
+def test_a_veto_may_give_what_numpy_compares_to(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    result = skillopt.train(**small(tmp_path, vetoes=[lambda before, after: numpy.bool_(True)]))
+    assert result.summary.steps.accepted > 0
+
+
+def test_shares_of_the_splits_count_for_a_list(tmp_path: Path) -> None:
+    env = skillopt.Trainer(**small(tmp_path, tasks=TASKS, split={"train": 1, "val": 1, "test": 2})).env
+    assert env is not None
+    assert [len(env.items(name)) for name in ("train", "val", "test")] == [12, 12, 24]
+    other = skillopt.Trainer(**small(tmp_path, tasks=TASKS, split_seed=1)).env
+    usual = skillopt.Trainer(**small(tmp_path, tasks=TASKS)).env
+    assert other is not None
+    assert usual is not None
+    assert list(other.items("test")) != list(usual.items("test"))
 
 
 def test_sections_work_without_tasks_too(tmp_path: Path) -> None:

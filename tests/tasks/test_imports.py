@@ -249,13 +249,25 @@ def test_a_conversation_before_the_question_is_its_context(tmp_path: Path) -> No
         {"input": few, "ideal": ["6", "six"], "type": "sum"},
         {"input": "7+7?", "ideal": "14"},
         {"messages": [few[0], *dialog({"question": "1+1?"}), {"role": "assistant", "content": "2"}]},
+        {
+            "messages": [
+                *dialog({"question": "Weather?"}),
+                {"role": "assistant", "content": None},
+                {"role": "tool", "content": "sun"},
+                {"role": "assistant", "content": "It is sunny."},
+            ]
+        },
     ]
     _jsonl(tmp_path / "a.jsonl", rows)
-    several, plain, short = read_task_file(tmp_path / "a.jsonl").items
+    several, plain, short, tool = read_task_file(tmp_path / "a.jsonl").items
     assert (several.question, several.answers, several.type) == ("3+3?", ("6", "six"), "sum")
     assert several.context == "system: Be brief.\n\nuser: 2+2?\n\nassistant: 4"
     assert (plain.question, plain.answers, plain.context) == ("7+7?", ("14",), "")
     assert (short.question, short.answers, short.context) == ("1+1?", ("2",), "Be brief.")
+    assert (tool.question, tool.answers, tool.context) == ("Weather?", ("It is sunny.",), "sun")
+    _jsonl(tmp_path / "b.jsonl", [{"input": [few[0]], "ideal": "no question"}])
+    with pytest.raises(UserError, match=r"b\.jsonl:1: id and question must not be empty"):
+        read_task_file(tmp_path / "b.jsonl")
     assert not any(name in item for item in (several, short) for name, _ in item if name in {"messages", "ideal"})
 
 
@@ -309,6 +321,14 @@ def test_promptfoo_checks_are_kept_and_its_code_is_refused_by_name(tmp_path: Pat
     file.write_text("prompts: ['{% if x %}a{% endif %} {{q | upper}}']\ntests: [{vars: {q: a}}]\n")
     with pytest.raises(UserError, match=r"only \{\{name\}\} is filled in"):
         read_task_file(file)
+    file.write_text("prompts: ['Ask {{q}} of {{who}}']\ntests: [{vars: {q: a}, assert: [{type: equals, value: b}]}]\n")
+    with pytest.raises(UserError, match=r"vars\.who: is missing; the prompt has \{\{who\}\}"):
+        read_task_file(file)
+    talk = json.dumps([{"role": "system", "content": "Be {{how}}."}, {"role": "user", "content": "{{q}}"}])
+    case = {"vars": {"q": 'Say "yes"', "how": "brief"}, "assert": [{"type": "equals", "value": "yes"}]}
+    file.write_text(yaml.safe_dump({"prompts": [talk], "tests": [case]}))
+    (spoken,) = read_task_file(file).items
+    assert (spoken.question, spoken.context) == ('Say "yes"', "Be brief.")
     file.write_text("tests: file://tests.csv\n")
     with pytest.raises(UserError, match=r"'file://tests\.csv', and files are not read"):
         read_task_file(file)

@@ -161,4 +161,4 @@ def _nearest(word: str, choices: list[str]) -> str:
 
 def _explain(where: str, error: Any) -> str:
     dotted = ".".join(str(part) for part in error["loc"])
-    return f"{where}: {dotted}: {error['msg']} (got {error['input']!r})"
+    return f"{where}: {dotted}: {error['msg'].removeprefix('Value error, ')} (got {error['input']!r})"

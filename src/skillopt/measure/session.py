@@ -66,7 +66,7 @@ def written(result: R, path: Path) -> R:
 
 def check_split(split: str) -> None:
     if split not in SPLITS:
-        raise UserError(f"--split: '{split}' is not one of {', '.join(SPLITS)}")
+        raise UserError(f"split: '{split}' is not one of {', '.join(SPLITS)}")
 
 
 @asynccontextmanager

@@ -57,7 +57,8 @@ def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, 
         if column not in columns and all(at(row, column) is None for row in rows):
             there = ", ".join(paths_of(rows[:50]))
             key = f"env.columns.{field}"
-            raise UserError(f"{_OPTIONS.get(field, key)}: '{file}' has no column '{column}' ({key}); it has: {there}")
+            option = "columns" if isinstance(file, str) else _OPTIONS.get(field, key)
+            raise UserError(f"{option}: '{file}' has no column '{column}' ({key}); it has: {there}")
     for field, usual in NAMES.items():
         free = {column.casefold().strip(): column for column in reversed(columns) if column not in chosen.values()}
         if field not in chosen and (name := next((name for name in usual if name in free), "")):
@@ -74,7 +75,8 @@ def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, 
         elif field == "question" or (field == "answers" and answers):
             several = f"several columns look like the {field} ({', '.join(near)})"
             seen = several if near else f"no column looks like the {field}"
-            raise UserError(f"{file}: {seen}; name it with {_OPTIONS[field]} COLUMN (there are: {', '.join(columns)})")
+            option = f'columns={{"{field}": COLUMN}}' if isinstance(file, str) else f"{_OPTIONS[field]} COLUMN"
+            raise UserError(f"{file}: {seen}; name it with {option} (there are: {', '.join(columns)})")
     return {field: chosen[field] for field in [*NAMES, *(chosen.keys() - NAMES.keys())] if field in chosen}
 
 

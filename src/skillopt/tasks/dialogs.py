@@ -11,7 +11,7 @@ from skillopt.tasks.nested import at, text_of
 def as_task(row: Any) -> Any:
     """A row with question, answers and context if it has one of these forms; any other row as it is.
 
-    The last message of the user is the question. Messages before it are the context. The assistant's message after
+    The last message of the user is the question. The messages around it are the context. The assistant's message after
     it, or `ideal`, is the answer.
     """
     if not isinstance(row, dict) or "question" in row:
@@ -31,15 +31,16 @@ def _is_dialog(value: Any) -> bool:
 
 
 def asked_by(messages: Sequence[Any]) -> dict[str, Any]:
-    """Question, context, images, and the answer if the last message is the assistant's."""
+    """Question, context, images, and the answer if the last message is the assistant's. Messages after the question,
+    such as results of tools, are part of the context."""
     *asked, last = messages
     answered = at(last, "role") == "assistant" and asked
     asked = asked if answered else list(messages)
-    *before, question = asked
+    question = next((message for message in reversed(asked) if at(message, "role") == "user"), None)
     fields: dict[str, Any] = {"question": text_of(at(question, "content"))}
     if answered:
         fields["answers"] = [text_of(at(last, "content"))]
-    if context := _context(before):
+    if context := _context([message for message in asked if message is not question]):
         fields["context"] = context
     contents = [at(message, "content") for message in asked]
     parts = [part for content in contents if isinstance(content, list) for part in content]

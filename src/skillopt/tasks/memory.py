@@ -26,7 +26,7 @@ from skillopt.tasks.images import copy_images
 from skillopt.tasks.qa import QAEnv
 from skillopt.tasks.scorers import FunctionOptions, FunctionScorer
 from skillopt.tasks.scoring import SCORERS
-from skillopt.tasks.splits import RATIOS, TASK_SETS, divide, without_copies
+from skillopt.tasks.splits import RATIOS, TASK_SETS, divide, parse_ratios, without_copies
 from skillopt.tasks.tables import DataTable, plain_row, table_rows
 from skillopt.tasks.task_file import read_task_file
 from skillopt.tasks.workspace import Workspaces
@@ -53,7 +53,13 @@ def own_env(
         raise UserError("agent and env.command: both would do the tasks; give one of the two")
     section = config.env
     if tasks is not None:
-        splits = read_tasks(tasks, answers=scorer is None and section.scoring in SCORERS, columns=section.columns)
+        splits = read_tasks(
+            tasks,
+            answers=scorer is None and section.scoring in SCORERS,
+            columns=section.columns,
+            ratios=parse_ratios(section.split),
+            seed=section.split_seed,
+        )
         name = section.benchmark or "tasks"
         folder = save_tasks(splits, section.output_root, name)
         for items in splits.values():
@@ -90,7 +96,14 @@ def _root(tasks: Tasks) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def read_tasks(tasks: Tasks, *, answers: bool, columns: Mapping[str, str] | None = None) -> dict[str, list[Item]]:
+def read_tasks(
+    tasks: Tasks,
+    *,
+    answers: bool,
+    columns: Mapping[str, str] | None = None,
+    ratios: Mapping[str, float] = RATIOS,
+    seed: int = 0,
+) -> dict[str, list[Item]]:
     """The tasks by split. A list is split by content, the same way in every run: no test task is trained on later."""
     if isinstance(tasks, str | Path):
         if Path(tasks).is_dir():
@@ -98,22 +111,22 @@ def read_tasks(tasks: Tasks, *, answers: bool, columns: Mapping[str, str] | None
         read = read_task_file(Path(tasks), columns=columns, answers=answers)
         if lines := read.warnings():
             warnings.warn("\n".join(lines), stacklevel=2)
-        return _divided(read.items, str(tasks))
+        return _divided(read.items, str(tasks), ratios, seed)
     if isinstance(tasks, Mapping):
         named = {"val" if name == "validation" else name: rows for name, rows in tasks.items()}
         if set(named) != set(SPLITS):
             raise UserError(f"tasks: has the splits {', '.join(map(str, tasks)) or 'none'}; give train, val and test")
         return {split: _unique(_placed(named[split], f"tasks[{split!r}]", answers, columns)) for split in SPLITS}
-    return _divided(without_copies(_placed(tasks, "tasks", answers, columns))[0], "tasks")
+    return _divided(without_copies(_placed(tasks, "tasks", answers, columns))[0], "tasks", ratios, seed)
 
 
-def _divided(items: list[Item], where: str) -> dict[str, list[Item]]:
+def _divided(items: list[Item], where: str, ratios: Mapping[str, float], seed: int) -> dict[str, list[Item]]:
     if len(items) < _FEWEST:
         raise UserError(
             f"{where}: {len(items)} different tasks are too few to be split into train, val and test; give {_FEWEST} "
             "or more, or the three splits by name"
         )
-    split = divide(items, RATIOS, 0)
+    split = divide(items, ratios, seed)
     return {name: [item for item in items if split[content_hash(item)] == name] for name in SPLITS}
 
 

@@ -43,7 +43,7 @@ class PromptfooCase:
     @property
     def request(self) -> str:
         """The prompt as one text."""
-        return "\n\n".join(text for name in ("context", "question") if (text := self.asked.get(name)))
+        return "\n\n".join(str(text) for name in ("context", "question") if (text := self.asked.get(name)))
 
 
 def promptfoo_rows(file: Path) -> Iterator[Row]:
@@ -92,24 +92,47 @@ def _cases(number: int, test: Any, default: Any, prompts: Sequence[str], lack: s
     if not prompts:
         yield PromptfooCase(number=number, asked={}, check=check, problem=problem or lack, several=False)
     for prompt in prompts:
-        text = _VARIABLE.sub(lambda name: _text(at(variables, name[1])), prompt)
         template = re.search(r"\{%.*?%\}|\{\{.*?\}\}", _VARIABLE.sub("", prompt))
+        missing = [name for name in _VARIABLE.findall(prompt) if at(variables, name) is None]
         wrong = f"the prompt has {template[0]!r}; only {{{{name}}}} is filled in" if template else ""
+        wrong = wrong or (f"vars.{missing[0]}: is missing; the prompt has {{{{{missing[0]}}}}}" if missing else "")
         yield PromptfooCase(
-            number=number, asked=_asked(text), check=check, problem=problem or wrong, several=len(prompts) > 1
+            number=number,
+            asked=_asked(prompt, variables),
+            check=check,
+            problem=problem or wrong,
+            several=len(prompts) > 1,
         )
 
 
-def _asked(text: str) -> Json:
-    """A prompt is a text, or a JSON list of messages."""
-    if text.lstrip().startswith("["):
-        try:
-            messages = json.loads(text)
-        except (ValueError, RecursionError):
-            messages = None
-        if isinstance(messages, list) and messages and all(at(each, "role") for each in messages):
-            return asked_by(messages)
-    return {"question": text}
+def _asked(prompt: str, variables: Json) -> Json:
+    """A prompt is a text, or a JSON list of messages. Such a list is read before it is filled in, so a value may hold
+    quotation marks; a list that only its values make JSON is read afterwards."""
+    filled = _filled(prompt, variables)
+    for text, values in ((prompt, variables), (filled, {})):
+        if messages := _messages(text):
+            return asked_by([{**each, "content": _filled(each.get("content"), values)} for each in messages])
+    return {"question": filled}
+
+
+def _messages(text: str) -> list[Json]:
+    """The messages of a JSON list; none if the text is something else."""
+    try:
+        messages = json.loads(text) if text.lstrip().startswith("[") else None
+    except (ValueError, RecursionError):
+        return []
+    return messages if isinstance(messages, list) and all(at(each, "role") for each in messages) else []
+
+
+def _filled(content: Any, variables: Json) -> Any:
+    """A text, or the parts of a message, with the values of the variables."""
+    if isinstance(content, str):
+        return _VARIABLE.sub(lambda name: _text(at(variables, name[1])), content) if variables else content
+    if isinstance(content, list):
+        return [_filled(each, variables) for each in content]
+    if isinstance(content, dict):
+        return {name: _filled(value, variables) for name, value in content.items()}
+    return content
 
 
 def _refused(variables: Json, asserts: Sequence[Any]) -> str:

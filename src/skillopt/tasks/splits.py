@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shlex
@@ -308,7 +309,7 @@ def describe(split: Mapping[str, Sequence[Item]]) -> list[str]:
 
 def parse_ratios(ratios: Mapping[str, float]) -> dict[str, float]:
     """Shares that sum to one; whole numbers such as {train: 2, val: 1, test: 1} are welcome."""
-    if set(ratios) != set(SPLITS) or not all(share > 0 for share in ratios.values()):
+    if set(ratios) != set(SPLITS) or not all(0 < share < math.inf for share in ratios.values()):
         raise UserError(f"env.split: needs a positive share for each of {', '.join(SPLITS)}; got {json.dumps(ratios)}")
     total = sum(ratios.values())
     return {name: ratios[name] / total for name in SPLITS}

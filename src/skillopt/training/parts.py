@@ -117,5 +117,10 @@ def why_optimizer(config: Config, parts: Parts | None = None, env: Env | None = 
 
 
 def _check_shape(schedule: Shape) -> None:
-    if any(not 0 <= schedule(n / 10) <= 1 for n in range(11)):
-        raise UserError(f"schedule '{plugins.named(schedule)}': must give a share from 0 to 1 for a progress of 0 to 1")
+    name = plugins.named(schedule)
+    try:
+        wrong = any(not 0 <= schedule(n / 10) <= 1 for n in range(11))
+    except Exception as error:
+        raise UserError(f"schedule '{name}': {type(error).__name__}: {error}") from error
+    if wrong:
+        raise UserError(f"schedule '{name}': must give a share from 0 to 1 for a progress of 0 to 1")

@@ -11,7 +11,7 @@ from pydantic import JsonValue, ValidationError
 
 from skillopt import plugins
 from skillopt.config import Config
-from skillopt.errors import UserError
+from skillopt.errors import DiskError, SkillOptError, UserError
 from skillopt.models.call import Caller
 from skillopt.record.edits import Patch
 from skillopt.skill import Edit, Skill
@@ -62,9 +62,14 @@ class FunctionAnalyst:
     async def propose(
         self, skill: Skill, minibatch: Minibatch, knowledge: OptimizerContext, optimizer: Caller, config: Config
     ) -> Patch:
-        rows = await plugins.called(partial(self.function, skill, minibatch.trajectories))
-        if inspect.isgenerator(rows):
-            rows = await plugins.called(partial(list, rows))
+        try:
+            rows = await plugins.called(partial(self.function, skill, minibatch.trajectories))
+            if inspect.isgenerator(rows):
+                rows = await plugins.called(partial(list, rows))
+        except (SkillOptError, *DiskError):
+            raise
+        except Exception as error:
+            raise UserError(f"analyst '{self.name}': {type(error).__name__}: {error}") from error
         checked = [self._checked(row) for row in rows or ()]
         ids = sorted({trajectory.id for trajectory in minibatch.trajectories})
         source = f"{self.name}/batch"

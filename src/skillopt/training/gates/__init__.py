@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from skillopt import plugins
 from skillopt.config import sections
-from skillopt.errors import UserError
+from skillopt.errors import DiskError, SkillOptError, UserError
 from skillopt.record.step import ItemEvidence, Rule
 from skillopt.skill import Applied, Skill
 from skillopt.tasks.load import load_object
@@ -59,13 +60,34 @@ def with_vetoes(gate: Gate, vetoes: Sequence[Veto]) -> Gate:
             return verdict
         before, after = ({row.item_id: row.pair[side] for row in verdict.evidence} for side in (0, 1))
         for veto in vetoes:
-            answer = veto(before, after)
-            if answer is not True:
-                reason = answer if isinstance(answer, str) and answer else f"rejected by '{plugins.named(veto)}'"
+            if reason := _objection(veto, before, after):
                 return verdict.model_copy(update={"decision": "reject", "reason": reason, "known_scores": {}})
         return verdict
 
     return vetoed
+
+
+def _objection(veto: Veto, before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """Why a veto rejects; empty if it does not."""
+    name = plugins.named(veto)
+    with _named_errors("veto", name):
+        answer: Any = veto(before, after)
+    if isinstance(answer, str):
+        return answer or f"rejected by '{name}'"
+    if type(answer).__name__ not in {"bool", "bool_"}:  # numpy's, too
+        raise UserError(f"veto '{name}': gave {answer!r}; a veto gives True, or False or a reason to reject")
+    return "" if answer else f"rejected by '{name}'"
+
+
+@contextlib.contextmanager
+def _named_errors(kind: str, name: str) -> Iterator[None]:
+    """An error of a user's function as one message that names it."""
+    try:
+        yield
+    except (SkillOptError, *DiskError):
+        raise
+    except Exception as error:
+        raise UserError(f"{kind} '{name}': {type(error).__name__}: {error}") from error
 
 
 def custom_gate(part: Any) -> Gate:
@@ -77,10 +99,11 @@ def custom_gate(part: Any) -> Gate:
     async def checked(
         skill: Skill, candidate: Applied, current: Mapping[str, float], *args: Any, **kwargs: Any
     ) -> Verdict:
-        result = gate(skill, candidate, current, *args, **kwargs)
-        verdict = await result if inspect.isawaitable(result) else result
+        with _named_errors("gate", name):
+            result = gate(skill, candidate, current, *args, **kwargs)
+            verdict = await result if inspect.isawaitable(result) else result
         if not isinstance(verdict, Verdict):
-            raise UserError(f"gate '{name}': gave {type(verdict).__name__}; a gate gives a skillopt.gates.Verdict")
+            raise UserError(f"gate '{name}': gave {type(verdict).__name__}; a gate gives a skillopt.Verdict")
         return _complete(verdict, current, name)
 
     return checked
