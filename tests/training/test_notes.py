@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillopt.errors import UserError
+from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
 from skillopt.record.state import State
@@ -107,6 +108,19 @@ def test_a_lost_reply_keeps_the_notes_so_far(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(epoch_end, "LONGEST_MEMORY", 0)
     run = RunDirectory(train_sim(tmp_path, *NOTED).path)
     assert memory(run, 1) == "No notes: the optimizer's reply could not be used.\n"
+
+
+def test_an_optimizer_that_writes_no_notes_is_not_said_to_have_written_some(tmp_path: Path) -> None:
+    class Silent(Spy):
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            reply = await super().chat(request)
+            silent = request.schema and request.schema.name == "meta_skill"
+            return ChatReply(text='{"memory": ""}', usage=reply.usage) if silent else reply
+
+    run = RunDirectory(train_short(tmp_path, *NOTED, models={"optimizer": Silent()}).path)
+    assert memory(run, 1) == "No notes: the optimizer wrote none.\n"
+    (finished,) = (event for event in map(json.loads, run.events.read_text().splitlines()) if "meta" in event["kind"])
+    assert finished["lost"] == "the optimizer wrote none"
 
 
 # Notes for another training

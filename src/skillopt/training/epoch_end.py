@@ -181,7 +181,7 @@ def _remember(state: State, answer: CheckedReply[str] | None, ctx: Context) -> M
         write_json(ctx.run.meta_skill(ctx.epoch) / "findings.json", state.findings)
     if answer is None:
         return None
-    ctx.emit(MetaSkillFinished(lost=answer.lost))
+    ctx.emit(MetaSkillFinished(lost=answer.lost or ("" if answer.value else _why_none(answer, ctx))))
     return MetaSkillOutcome(lost=answer.lost, unusable=answer.unusable)
 
 
