@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 import traceback
 import warnings
@@ -21,6 +22,7 @@ from skillopt.view.text import printable
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
     from skillopt.config import Config
+    from skillopt.record.base import Record
     from skillopt.record.events import Listener
 
 T = TypeVar("T")
@@ -179,22 +181,35 @@ def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
             fetch(split_name(name)[1])
 
 
-def measured(config: Config, work: Callable[[Listener], Coroutine[Any, Any, T]]) -> T:
-    """Returns the result of `work`, and shows its events on the terminal as they happen."""
+def measured(
+    config: Config, work: Callable[[Listener], Coroutine[Any, Any, T]], *, trains: bool = False, quiet: bool = False
+) -> T:
+    """The result of `work`; unless `quiet`, its events are shown as they happen. Work that does not train (`trains`)
+    needs no optimizer, unless it judges."""
     import asyncio
 
     from skillopt.view.console import open_console, watching
 
-    fetch_weights(config)
+    fetch_weights(config, optimizer=None if trains else config.env.scoring == "judge")
+    if quiet:
+        return asyncio.run(work(lambda event: None))
     with watching(open_console()) as listener:
         return asyncio.run(work(listener))
+
+
+def say(*lines: str) -> None:
+    for line in lines:
+        print(printable(line))
+
+
+def print_json(record: Record) -> None:
+    print(redact(json.dumps(record.model_dump(mode="json"), indent=2)))
 
 
 def show(*lines: str) -> None:
     """Print a command's result, below the lines that it printed while it ran."""
     print()
-    for line in lines:
-        print(printable(line))
+    say(*lines)
 
 
 def _version(value: bool) -> None:

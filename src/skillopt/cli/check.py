@@ -23,8 +23,9 @@ from skillopt.cli.app import (
     ProjectOption,
     TargetOption,
     app,
-    fetch_weights,
     load_config,
+    measured,
+    say,
 )
 from skillopt.errors import DiskError, SkillOptError, UserError
 from skillopt.keys import redact
@@ -84,7 +85,7 @@ def check(
     Exit codes: 0 better or no worse, 1 worse, 4 cannot tell with these items; 2 and 3 as for every command. With
     --watch: 0 no cell got worse, 1 one did.
     """
-    from skillopt.cli.matrix import show_matrix, watch_matrix
+    from skillopt.cli.matrix import read_matrix, show_matrix, watch_matrix
     from skillopt.cli.skills import divide, find_skills
     from skillopt.config.project import parse_settings
     from skillopt.measure.batch import exit_code, run_jobs
@@ -92,10 +93,15 @@ def check(
     options = {"config": str(config or ""), "margin": margin, "budget": budget, "max_items": max_items, "split": split}
     given = parse_settings(options, "--")
     named, overrides = divide(words)
-    models = [name.strip() for name in targets.split(",") if name.strip()] or [target_model]
+    models = list(dict.fromkeys(name.strip() for name in targets.split(",") if name.strip())) or [target_model]
+    if targets and not targets.strip(", "):
+        raise UserError(f"--targets {targets!r}: names no model; list some, such as openai:a,openai:b")
+    if targets and target_model:
+        raise UserError("--targets and --target_model: both name the targets; give one of them")
     quiet = watch is not None or as_json
     if quiet and base != "none":
         raise UserError(f"--base {base}: the matrix says what a skill is worth against no skill; leave --base out")
+    recorded = read_matrix(watch) if watch is not None else None
     with _never_worse():
         found = find_skills(named, project, base, head)
         jobs = [_job(one, given, project, model, overrides, bool(named), quiet) for one in found for model in models]
@@ -106,7 +112,7 @@ def check(
             _complain(outcomes)
         _write(outcomes, out, github)
         if watch is not None:
-            raise typer.Exit(watch_matrix(outcomes, watch, as_json=as_json))
+            raise typer.Exit(watch_matrix(outcomes, recorded, watch, as_json=as_json))
         if as_json or (len(models) > 1 and base == "none"):
             show_matrix(outcomes, as_json=as_json)
     raise typer.Exit(exit_code(outcomes))
@@ -128,13 +134,10 @@ def _job(
     found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, quiet: bool
 ) -> tuple[CheckOutcome, Measure]:
     """Read the configs before anything is paid for. Skills that are not run need none."""
-    import asyncio
-
     from skillopt.measure.batch import CheckOutcome
     from skillopt.measure.check import check as run_check
     from skillopt.measure.check_result import MARGIN, Question, SkillVersion
     from skillopt.preflight.lint import NOTHING, lint
-    from skillopt.view.console import open_console, watching
 
     chosen = given.model_dump(exclude_defaults=True)
     settings = found.settings.model_copy(update=chosen)
@@ -143,7 +146,6 @@ def _job(
 
     def measure() -> CheckResult:
         assert loaded is not None
-        fetch_weights(loaded, optimizer=loaded.env.scoring == "judge")
         question = Question(
             skill=SkillVersion.of(found.skill),
             base=SkillVersion.of(found.base),
@@ -151,11 +153,9 @@ def _job(
             split=settings.split or "val",
             max_items=settings.max_items,
         )
-        if quiet:
-            return asyncio.run(run_check(loaded, question))
-        print(printable(f"Check: {found.name} on {loaded.models.target_model}"))
-        with watching(open_console()) as listener:
-            return asyncio.run(run_check(loaded, question, listeners=[listener]))
+        if not quiet:
+            say(f"Check: {found.name} on {loaded.models.target_model}")
+        return measured(loaded, lambda heard: run_check(loaded, question, listeners=[heard]), quiet=quiet)
 
     job = CheckOutcome(
         name=found.name,
@@ -186,11 +186,9 @@ def _show(outcomes: Sequence[CheckOutcome], *, several: bool) -> None:
 
     for outcome in outcomes:
         print()
-        for line in check_lines.outcome_lines(outcome):
-            print(printable(line))
+        say(*check_lines.outcome_lines(outcome))
         if outcome.result and not outcome.result.same_text:
-            for line in [*check_lines.outcome_table(outcome.result), *check_lines.changed_lines(outcome.result)]:
-                print(printable(line))
+            say(*check_lines.outcome_table(outcome.result), *check_lines.changed_lines(outcome.result))
             print(f"Written: {outcome.result.path}")
         if counts := outcome.linted.counts:
             print(f"Lint: {counts}; skillopt lint shows them.")
@@ -278,9 +276,9 @@ def lint(
         if as_json:
             print(json.dumps({name: asdict(own) for name, own in linted.items()}, indent=2))
         for name, own in {} if as_json else linted.items():
-            print(printable(f"{name}: {own.counts or 'nothing found'}"))
+            say(f"{name}: {own.counts or 'nothing found'}")
             for finding in own.findings:
-                print(printable(redact(f"  {finding_line(finding)}")))
+                say(redact(f"  {finding_line(finding)}"))
             print(f"  {token_line(own)}")
         if not linted and not as_json:
             print(f"No skill of {project} differs from {base}.")

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from skillopt.cli.app import OptimizerOption, RunArgument, app
-from skillopt.view.text import printable
+from skillopt.cli.app import OptimizerOption, RunArgument, app, say
 
 harvest_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(harvest_app, name="harvest")
@@ -52,16 +51,16 @@ def harvest(
     if dry_run:
         files = [file for selection in chosen for file in selected_files(selection)]
         for file in files:
-            print(printable(str(file)))
+            say(str(file))
         size = sum(file.stat().st_size for file in files)
         print(f"{len(files)} files, {size / 1e6:.1f} MB; nothing was read.")
         return
     for selection in chosen:
         for line in collect(to, selection, config=config).lines():
-            print(printable(line if source else f"{selection.source}: {line}"))
+            say(line if source else f"{selection.source}: {line}")
     weekly = shlex.join(["skillopt", "harvest", "--to", str(to.resolve()), "--since", "last"])
-    print(printable(f"Now: skillopt harvest review {shlex.quote(str(to))}"))
-    print(printable(f"To add new tasks every Monday, put this into `crontab -e`: 0 8 * * 1 {weekly}"))
+    say(f"Now: skillopt harvest review {shlex.quote(str(to))}")
+    say(f"To add new tasks every Monday, put this into `crontab -e`: 0 8 * * 1 {weekly}")
 
 
 @harvest_app.command("review")
@@ -86,16 +85,11 @@ def review_harvest(
         decide(folder, decision)
     scripted = bool(keep or drop or edit or merge or unreviewed)
     if not scripted and sys.stdin.isatty() and sys.stdout.isatty():
-        review_dialog(folder, lambda text: print(printable(text)), input)
-    for line in review_lines(list_tasks(folder)):
-        print(printable(line))
+        review_dialog(folder, say, input)
+    say(*review_lines(list_tasks(folder)))
     for file in finish(folder, skill=skill, unreviewed=unreviewed):
-        print(printable(f"{file.path}: {file.tasks} tasks; {'; '.join(file.split)}"))
-        print(
-            printable(
-                f"Now: skillopt train --config {shlex.quote(str(file.config))} --target_model … --optimizer_model …"
-            )
-        )
+        say(f"{file.path}: {file.tasks} tasks; {'; '.join(file.split)}")
+        say(f"Now: skillopt train --config {shlex.quote(str(file.config))} --target_model … --optimizer_model …")
 
 
 @app.command()
@@ -111,9 +105,9 @@ def propose(
     from skillopt_harvest.propose import propose as write
 
     proposal = write(RunDirectory(run), out, to)
-    print(printable(proposal.verdict))
-    print(printable(f"{proposal.target}: {len(proposal.files)} files change, {len(proposal.lines)} learned lines."))
-    print(printable(f"Read {out / 'proposal.md'}, then: skillopt adopt {shlex.quote(str(out))}"))
+    say(proposal.verdict)
+    say(f"{proposal.target}: {len(proposal.files)} files change, {len(proposal.lines)} learned lines.")
+    say(f"Read {out / 'proposal.md'}, then: skillopt adopt {shlex.quote(str(out))}")
 
 
 @app.command()
@@ -125,6 +119,6 @@ def adopt(
     from skillopt_harvest import adopt as adoption
 
     for path in adoption.undo(proposal) if undo else adoption.adopt(proposal):
-        print(printable(f"{'Restored' if undo else 'Written'}: {path}"))
+        say(f"{'Restored' if undo else 'Written'}: {path}")
     if not undo:
-        print(printable(f"Take it back: skillopt adopt {shlex.quote(str(proposal))} --undo"))
+        say(f"Take it back: skillopt adopt {shlex.quote(str(proposal))} --undo")

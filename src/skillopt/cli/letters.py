@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skillopt.cli.app import app
-from skillopt.view.text import printable
+from skillopt.cli.app import app, say
 
 if TYPE_CHECKING:
     from skillopt.models.handoff import Box
@@ -36,8 +35,7 @@ def letters(
     if as_json:
         print(json.dumps(found))
         return
-    for line in _lines(found):
-        print(printable(line))
+    say(*_lines(found))
 
 
 @app.command()
@@ -53,7 +51,7 @@ def answer(
     box = box_of(run)
     box.letter(number)
     letter = hand_in(box, number, _data(file))
-    print(printable(f"Taken: {letter.reply} ({_left(box)})"))
+    say(f"Taken: {letter.reply} ({_left(box)})")
 
 
 def _data(file: str) -> bytes:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from skillopt.cli.app import RunArgument, app
-from skillopt.view.text import printable
+from skillopt.cli.app import RunArgument, app, say
 
 
 @app.command()
@@ -21,7 +20,7 @@ def report(
     from skillopt.view.html import write_report
 
     directory = RunDirectory(run)
-    print(printable(write_report(directory).verdict))
+    say(write_report(directory).verdict)
     print(directory.report)
     if show:
         typer.launch(str(directory.report.resolve()))
@@ -55,8 +54,7 @@ def blame(
         lines = blame_run(directory, version)
         shown = lines_of(lines, file) if file else lines
         output = blame_lines(shown) if line is None else line_story(lines, line, file or FILE, Run(directory))
-    for each in output:
-        print(printable(each))
+    say(*output)
 
 
 @app.command()
@@ -76,7 +74,7 @@ def verify(run: RunArgument) -> None:
         raise UserError(f"{run}: is not a run's folder (it has no skills/skill_v0000.md and no patch_log.jsonl)")
     if damages := find_damage(directory):
         for damage in damages:
-            print(printable(f"FAIL  {damage}"))
+            say(f"FAIL  {damage}")
         anew = "run the same `skillopt train` command again: it writes them anew"
         print(anew if all(damage.derived for damage in damages) else WAY_OUT)
         raise typer.Exit(1)
@@ -106,7 +104,7 @@ def runs(
             print(json.dumps(asdict(row) | {"path": str(row.path)}))
         return
     if not rows:
-        print(printable(f"{root}: no runs here"))
+        say(f"{root}: no runs here")
         return
     print("\n".join(runs_table(rows, root)))
 
@@ -121,8 +119,7 @@ def diff(
     """Show what differs between two runs, two versions of a run, or two skills (files or packages)."""
     from skillopt.view.runs_table import diff_report
 
-    for each in diff_report(a, b):
-        print(printable(each))
+    say(*diff_report(a, b))
 
 
 @app.command()
@@ -140,4 +137,4 @@ def review(
     from skillopt.view.review_dialog import review_run
 
     ask = input if sys.stdin.isatty() and sys.stdout.isatty() else None
-    review_run(RunDirectory(run), choose or [], write or [], lambda text: print(printable(text)), ask)
+    review_run(RunDirectory(run), choose or [], write or [], say, ask)

@@ -18,9 +18,9 @@ from skillopt.cli.app import (
     app,
     load_config,
     measured,
+    say,
     show,
 )
-from skillopt.view.text import printable
 
 if TYPE_CHECKING:
     from skillopt.config import Config
@@ -42,7 +42,7 @@ def export(
     from skillopt.record.export import export as write_package
 
     files = write_package(RunDirectory(run), to, description=description, overwrite=overwrite)
-    print(printable(f"Package: {to.absolute()} ({', '.join(files)})"))
+    say(f"Package: {to.absolute()} ({', '.join(files)})")
 
 
 @app.command("import")
@@ -59,8 +59,8 @@ def import_package(
         raise UserError(f"{copy}: exists already; choose another folder, or remove it first")
     skill = whole_package(package)
     skill.write_to(copy)
-    print(printable(f"Package: {copy} ({', '.join(sorted(skill.files))})"))
-    print(printable(f"Now: skillopt train --package {copy} --config FILE"))
+    say(f"Package: {copy} ({', '.join(sorted(skill.files))})")
+    say(f"Now: skillopt train --package {copy} --config FILE")
 
 
 @app.command()
@@ -85,7 +85,7 @@ def transfer(
         train = partial(train_config, listeners=[heard])
         return run_transfer(RunDirectory(run), loaded, train, tune=not zero_shot)
 
-    result = measured(loaded, work)
+    result = measured(loaded, work, trains=True)
     show(result.verdict, *transfer_table(result), f"Written: {result.path}")
 
 
@@ -113,5 +113,5 @@ def sweep(
 
         return run_sweep(load, axes, train)
 
-    result = measured(load(()), work)
+    result = measured(load(()), work, trains=True)
     show(*sweep_table(result), *sweep_lines(result), f"Written: {result.path}")

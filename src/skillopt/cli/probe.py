@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skillopt.cli.app import ConfigOption, Overrides, TargetOption, app, fetch_weights, load_config, measured, show
+from skillopt.cli.app import ConfigOption, Overrides, TargetOption, app, load_config, measured, print_json, show
 
 
 @app.command(rich_help_panel="Begin")
@@ -20,8 +20,6 @@ def probe(
     as_json: Annotated[bool, typer.Option("--json", help="Print probe.json.")] = False,
 ) -> None:
     """Ask a dozen training tasks, to see whether there is anything to learn for this target."""
-    import asyncio
-
     from skillopt.measure.probe import plan_probe
     from skillopt.measure.probe import probe as run_probe
     from skillopt.tasks import using_env
@@ -32,9 +30,9 @@ def probe(
     skill = initial_of(loaded)
     with using_env(loaded) as env:
         print(plan_line(plan_probe(loaded, env, skill, items=items, samples=samples)), file=sys.stderr, flush=True)
+    result = measured(
+        loaded, lambda heard: run_probe(loaded, skill, items=items, samples=samples, listeners=[heard]), quiet=as_json
+    )
     if as_json:
-        fetch_weights(loaded, optimizer=False)
-        print(asyncio.run(run_probe(loaded, skill, items=items, samples=samples)).model_dump_json(indent=2))
-        return
-    result = measured(loaded, lambda heard: run_probe(loaded, skill, items=items, samples=samples, listeners=[heard]))
-    show(*probe_lines(result), f"Written: {result.path}")
+        return print_json(result)
+    return show(*probe_lines(result), f"Written: {result.path}")

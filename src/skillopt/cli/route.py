@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from skillopt.cli.app import ConfigOption, Overrides, TargetOption, app, fetch_weights, load_config, measured, show
-from skillopt.keys import redact
+from skillopt.cli.app import ConfigOption, Overrides, TargetOption, app, load_config, measured, print_json, show
 
 
 @app.command()
@@ -23,16 +21,11 @@ def route(
 ) -> None:
     """Show which skill of a library an agent loads for which request. The config's tasks are requests whose answer is
     a skill's name, or none."""
-    import asyncio
-
     from skillopt.measure.routing import route as run_routing
     from skillopt.view.measured_tables import routing_lines, routing_table
 
     loaded = load_config(config, overrides, target_model)
+    result = measured(loaded, lambda heard: run_routing(loaded, library, split=split, listeners=[heard]), quiet=as_json)
     if as_json:
-        fetch_weights(loaded, optimizer=False)
-        found = asyncio.run(run_routing(loaded, library, split=split))
-        print(redact(json.dumps(found.model_dump(mode="json", exclude={"path"}), indent=2)))
-        return
-    result = measured(loaded, lambda heard: run_routing(loaded, library, split=split, listeners=[heard]))
-    show(result.verdict, *routing_table(result.confusion), *routing_lines(result), f"Written: {result.path}")
+        return print_json(result.model_copy(update={"path": None}))
+    return show(result.verdict, *routing_table(result.confusion), *routing_lines(result), f"Written: {result.path}")

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from skillopt.cli.app import OptimizerOption, TargetOption, app
-from skillopt.view.text import printable
+from skillopt.cli.app import OptimizerOption, TargetOption, app, say
 
 _FORMATS = ".jsonl, .json, .csv, .tsv, .parquet, .arrow, promptfoo's .yaml, or hf:org/name"
 
@@ -49,8 +48,7 @@ def init(
         env=env,
     )
     config = shlex.quote(str(folder / "config.yaml"))
-    for line in [*write_folder(folder, wish), f"Now: {this_command()} train --config {config}"]:
-        print(printable(line))
+    say(*write_folder(folder, wish), f"Now: {this_command()} train --config {config}")
 
 
 @app.command()
@@ -94,5 +92,4 @@ def split(
         columns={name: column for name, column in columns.items() if column},
     )
     same = saved and split_path(file).read_bytes() == before
-    for line in [*describe(found), f"{'Unchanged' if same else 'Written'}: {split_path(file)}"]:
-        print(printable(line))
+    say(*describe(found), f"{'Unchanged' if same else 'Written'}: {split_path(file)}")

@@ -16,10 +16,10 @@ from skillopt.cli.app import (
     fetch_weights,
     load_config,
     measured,
+    say,
     show,
 )
 from skillopt.cli.needs import check_keys, prepare_data
-from skillopt.view.text import printable
 
 if TYPE_CHECKING:
     from skillopt.config import Config
@@ -58,7 +58,7 @@ def train(
     mode: Mode = "resume" if resume else "fresh" if fresh else "auto"
     result = Trainer(loaded, mode=mode, progress="json" if as_json else True).fit()
     if package is not None and not as_json:
-        print(printable(f"To get the package back: skillopt export {result.path} --to DIR/{package.resolve().name}"))
+        say(f"To get the package back: skillopt export {result.path} --to DIR/{package.resolve().name}")
 
 
 def _package_file(package: Path) -> Path:
@@ -108,6 +108,7 @@ def replicate(
     result = measured(
         loaded,
         lambda heard: run_seeds(loaded, numbers, lambda own: train_config(own, listeners=[heard], mode="separate")),
+        trains=True,
     )
     show(result.verdict, *replicate_table(result), *replicate_lines(result), f"Written: {result.path}")
 
@@ -131,13 +132,12 @@ def plan(
     loaded = load_config(config, overrides, target_model, optimizer_model)
     if not Path(loaded.env.split_dir, "train").exists() and (made := plan_published(loaded, initial_of(loaded))):
         print(f"The data is not there yet: sizes and task lengths are those of the published {loaded.env.benchmark}")
-        print("\n".join(map(printable, plan_lines(made))))
+        say(*plan_lines(made))
         return
     with using_env(loaded) as env:
         check_splits(env)
-        for line in plan_lines(plan_run(loaded, env, initial_of(loaded))):
-            print(printable(line))
-        print(printable(check_line(check_sizes(loaded, env))))
+        say(*plan_lines(plan_run(loaded, env, initial_of(loaded))))
+        say(check_line(check_sizes(loaded, env)))
 
 
 @app.command()
@@ -156,6 +156,6 @@ def doctor(
 
     checks = asyncio.run(examine(load_config(config, overrides, target_model, optimizer_model), offline=offline))
     for check in checks:
-        print(printable(check_line(check)))
+        say(check_line(check))
     if any(check.status == "fail" for check in checks):
         raise typer.Exit(1)

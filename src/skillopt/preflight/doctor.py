@@ -71,7 +71,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
             return [Check(name="data", status="fail", says=str(error), fix="see above")]
         checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env, config.evaluation.metric)]
         checks.append(_headroom(config, env, skill))
-    opened = [_opens(config, role) for role in _roles(config, env)]
+    opened = [_opens(config, role) for role in roles_of(config, env=env)]
     checks += opened
     if not offline and all(check.status == "pass" for check in opened):
         checks += await endpoints(config, env)
@@ -132,10 +132,6 @@ def preflight(config: Config, env: Env, skill: Skill, parts: Parts) -> Preflight
     """The plan of a training, and the findings of the checks that cost nothing."""
     plan = plan_run(config, env, skill, parts=parts)
     return Preflight(plan=plan, advice=[check for check in cheap(config, env, skill, plan) if check.status != "pass"])
-
-
-def _roles(config: Config, env: Env | None = None) -> tuple[str, ...]:
-    return roles_of(config, env=env)
 
 
 def check_sizes(config: Config, env: Env) -> Check:
@@ -227,7 +223,7 @@ def _boundary(config: Config) -> Check:
 
 
 def _prices(config: Config) -> Iterator[Check]:
-    for role in _roles(config):
+    for role in roles_of(config):
         name = config.role(role).model
         price = price_of(name, config.budget.prices)
         if price is None:
@@ -264,7 +260,7 @@ def _dotenv() -> Iterator[Check]:
 def _budget(config: Config, plan: Plan) -> Check:
     """A limit below the low end of the plan stops nearly every run, one below the high end some of them."""
     limits = [pair for pair in _limits(config, plan) if pair[1] is not None]
-    if not limits and all(provider_of(config.role(role).model).is_free for role in _roles(config)):
+    if not limits and all(provider_of(config.role(role).model).is_free for role in roles_of(config)):
         return passed("budget", "no limit is set, and nothing costs money")
     if not limits:
         fix = "set budget.max_usd, budget.max_calls, budget.max_tokens or budget.max_minutes"
@@ -334,7 +330,9 @@ async def endpoints(config: Config, env: Env | None = None) -> list[Check]:
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
     checks = []
     roles = [
-        role for role in _roles(config, env) if role in (*provider_of(config.role(role).model).probed_roles, "judge")
+        role
+        for role in roles_of(config, env=env)
+        if role in (*provider_of(config.role(role).model).probed_roles, "judge")
     ]
     async with open_models(quick, roles=roles) as models:
         for role in roles:

@@ -172,7 +172,8 @@ class _Draft:
             out += [old[position : span.start], written]
             position = span.end
         text = "".join([*out, old[position:]])
-        return text.replace("\r\n", "\n").replace("\n", "\r\n") if _is_crlf(old) else text
+        only_crlf = "\r\n" in old and old.count("\n") == old.count("\r\n")
+        return text.replace("\r\n", "\n").replace("\n", "\r\n") if only_crlf else text
 
     def _before(self, title: str) -> int | None:
         """The section before which a new standard section is inserted, unless an edit replaces the text around its
@@ -451,7 +452,3 @@ def _hides_heading(draft: _Draft, grown: Skill) -> bool:
 
 def _open_comments(text: str) -> int:
     return text.count("<!--") - text.count("-->")
-
-
-def _is_crlf(text: str) -> bool:
-    return "\r\n" in text and text.count("\n") == text.count("\r\n")

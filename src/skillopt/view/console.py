@@ -290,6 +290,7 @@ def result_lines(summary: Summary) -> list[str]:
     rate = summary.edit_acceptance_rate
     calls = ", ".join(f"{summary.calls.of(role)} {role}" for role in roles)
     tokens = ", ".join(f"{summary.tokens.of(role).total:,} {role}" for role in roles)
+    tokens += " (estimated)" if "optimizer" in summary.tokens_estimated else ""
     stuck = [summary.item_names.get(item, item) for item in summary.persistent_failures]
     shown = ", ".join(stuck[:8]) + (" …" if len(stuck) > 8 else "")
     costs = ", ".join(f"{dollars(summary.cost_usd.of(role))} {role}" for role in roles)
@@ -302,7 +303,7 @@ def result_lines(summary: Summary) -> list[str]:
         f"Edits: {edits.proposed} proposed, {edits.accepted} accepted" + (f" ({rate:.0%})" if rate is not None else ""),
         f"Calls: {calls}; {summary.calls.from_journal} replies reused from the journal; "
         f"{summary.gate.calls_saved} calls saved because gates stopped early",
-        f"Tokens: {tokens}{_estimated(summary)}; cost: {costs}; {summary.seconds:.1f} s",
+        f"Tokens: {tokens}; cost: {costs}; {summary.seconds:.1f} s",
         *(beside_lines(summary.plan) if summary.plan else ()),
         f"Persistent failures: {len(stuck)}" + (f" ({shown})" if stuck else ""),
     ]
@@ -355,10 +356,6 @@ def this_command() -> str:
     if shutil.which("skillopt") or called.name != "skillopt":
         return "skillopt"
     return shlex.quote(os.path.relpath(called) if called.is_relative_to(Path.cwd()) else str(called))
-
-
-def _estimated(summary: Summary) -> str:
-    return " (estimated)" if "optimizer" in summary.tokens_estimated else ""
 
 
 def _winner(best: BestScores) -> list[str]:

@@ -260,7 +260,9 @@ def edit_for(topic_of: dict[str, str], skill: Skill, *, tags: bool) -> Edit:
     the scorer reads an answer tag, so the target may name the topic before the answer, which a small one needs."""
     if tags:
         head = "First say what the task is about, then give the answer in answer tags, and write nothing else."
-        lines = [f"- {text}. Reply: This is about {_topic(text)}, so {_tagged(a)}." for a, text in topic_of.items()]
+        lines = [
+            f"- {text}. Reply: This is about {_topic(text)}, so <answer>{a}</answer>." for a, text in topic_of.items()
+        ]
     else:
         head = f"Reply with one of these and nothing else: {', '.join(topic_of)}."
         lines = [f"- {text}. Reply: {answer}" for answer, text in topic_of.items()]
@@ -279,7 +281,3 @@ def _reply(line: str) -> str:
     """The answer in a line that `edit_for` wrote."""
     reply = line.rpartition("Reply: ")[2]
     return reply.partition("<answer>")[2].partition("</answer>")[0] or reply
-
-
-def _tagged(answer: str) -> str:
-    return f"<answer>{answer}</answer>"

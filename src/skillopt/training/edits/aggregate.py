@@ -65,6 +65,10 @@ def pool_group(group: Sequence[Edit]) -> Pooled:
     return Pooled(edit=edit, support=len(cited), merged=tuple(edit.id for edit in group))
 
 
+def alone(edit: Edit) -> Pooled:
+    return Pooled(edit=edit, support=len(edit.trajectory_ids), merged=(edit.id,))
+
+
 def same_edit(a: Edit, b: Edit) -> bool:
     """Do two edits ask for the same, of the same text, in nearly the same words?"""
     return a.op == b.op and a.file == b.file and a.anchor == b.anchor and same_text(a.text, b.text)

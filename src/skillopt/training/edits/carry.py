@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from skillopt.record.edits import EditPool, Pooled
+from skillopt.record.edits import EditPool
 from skillopt.record.state import State
 from skillopt.skill import Edit, Skill
 from skillopt.training.context import Context
-from skillopt.training.edits.aggregate import contradiction, same_edit
+from skillopt.training.edits.aggregate import alone, contradiction, same_edit
 from skillopt.training.edits.groups import units
 from skillopt.training.edits.update import update
 from skillopt.training.gates import strict
@@ -57,16 +57,12 @@ def with_pending(pool: EditPool, state: State) -> EditPool:
         return pool
     new = [pooled.edit for pooled in pool.edits]
     again = [
-        Pooled(edit=_again(edit), support=len(edit.trajectory_ids), merged=(edit.id,))
+        alone(edit.model_copy(update={"source": CARRIED + edit.source.removeprefix(CARRIED)}))
         for together in units(state.pending)
         if not any(same_edit(edit, other) or contradiction(edit, other) for edit in together for other in new)
         for edit in together
     ]
     return pool.model_copy(update={"edits": (*pool.edits, *again)})
-
-
-def _again(edit: Edit) -> Edit:
-    return edit.model_copy(update={"source": CARRIED + edit.source.removeprefix(CARRIED)})
 
 
 def slots(pending: Iterable[Edit], most: int) -> int:

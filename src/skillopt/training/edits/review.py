@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 from skillopt.errors import UserError
 from skillopt.record.directory import RunDirectory
-from skillopt.record.edits import Choice, Conflict, Decision, EditPool, FiledConflict, Pooled
+from skillopt.record.edits import Choice, Conflict, Decision, EditPool, FiledConflict
 from skillopt.record.files import append_jsonl, digest
 from skillopt.record.run import Run
 from skillopt.record.state import State
 from skillopt.skill import Edit
 from skillopt.skill.edit import unsafe
 from skillopt.skill.tokens import count_tokens
-from skillopt.training.edits.aggregate import same_edit
+from skillopt.training.edits.aggregate import alone, same_edit
 from skillopt.training.edits.select import REVIEW
 
 CHOICES: tuple[Choice, ...] = ("a", "b", "both", "neither")
@@ -65,10 +65,10 @@ def review(pool: EditPool, run: RunDirectory, step: int, used_before: dict[str, 
             freed += conflict.sides.values()
         else:
             open_conflicts.append(conflict)
-    pooled = {p.edit.id: p for p in pool.edits} | {edit.id: _alone(edit) for edit in freed}
+    pooled = {p.edit.id: p for p in pool.edits} | {edit.id: alone(edit) for edit in freed}
     losers = [(edit, c.id) for c, d in closed for edit in losing_side(c, d)]
     down = {name: cid for name, p in pooled.items() for edit, cid in losers if same_edit(edit, p.edit)}
-    chosen = [_alone(edit) for c, d in fresh for edit in chosen_edits(c, d, step)]
+    chosen = [alone(edit) for c, d in fresh for edit in chosen_edits(c, d, step)]
     doubled = {name for name, p in pooled.items() if any(same_edit(p.edit, c.edit) for c in chosen)}
     edits = (*chosen, *(p for name, p in pooled.items() if name not in doubled))
     kept = pool.model_copy(update={"edits": edits, "conflicts": tuple(open_conflicts)})
@@ -122,7 +122,3 @@ def _check_text(text: str, most: int) -> None:
         raise UserError(f"the text of your own edit {problem[1]}")
     if count_tokens(text) > most:
         raise UserError(f"the text of your own edit is longer than {most} tokens (optimizer.max_edit_tokens)")
-
-
-def _alone(edit: Edit) -> Pooled:
-    return Pooled(edit=edit, support=len(edit.trajectory_ids), merged=(edit.id,))

@@ -254,7 +254,9 @@ def _scores(trajectories: Sequence[Trajectory], knowledge: OptimizerContext, how
     examples = f", {known} of these stand in the skill as examples" if known else ""
     soft = mean(t.score.soft for t in trajectories) if any(0 < t.score.soft < 1 for t in trajectories) else None
     partial = "" if soft is None else f" (hard), mean score {soft:.2f} (soft)"
-    lines.append(f"This batch: {_solved(trajectories)}{partial}{examples}.{_kinds(trajectories)}{_luck(trajectories)}")
+    lines.append(
+        f"This batch: {_share(trajectories)} solved{partial}{examples}.{_kinds(trajectories)}{_luck(trajectories)}"
+    )
     types = sorted({t.type for t in trajectories if t.type})
     if len(types) > 1:
         by_type = (f"{data_line(name)} {_share([t for t in trajectories if t.type == name])}" for name in types)
@@ -294,10 +296,6 @@ def _kinds(trajectories: Sequence[Trajectory]) -> str:
     if not counts.keys() - {"wrong_answer"}:
         return ""
     return f" Failures: {', '.join(f'{count} {KINDS[kind]}' for kind, count in counts.items())}."
-
-
-def _solved(trajectories: Sequence[Trajectory]) -> str:
-    return f"{_share(trajectories)} solved"
 
 
 def _short_form(form: ShortForm | None) -> str:
