@@ -79,7 +79,7 @@ def section_of(path: Path) -> str:
 
 def with_section(text: str, skill: str) -> str:
     """A file of instructions with our section replaced, or added at its end."""
-    block = f"{BEGIN}\n{skill.strip()}\n{END}"
+    block = f"{BEGIN}\n{skill.replace(BEGIN, '').replace(END, '').strip()}\n{END}"
     if _SECTION.search(text):
         return _SECTION.sub(lambda _: block, text, count=1)
     return f"{text.rstrip()}\n\n{block}\n" if text.strip() else f"{block}\n"

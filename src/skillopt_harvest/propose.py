@@ -65,7 +65,7 @@ def propose(run: RunDirectory, folder: Path, to: Path | None = None) -> Proposal
         fixed=fixed,
         broken=broken,
         lines=tuple(_learned(opened)),
-        unreviewed="nobody has reviewed" in str(opened.settings.get("env.task", "")),
+        unreviewed=opened.unreviewed,
     )
     diff = "".join(
         line

@@ -11,6 +11,7 @@ from skillopt.errors import UserError
 from skillopt.record.base import Record
 from skillopt.record.directory import safe_name
 from skillopt.record.files import write_atomic, write_jsonl
+from skillopt.record.run import UNREVIEWED
 from skillopt.tasks.base import Json
 from skillopt.tasks.check_fields import check_fields
 from skillopt.tasks.splits import describe, load_split
@@ -68,7 +69,7 @@ def _write(root: Path, name: str, tasks: Sequence[MinedTask], skill: Path | None
         seed = str(folder / "seed_skill.md")
     judged = any(row["scoring"] == "judge" for row in rows)
     about = "Each task is a request to a coding agent; its answer must keep to the rules of the project."
-    marked = " Tasks that nobody has reviewed are among them." if unreviewed else ""
+    marked = f" {UNREVIEWED}" if unreviewed else ""
     config = {
         "train": {"init_skill": seed, "batch_size": max(4, min(40, len(rows) // 4)), "num_epochs": 2},
         "env": {

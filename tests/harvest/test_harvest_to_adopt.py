@@ -106,6 +106,19 @@ def test_from_sessions_to_an_adopted_skill_and_back(work: Path) -> None:
     assert not (work / "installed/tickets" / learned.file).exists()
 
 
+def test_the_report_and_the_proposal_say_that_tasks_were_not_reviewed(work: Path) -> None:
+    model = ("--optimizer_model", "sim:world")
+    run("harvest", "--source", "plain", "--from", "sessions.jsonl", *model, cwd=work)
+    assert "tasks.jsonl" not in run("harvest", "review", "harvest", cwd=work)
+    run("harvest", "review", "harvest", "--unreviewed", "--skill", "installed/tickets", cwd=work)
+    config = "harvest/skills/default/config.yaml"
+    run("train", "--config", config, "--target_model", "sim:world", *model, cwd=work)
+    folder = max((work / "outputs" / "harvest").glob("*_seed*"))
+    run("propose", str(folder), cwd=work)
+    for report in (folder / "report.md", folder / "report.html", work / "proposal" / "proposal.md"):
+        assert "Some of the tasks were not reviewed by anybody." in report.read_text()
+
+
 def test_new_sessions_add_tasks_and_old_splits_and_decisions_stay(work: Path) -> None:
     from skillopt_harvest.collect import SourceSelection
     from skillopt_harvest.harvest import harvest, mining_config

@@ -347,19 +347,26 @@ def test_evals_become_tasks_with_their_checks(tmp_path: Path) -> None:
     )
     log = tmp_path / "log.eval"
     with zipfile.ZipFile(log, "w") as archive:
-        archive.writestr("samples/1_epoch_1.json", json.dumps({"id": 1, "input": "2+2?", "target": "4"}))
+        for number, scores in enumerate([{}, {"includes": {"value": "C"}}, {"model_graded_qa": {"value": "C"}}]):
+            sample = {"id": number, "input": "2+2?", "target": ["4", "four"], "scores": scores}
+            archive.writestr(f"samples/{number}_epoch_1.json", json.dumps(sample))
+        archive.writestr("samples/9_epoch_1.json", json.dumps({"input": "Who?", "target": "jane@example.org"}))
     skipped: Counter[str] = Counter()
     (slide,) = read_evals(creator, "skill-creator", Redactor(), skipped)
     (polite,) = read_evals(promptfoo, "promptfoo", Redactor(), skipped)
-    (sum_task,) = read_evals(log, "inspect", Redactor(), skipped)
+    sums = [task.check for task in read_evals(log, "inspect", Redactor(), skipped)]
     assert (slide.skill, slide.check.kind, slide.check.values) == (
         "slides",
         "rubric",
         ("has a title\nExpected: One slide",),
     )
     assert (polite.rule, polite.check.values, polite.check.unwanted) == ("Say hello politely", ("please",), ("damn",))
-    assert (sum_task.check.kind, sum_task.check.values) == ("exact", ("4",))
-    assert skipped == {"evals whose check cannot be expressed": 1}
+    assert [check.kind for check in sums] == ["exact", "regex", "rubric"]
+    assert sums[0].values == ("4", "four")
+    assert skipped == {
+        "evals whose check cannot be expressed": 1,
+        "evals whose check holds a secret or personal data": 1,
+    }
 
 
 @pytest.mark.slow

@@ -42,6 +42,8 @@ Model = TypeVar("Model", bound=BaseModel)
 Settings = dict[str, JsonValue]
 """The config as config.json has it: values by dotted key."""
 _SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
+UNREVIEWED = "Tasks that nobody has reviewed are among them."
+"""A sentence of `env.task` (skillopt_harvest)."""
 _PATCHES = TypeAdapter(list[Patch])
 _ROLLOUT: TypeAdapter[Trajectory | RolloutError] = TypeAdapter(Trajectory | RolloutError)
 
@@ -100,6 +102,11 @@ class Run:
     def settings(self) -> Settings:
         """The config as it is stored, with the keys of other versions and packages."""
         return self._read_as(_SETTINGS, self.files.config_json)
+
+    @property
+    def unreviewed(self) -> bool:
+        """Are harvested tasks among its tasks that nobody has reviewed?"""
+        return UNREVIEWED in str(self.settings.get("env.task", ""))
 
     @cached_property
     def config(self) -> Config:
@@ -484,7 +491,7 @@ def stored_config(settings: Mapping[str, JsonValue]) -> Config:
 def _damaged(path: Path, error: Exception) -> Damaged:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        words = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        words = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
     else:
         words = " ".join(f"{type(error).__name__}: {error}".split())
     return Damaged(f"{path}: is not as it was written ({words[:200]}); `skillopt verify` checks the run")

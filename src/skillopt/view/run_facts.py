@@ -118,7 +118,7 @@ def read_facts(files: RunDirectory) -> Facts:
     return Facts(
         run=run,
         summary=summary,
-        verdict=summary.verdict,
+        verdict=summary.verdict + " Some of the tasks were not reviewed by anybody." * run.unreviewed,
         history=run.history,
         config=run.settings,
         versions=versions,

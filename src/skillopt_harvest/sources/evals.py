@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from skillopt.tasks.nested import at, text_of
 from skillopt.tasks.promptfoo import read_promptfoo
 from skillopt_harvest.records import Correction, MinedTask, short_id
 from skillopt_harvest.redact import Redactor
-from skillopt_harvest.sources.reading import LARGEST_FILE
+from skillopt_harvest.sources.reading import LARGEST_FILE, session_id
 
 Eval = tuple[str, MinedCheck | None]
 """A request and its check; None if the check cannot be expressed."""
@@ -32,9 +33,12 @@ def read_evals(path: Path, source: str, redactor: Redactor, skipped: Counter[str
         clean = check.model_copy(
             update={"values": tuple(map(redactor, check.values)), "unwanted": tuple(map(redactor, check.unwanted))}
         )
-        text = redactor(request)
+        if clean != check and check.kind != "rubric":  # no answer could pass it
+            skipped["evals whose check holds a secret or personal data"] += 1
+            continue
+        text, name = redactor(request), session_id(path.stem[:40], redactor)
         case = Correction(
-            source=source, session=path.stem[:40], line=number, last_line=number, request=text, rejected="", words=""
+            source=source, session=name, line=number, last_line=number, request=text, rejected="", words=""
         )
         tasks.append(
             MinedTask(
@@ -42,7 +46,7 @@ def read_evals(path: Path, source: str, redactor: Redactor, skipped: Counter[str
                 rule=text[:200],
                 check=clean,
                 occurrences=(case,),
-                skill=skill,
+                skill=redactor(skill),
                 written=True,
             )
         )
@@ -74,9 +78,19 @@ def _inspect(path: Path) -> tuple[str, Iterator[Eval]]:
             users = [each for each in given if at(each, "role") == "user"] if isinstance(given, list) else []
             request = text_of(at(users[-1], "content")) if users else text_of(given)
             answers = tuple(str(answer) for answer in _listed(target) if str(answer).strip())
-            yield request, MinedCheck(kind="exact", values=answers) if answers else None
+            yield request, _inspect_check(at(sample, "scores"), answers) if answers else None
 
     return "", cases()
+
+
+def _inspect_check(scores: Any, answers: tuple[str, ...]) -> MinedCheck:
+    """The check that does what the sample's scorer did."""
+    scorer = str(next(iter(scores), "")).rpartition("/")[2] if isinstance(scores, dict) else ""
+    if scorer.startswith("model_graded"):
+        return MinedCheck(kind="rubric", values=(f"The answer agrees with: {' / '.join(answers)}",))
+    if scorer in {"includes", "match"}:
+        return MinedCheck(kind="regex", values=tuple(f"(?i){re.escape(each)}" for each in answers))
+    return MinedCheck(kind="exact", values=answers)
 
 
 def _samples(path: Path) -> Iterator[Any]:
