@@ -16,6 +16,7 @@ from skillopt.errors import SkillOptError, UserError
 from skillopt.models import endpoint_of
 from skillopt.provider_table import path_of, provider_of
 from skillopt.record.run import Run, Settings
+from skillopt.skill import FILE
 from skillopt_webui import forms
 from skillopt_webui.places import config_files, fits, readable, resolved
 from skillopt_webui.settings import PageSettings
@@ -70,8 +71,11 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
         elif flat.get(dotted) and _links_away(place, roots):
             found[dotted] = f"holds a link that leads out of {settings.reach}; copy the file there"
     skill = config.train.init_skill
-    if skill and (Path(skill).suffix.lower() not in _TEXT or not fits(settings.workspace / skill, roots)):
-        found["train.init_skill"] = f"must be a .md or .txt file under {settings.reach}"
+    if skill and not _is_skill(settings.workspace / skill, roots):
+        found["train.init_skill"] = (
+            "must be a .md or .txt file, or a skill package's folder without links out of it and hidden files, under "
+            f"{settings.reach}"
+        )
     for role in _roles(config):
         name = str(flat[f"models.{role}_model"])
         path, kind = path_of(name), provider_of(name).path
@@ -191,6 +195,16 @@ def _is_there(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # the text cannot be a path
         return False
+
+
+def _is_skill(path: Path, roots: tuple[Path, ...]) -> bool:
+    """A text file, or a package: all of its files are copied into the run, so that none may be hidden."""
+    if not fits(path, roots):
+        return False
+    if not (path / FILE).is_file():
+        return path.suffix.lower() in _TEXT
+    names = (name for _, folders, files in os.walk(path) for name in (*folders, *files))
+    return not any(name.startswith(".") for name in names) and not _links_away(path, roots)
 
 
 def _links_away(path: Path, roots: tuple[Path, ...]) -> bool:

@@ -11,7 +11,8 @@ from skillopt.errors import UserError
 from skillopt.record.base import Record
 from skillopt.record.files import write_atomic
 from skillopt.record.run import Run
-from skillopt.skill import Skill
+from skillopt.skill import FILE, Skill
+from skillopt.skill.folder import write_folder
 from skillopt.tasks.base import SPLITS
 from skillopt.view.billed import paid_now
 from skillopt.view.runs_table import side_of
@@ -115,11 +116,15 @@ def compare(call: Call[CompareBody]) -> LaunchStatus:
 
 
 class TryBody(Body):
-    """A version of a run with another text, on the items that the version fails."""
+    """A version of a run with another line, on the items that the version fails."""
 
     run: str
     version: int
+    file: str = FILE
+    """The file of a package."""
+    line: Annotated[int, Field(ge=1)]
     text: str
+    """The new line, or lines."""
     split: Literal["train", "val"] = "train"
     start: bool = False
     """False: only say what it would take."""
@@ -137,8 +142,6 @@ class TrialCost(Record):
 def try_text(call: Call[TryBody]) -> TrialCost:
     """Measure an edited skill against the version that it was made from; the cost is said before anything starts."""
     wish, run = call.wish, find_run(call.settings, call.wish.run)
-    if run.files.trains_package:
-        raise UserError("a package's files are edited on disk; compare its folder with the run in Evaluate")
     failing = _failing(run, wish.version, wish.split)
     paid = paid_now(run).target
     rollouts = 2 * len(failing)
@@ -146,16 +149,29 @@ def try_text(call: Call[TryBody]) -> TrialCost:
     trial = TrialCost(items=len(failing), rollouts=rollouts, usd=usd)
     if not wish.start or not failing:
         return trial
-    edited = Skill(text=wish.text)
-    path = call.settings.records / "skills" / f"edited_v{wish.version}_{edited.hash[:8]}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, wish.text)
-    yaml, overrides = run_config(run, call.settings), [f"env.output_root={quoted(str(run.root.parent.parent))}"]
+    edited = _edited(run.skill(wish.version).shown, wish)
+    path = call.settings.records / "skills" / f"edited_v{wish.version}_{edited.hash[:8]}"
     base = str(run.files.snapshot(wish.version))
+    if not run.files.trains_package:
+        path = path.with_suffix(".md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, edited.text)
+    else:
+        base = f"{run.root}@{wish.version}"
+        if not path.exists():
+            write_folder(edited, path)
+    yaml, overrides = run_config(run, call.settings), [f"env.output_root={quoted(str(run.root.parent.parent))}"]
     arguments = [base, str(path), *overrides, "--split", wish.split, "--items", ",".join(failing)]
     title = f"edit of {run.root.name} v{wish.version} on {len(failing)} failing items"
     launched = call.server.launches.start("compare", title, yaml, arguments).status(call.settings)
     return trial.model_copy(update={"launch": launched})
+
+
+def _edited(skill: Skill, wish: TryBody) -> Skill:
+    lines = (skill.read(wish.file) or "").split("\n")
+    if wish.line > len(lines):
+        raise UserError(f"{wish.file}: version {wish.version} has no line {wish.line}")
+    return skill.with_file(wish.file, "\n".join([*lines[: wish.line - 1], wish.text, *lines[wish.line :]]))
 
 
 def _failing(run: Run, version: int, split: str) -> list[str]:

@@ -169,6 +169,7 @@ def test_a_skill_is_evaluated_compared_and_exported(ui: Ui) -> None:
         page.get_by_text("paired test").wait_for()
         page.goto(f"{ui.url}#/run/{run}/overview")
         with page.expect_download() as started:
+            page.get_by_role("button", name="More").click()
             page.get_by_role("link", name="Export skill").click()
         assert Path(started.value.path()).read_text() == result.best_skill.text
 

@@ -199,7 +199,7 @@ def test_seeds_of_one_config_are_grouped_with_their_mean(world: World) -> None:
         page.locator(".line.run").nth(3).wait_for()
         page.get_by_label("Groups", exact=True).select_option("group")
         group = page.locator(".line.group")
-        group.get_by_text("mean of 3 runs").wait_for()
+        group.get_by_text("mean of 3 finished runs").wait_for()
         assert group.count() == 1
         tested = fmean(read_json(world.folder(name).summary)["best"]["test"] for name in world.seeds)
         assert group.locator(".c-test").inner_text().startswith(f"{tested:.2f}")
@@ -222,6 +222,7 @@ def test_a_comment_on_an_item_is_there_after_a_reload(world: World) -> None:
         drawer.get_by_role("button", name="bad").and_(page.locator("[aria-pressed=true]")).wait_for()
         assert drawer.get_by_label("Your comment").input_value() == "The code is missing."
         page.keyboard.press("Escape")
+        page.get_by_role("button", name="More").click()
         page.get_by_role("link", name="Train with 1 comment").wait_for()
 
 
@@ -267,7 +268,45 @@ def test_a_package_shows_each_file_and_what_training_did_to_it(world: World) -> 
         page.get_by_role("button", name="Diff").click()
         page.get_by_label("Left version").select_option("0")
         page.locator(".sidebyside .add", has_text=added[0]).first.wait_for()
+        page.get_by_role("button", name="More").click()
         with page.expect_download() as saved:
             page.get_by_role("link", name="Export skill").click()
         names = set(ZipFile(saved.value.path()).namelist())
         assert {Path(name).name for name in names} >= {FILE, "codes.md"}
+
+
+@pytest.mark.browser
+def test_a_line_of_a_packages_file_is_changed_and_measured(world: World) -> None:
+    best = read_json(world.folder(world.package).summary)["best"]["version"]
+    with open_page(f"{world.ui.url}#/run/{world.package}/skill?v={best}", width=1512, forgives=GONE) as page:
+        page.locator("button.ln", has_text="- For maple, answer ZZ-99.").click()
+        page.get_by_text("rollouts, about $0.00 (estimate)").wait_for()
+        page.get_by_label("The line as you would write it").fill("- For maple, answer ZM-73.")
+        page.get_by_role("button", name="Measure the change").click()
+        page.get_by_role("link", name="Item by item").click()
+        page.get_by_role("heading", name=f"Comparison: an edit of v{best} against").wait_for()
+    (edited,) = world.ui.workspace.glob("outputs/.webui/skills/edited_v*/references/codes.md")
+    before = world.folder(world.package).read_skill(best).read("references/codes.md")
+    assert edited.read_text() == (before or "").replace("maple, answer ZZ-99", "maple, answer ZM-73")
+
+
+@pytest.mark.browser
+def test_a_trajectory_begins_with_task_output_and_expected_and_folds_calls_of_tools(world: World) -> None:
+    call = {"function": {"name": "look_up", "arguments": '{"topic": "maple"}'}}
+
+    def with_a_tool(route: Any) -> None:
+        answer = route.fetch().json()
+        answer["rollout"]["messages"].append({"role": "assistant", "content": "", "tool_calls": [call]})
+        route.fulfill(json=answer)
+
+    with open_page(f"{world.ui.url}#/run/{world.seeds[2]}/items?split=train", forgives=GONE) as page:
+        page.route("**/trajectory?*", with_a_tool)
+        page.locator(".items .virtual .line").first.click()
+        drawer = page.get_by_role("dialog")
+        drawer.get_by_text("calls look_up").wait_for()
+        assert drawer.locator(".say > header > span").all_inner_texts()[:3] == ["Task", "Scored output", "Expected"]
+        arguments = drawer.get_by_text('{"topic": "maple"}')
+        assert not arguments.is_visible()
+        drawer.get_by_text("calls look_up").click()
+        arguments.wait_for()
+        assert drawer.locator(".tool").get_by_role("button", name="Copy").is_visible()

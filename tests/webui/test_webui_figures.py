@@ -8,6 +8,7 @@ from statistics import fmean
 
 import pytest
 
+from skillopt.errors import SkillOptError
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import plain, read_json, read_jsonl
 from skillopt.record.run import Run
@@ -103,6 +104,8 @@ def test_the_experiment_table_has_the_figures_of_each_run_and_of_its_seeds(tmp_p
     same = ("train.num_epochs=1", "train.batch_size=6", "env.options={rules: 6, train: 12, val: 8, test: 6}")
     runs = [RunDirectory(train_sim(tmp_path / "outputs", *same, f"train.seed={seed}").path) for seed in (1, 2, 3)]
     other = RunDirectory(train_sim(tmp_path / "outputs", *same, "train.seed=1", "optimizer.learning_rate=1.4").path)
+    with pytest.raises(SkillOptError):  # it has no final score, and so no part in the mean
+        train_sim(tmp_path / "outputs", *same, "train.seed=4", "budget.max_calls=20")
     table = RunIndex(make_settings(workspace=tmp_path)).table()
     rows = {row.name: row for row in table["rows"]}
     for run in [*runs, other]:

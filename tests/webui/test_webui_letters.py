@@ -131,3 +131,47 @@ def test_a_person_reads_and_answers_letters_on_the_page_while_the_run_waits(ui: 
             page.wait_for_timeout(200)
         page.get_by_text("finished").first.wait_for()
     assert read_json(ui.run(run).summary)["status"] == "finished"
+
+
+@pytest.mark.browser
+def test_a_run_that_waits_says_so_first_and_a_draft_survives(ui: Ui) -> None:
+    from support.browser import open_page
+
+    run = ui.launch(HANDOFF, *SHORT, "gradient.minibatch_size=4")
+    box = box_of(ui.run(run).root)
+    until(lambda: len(box.open_letters()) > 1)
+    until(lambda: any(event["kind"] == "evaluation_finished" for event in ui.get(f"/api/runs/{run}")["log"]))
+    (initial,) = [e["score"] for e in ui.get(f"/api/runs/{run}")["log"] if e["kind"] == "evaluation_finished"]
+    with open_page(f"{ui.url}#/runs", width=1512, forgives=("ERR_ABORTED",)) as page:
+        page.locator(".line.run .tag", has_text="waits for a reply").wait_for()
+        page.goto(f"{ui.url}#/run/{run}/overview")
+        page.get_by_role("alert").get_by_role("link", name="Read and answer").wait_for()
+        figures = page.locator(".runhead .figure")
+        figures.filter(has_text="Validation").get_by_text(f"{initial:.2f}", exact=True).wait_for()
+        page.get_by_text(f"The initial skill has {initial:.2f} in validation").wait_for()
+        step = figures.filter(has_text="reflect: waits for")
+        step.wait_for()
+        assert step.locator("dd").inner_text().startswith("1 / ")
+        page.get_by_role("alert").get_by_role("link", name="Read and answer").click()
+
+        first, second = (letter.number for letter in box.open_letters()[:2])
+        card = page.get_by_label(f"Letter {first}", exact=True)
+        reply = card.get_by_label(f"Reply to letter {first}")
+        card.get_by_text("Write an edit in a form").click()
+        card.get_by_label("section of the edit").fill("Rules")
+        card.get_by_label("text of the edit").fill("- For maple, answer ZM-73.")
+        card.get_by_role("button", name="Add edit to the reply").click()
+        draft = json.loads(reply.input_value())
+        assert draft["edits"][0]["text"] == "- For maple, answer ZM-73."
+        ui.post(f"/api/runs/{run}/letters/{second}", {"reply": reply_to(box.letter(second), WORLD).decode()})
+        page.get_by_label(f"Letter {second}", exact=True).wait_for(state="detached")
+        assert json.loads(reply.input_value()) == draft
+        page.get_by_role("link", name="Overview").click()
+        page.get_by_role("link", name="Read and answer").click()
+        assert json.loads(reply.input_value()) == draft
+        page.reload()
+        reply.wait_for()
+        assert json.loads(reply.input_value()) == draft
+        boxes = card.locator(".letter").bounding_box(), reply.bounding_box()
+        assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"], "the letter is next to the reply"
+    ui.post(f"/api/runs/{run}/stop", {})

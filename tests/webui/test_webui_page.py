@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from skillopt.errors import SkillOptError
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
 from skillopt.record.journal import read_totals
-from support import train_sim, until
+from support import skillopt, train_sim, until
 from support.browser import open_page
 from support.webui import Ui, make_workspace, serving
 
@@ -81,10 +82,11 @@ def test_every_cell_of_the_list_can_be_reached_at_every_width(world: World, look
     with open_page(f"{world.ui.url}#/runs", **look, forgives=GONE) as page:
         page.locator(".line.run").first.wait_for()
         if look["width"] > 900:
-            page.locator(".chooser summary").click()
+            page.get_by_role("button", name="Columns").click()
             for box in page.locator(".chooser input").all()[:6]:  # three more columns
                 box.check()
-            page.locator(".chooser summary").click()
+            page.keyboard.press("Escape")
+            page.locator(".chooser input").first.wait_for(state="hidden")
         assert page.evaluate(WIDE) <= 0
         button = page.locator(".line.run .c-edit button").first
         button.scroll_into_view_if_needed()
@@ -130,7 +132,33 @@ def test_compare_shows_no_score_that_was_not_measured(world: World) -> None:
             search.fill(item)
             line = page.locator(".items .virtual .line", has_text=item)
             line.wait_for()
-            assert line.locator(".c-score").inner_text().count("–") == 1
+            marks = line.locator(".c-side .tag").all_inner_texts()
+            assert [mark == "–" for mark in marks] == [item not in side for side in scores]
+
+
+def test_each_run_has_its_outputs_in_a_column_of_its_own(world: World, look: dict[str, Any]) -> None:
+    names = (world.first, world.second, world.noisy)
+    with open_page(compared(world.ui, *names), **look, forgives=GONE) as page:
+        page.locator(".itemtable").scroll_into_view_if_needed()
+        page.locator(".itemtable h2").evaluate("title => title.scrollIntoView()")
+        lines = page.locator(".items .virtual .line")
+        lines.first.wait_for()
+        assert page.evaluate(WIDE) <= 0
+        item = lines.first.locator("b").first.inner_text()
+        outputs = []
+        for name in names:
+            rows = world.ui.get(f"/api/runs/{name}/items")["rows"]
+            outputs.append(next(row["output"] for row in rows if row["item"] == item))
+        cells = lines.first.locator(".c-side")
+        assert cells.locator(".clamp").all_inner_texts() == outputs
+        boxes = [cell.bounding_box() for cell in cells.all()]
+        if look["width"] > 900:
+            heads = page.locator(".items .heads > span").all()
+            assert len(heads) == 3 + len(names)
+            assert [head.bounding_box()["x"] for head in heads[3:]] == pytest.approx([b["x"] for b in boxes], abs=1)
+            assert all(a["x"] + a["width"] <= b["x"] for a, b in itertools.pairwise(boxes))
+        else:
+            assert all(a["y"] + a["height"] <= b["y"] for a, b in itertools.pairwise(boxes)), "below each other"
 
 
 def test_compare_asks_which_runs(world: World) -> None:
@@ -176,6 +204,27 @@ def test_a_measurement_says_what_was_measured(world: World) -> None:
         assert shown == ["p < 0.001", "p = 0.250"]
 
 
+def test_a_measurement_calls_a_run_by_its_name_and_names_the_skill_that_was_checked(world: World) -> None:
+    skill = world.files(world.first).best_skill
+    done = skillopt("check", "-c", "configs/sim/default.yaml", str(skill), "--base", "none", cwd=world.ui.workspace)
+    assert done.returncode == 0, done.stderr
+    world.ui.post(f"/api/runs/{world.first}/labels", {"name": "cosine, first try", "tags": [], "note": ""})
+    try:
+        with open_page(f"{world.ui.url}#/evaluate", width=1024, forgives=GONE) as page:
+            page.locator("h3", has_text="Check: cosine, first try best against no skill").wait_for()
+            page.locator(".facts dt", has_text="skill: cosine, first try best").wait_for()
+            page.goto(f"{world.ui.url}#/runs")
+            page.locator(".line.run b", has_text="cosine, first try").wait_for()
+    finally:
+        world.ui.post(f"/api/runs/{world.first}/labels", {"name": "", "tags": [], "note": ""})
+
+
+def test_without_runs_a_skill_file_can_be_measured(tmp_path: Path) -> None:
+    with serving(make_workspace(tmp_path / "work")) as ui, open_page(f"{ui.url}#/evaluate", forgives=GONE) as page:
+        page.get_by_role("button", name="Measure", exact=True).click()
+        page.locator("h3", has_text="seed_skill.md").wait_for()
+
+
 def test_two_runs_begin_with_the_paired_verdict_of_the_files(world: World) -> None:
     scores = []
     for name in (world.first, world.second):
@@ -191,6 +240,7 @@ def test_two_runs_begin_with_the_paired_verdict_of_the_files(world: World) -> No
         page.goto(compared(world.ui, world.first, world.second, world.other))
         page.locator(".itemtable .legend").wait_for()
         assert page.locator(".itemtable .legend b").all_inner_texts() == ["A ", "B ", "C "]
+        assert page.locator(".paired").count() == 0, "a paired test is of two"
 
 
 # One header, six tabs, the curve
@@ -212,6 +262,62 @@ def test_one_header_of_56_px_six_tabs_and_the_curve_above_the_fold(world: World,
         page.locator(".chart .mark").first.wait_for()
         chart = page.locator(".chart svg").first.bounding_box()
         assert chart["y"] < look["height"] - 60
+
+
+def test_nothing_is_lost_where_the_header_is_narrow(world: World, look: dict[str, Any]) -> None:
+    with open_page(f"{world.ui.url}#/run/{world.first}/overview", **look, forgives=GONE) as page:
+        page.locator(".chart .mark").first.wait_for()
+        for name in ("Validation", "Test", "Steps", "Calls", "Cost", "Time"):
+            assert page.locator(".nums dt:visible", has_text=name).count() == 1, name
+        more = page.get_by_role("button", name="More")
+        if look["width"] <= 1280:
+            assert not page.get_by_role("link", name="Duplicate").is_visible()
+            more.click()
+        for name in ("Export skill", "Compare", "Duplicate"):
+            place = page.locator(".runhead").get_by_role("link", name=name).bounding_box()
+            assert place["x"] >= 0, name
+            assert place["x"] + place["width"] <= look["width"], name
+        if look["width"] <= 1280:
+            page.keyboard.press("Escape")
+            page.get_by_role("link", name="Duplicate").wait_for(state="hidden")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_filters_break_no_word_and_rows_have_no_hole(world: World, scheme: Any) -> None:
+    with open_page(f"{world.ui.url}#/run/{world.first}/items", width=390, scheme=scheme, forgives=GONE) as page:
+        page.locator(".items .virtual .line").first.wait_for()
+        heights = page.locator(".seg button").evaluate_all("all => all.map(e => e.getBoundingClientRect().height)")
+        assert max(heights) < 40, "each is one line"
+        gaps = page.locator(".items .virtual .line").evaluate_all(
+            "all => all.map(line => { const at = c => line.querySelector(c).getBoundingClientRect();"
+            " return [at('.c-output').top - at('.c-task').bottom,"
+            " at('.c-strip').top - at('.c-output').bottom] }).flat()"
+        )
+        assert max(gaps) < 10
+        page.goto(f"{world.ui.url}#/runs")
+        page.locator(".line.run").first.wait_for()
+        for line in page.locator(".line.run").all():
+            name, status = line.locator(".c-name b").bounding_box(), line.locator(".c-status .tag").bounding_box()
+            box = line.bounding_box()
+            assert box["y"] <= min(name["y"], status["y"])
+            test = line.locator(".c-test").bounding_box()
+            assert test["y"] + test["height"] <= box["y"] + box["height"]
+
+
+def test_the_list_says_that_the_server_is_gone_and_the_logo_stays(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "work")
+    with serving(workspace) as ui, open_page(f"{ui.url}#/runs", forgives=(*GONE, "ERR_CONNECTION")) as page:
+        page.get_by_text("No runs yet").wait_for()
+        ui.stop()
+        page.get_by_text("server away").wait_for()
+        page.get_by_role("link", name="Evaluate").click()
+        page.get_by_text("The server does not answer").wait_for()
+        page.get_by_role("link", name="Runs", exact=True).click()
+        page.get_by_text("The server does not answer").wait_for()
+        ui.start()
+        page.get_by_role("link", name="New run").click()
+        page.locator("#launch").wait_for()
+        assert page.locator(".brand img").evaluate("img => img.complete && img.naturalWidth > 0")
 
 
 def test_figures_come_from_one_source_and_a_run_says_how_it_ended(world: World) -> None:
@@ -318,6 +424,17 @@ def test_a_table_scrolls_inside_itself_and_what_is_below_can_be_reached(world: W
         page.get_by_role("heading", name="Persistent failures").scroll_into_view_if_needed()
         page.mouse.wheel(0, 400)
         assert page.evaluate("document.documentElement.scrollHeight") < 6 * look["height"]
+
+
+def test_the_address_says_what_the_list_shows(world: World) -> None:
+    with open_page(f"{world.ui.url}#/runs", forgives=GONE) as page:
+        page.locator(".line.run").first.wait_for()
+        page.get_by_label("Status", exact=True).select_option("budget reached")
+        page.get_by_role("link", name="Compare", exact=True).click()
+        page.get_by_text("Choose two").first.wait_for()
+        page.get_by_role("link", name="Runs", exact=True).click()
+        page.get_by_text("1 of ").first.wait_for()
+        assert "status=budget+reached" in page.url
 
 
 def test_the_chosen_line_of_blame_has_an_address(world: World) -> None:

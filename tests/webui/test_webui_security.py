@@ -272,6 +272,17 @@ def test_only_what_lies_under_the_folders_may_be_named(tmp_path: Path) -> None:
     assert "train.init_skill" in found(train={"init_skill": "data/out.md"})
     check_allowed(Config.parse({}), settings)
 
+    package = tmp_path / "data" / "package"
+    (package / "references").mkdir(parents=True)
+    assert "train.init_skill" in found(train={"init_skill": "data/package"}), "a folder is no skill"
+    (package / "SKILL.md").write_text("x")
+    assert found(train={"init_skill": "data/package"}) == {}
+    for name, target in ((".env", None), ("notes.md", "/etc/hostname")):
+        path = package / "references" / name
+        path.symlink_to(target) if target else path.write_text("KEY=x")
+        assert "train.init_skill" in found(train={"init_skill": "data/package"}), name
+        path.unlink()
+
     assert "a link that leads out" in found(env={"split_dir": "data"})["env.split_dir"]
     (tmp_path / "data" / "out.md").unlink()
     own = {"scoring": "scorers.py:mine", "split_dir": "data"}

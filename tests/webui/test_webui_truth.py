@@ -396,6 +396,7 @@ def test_changes_in_the_form_survive_leaving_it(world: World, look: dict[str, An
 def test_the_report_opens_and_fits_a_phone(world: World, look: dict[str, Any]) -> None:
     with open_page(f"{world.ui.url}#/run/{world.guided}/overview", **look) as page:
         with page.expect_popup() as opened:
+            page.get_by_role("button", name="More").click()
             page.get_by_role("link", name="Report").click()
         report = opened.value
         report.get_by_role("heading", name="All steps").wait_for()

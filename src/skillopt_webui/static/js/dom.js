@@ -69,6 +69,40 @@ export function scroller(label, ...children) {
   return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, children);
 }
 
+// A table of rows of cells; the columns `from` to before `to` are numbers. A cell that is false has no column.
+export function table(heads, rows, { from = Infinity, to = Infinity, ...props } = {}) {
+  const line = (cells, kind) =>
+    h("tr", {}, cells.filter((c) => c !== false).map((c, i) => h(kind, { class: i >= from && i < to ? "n" : null }, c)));
+  return h("table", props, heads && h("thead", {}, line(heads, "th")), h("tbody", {}, rows.map((cells) => line(cells, "td"))));
+}
+
+// What this tab alone keeps until it is closed; storage may be off.
+export const stored = {
+  get(key) {
+    try {
+      return sessionStorage.getItem(key) || "";
+    } catch {
+      return "";
+    }
+  },
+  set(key, value) {
+    try {
+      if (value) sessionStorage.setItem(key, value);
+      else sessionStorage.removeItem(key);
+    } catch {
+      /* as if nothing was kept */
+    }
+  },
+};
+
+export function copyButton(text, name = "Copy", kind = "plain small") {
+  const copy = async () => {
+    await navigator.clipboard?.writeText(typeof text === "function" ? text() : text);
+    say("Copied.");
+  };
+  return h("button", { class: kind, onclick: copy }, name);
+}
+
 export function empty(title, ...says) {
   return h("div", { class: "empty" }, h("h2", {}, title), ...says);
 }

@@ -23,12 +23,7 @@ export function editCard(edit, { state, reason, support, leak, merged, open } = 
     (edit.rationale || edit.pattern) &&
       h("p", { class: "small" }, edit.rationale, edit.pattern && h("span", { class: "dim" }, ` (${edit.pattern})`)),
     leak && h("p", { class: "small bad" }, `It copies: ${leak}`),
-    reason &&
-      h(
-        "p",
-        { class: "small dim" },
-        reason,
-      ),
+    reason && h("p", { class: "small dim" }, reason),
     cited.length && open
       ? h(
           "div",

@@ -1,5 +1,5 @@
 // The frame: navigation, theme, keyboard, and which view is shown.
-import { h, svg, put, errorBox, dialog, LEFT } from "./dom.js";
+import { h, svg, put, table, errorBox, dialog, LEFT } from "./dom.js";
 import { get } from "./api.js";
 import { runsView } from "./views/runs.js";
 import { runView } from "./views/run.js";
@@ -19,6 +19,8 @@ const NAV = [
   ["evaluate", "Evaluate", "M5 13l4 4L19 7"],
 ];
 const main = document.getElementById("main");
+// Made once: a picture that is asked for again while the server is away stays broken.
+const brand = h("a", { class: "brand", href: "#/runs" }, h("img", { src: "/static/icon.svg", alt: "" }), "SkillOpt");
 let leave = null;
 
 function frame(current) {
@@ -35,7 +37,7 @@ function frame(current) {
     h(
       "div",
       { class: "bar" },
-      h("a", { class: "brand", href: "#/runs" }, h("img", { src: "/static/icon.svg", alt: "" }), "SkillOpt"),
+      brand,
       h("nav", { class: "nav", "aria-label": "Main" }, links),
       h(
         "button",
@@ -141,26 +143,7 @@ function showKeys() {
   dialog(
     "box",
     "Keyboard",
-    h(
-      "table",
-      {},
-      h(
-        "tbody",
-        {},
-        KEYS.map(([keys, what]) =>
-          h(
-            "tr",
-            {},
-            h(
-              "td",
-              {},
-              keys.split(" ").map((k) => [h("kbd", {}, k), " "]),
-            ),
-            h("td", {}, what),
-          ),
-        ),
-      ),
-    ),
+    table(null, KEYS.map(([keys, what]) => [keys.split(" ").map((k) => [h("kbd", {}, k), " "]), what])),
   );
 }
 

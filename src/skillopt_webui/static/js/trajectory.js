@@ -1,5 +1,5 @@
 // One trajectory in a drawer: what was asked, what was said, how it was scored.
-import { h, put, longText, errorBox, dialog, tag, LEFT } from "./dom.js";
+import { h, put, longText, errorBox, dialog, tag, table, scroller, copyButton, LEFT } from "./dom.js";
 import { get, of, path } from "./api.js";
 import { commentBox } from "./comments.js";
 import { score, whole, span } from "./format.js";
@@ -75,39 +75,14 @@ export function openNamed(run, query) {
 function callsTable(calls) {
   if (!calls?.length) return null;
   const sum = (name) => calls.reduce((total, call) => total + (call[name] ?? 0), 0);
-  const row = (name, c) =>
-    h(
-      "tr",
-      {},
-      h("td", {}, name),
-      [whole(c.prompt), whole(c.completion), whole(c.cached), span(c.seconds)].map((v) =>
-        h("td", { class: "n" }, v),
-      ),
-    );
-  const whole_ = { prompt: sum("prompt"), completion: sum("completion"), cached: sum("cached"), seconds: sum("seconds") };
+  const row = (name, get) => [name, whole(get("prompt")), whole(get("completion")), whole(get("cached")), span(get("seconds"))];
+  const rows = calls.map((call, i) => row(i + 1, (name) => call[name]));
+  if (calls.length > 1) rows.push(row("all", sum));
   return h(
     "details",
     { open: calls.length < 4 },
     h("summary", {}, calls.length === 1 ? "1 call" : `${calls.length} calls`),
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Calls" },
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            h("th", {}, "call"),
-            ["prompt tokens", "reply tokens", "cached", "waited"].map((t) => h("th", { class: "n" }, t)),
-          ),
-        ),
-        h("tbody", {}, calls.map((c, i) => row(i + 1, c)), calls.length > 1 && row("all", whole_)),
-      ),
-    ),
+    scroller("Calls", table(["call", "prompt tokens", "reply tokens", "cached", "waited"], rows, { from: 1 })),
   );
 }
 
@@ -151,8 +126,6 @@ function content(run, t) {
 }
 
 const diffLine = (line) => h("span", { class: `diffline ${{ "+": "add", "-": "del" }[line[0]] || ""}` }, line || " ");
-export const copyButton = (text) =>
-  h("button", { class: "plain small", onclick: (event) => navigator.clipboard?.writeText(text).then(() => (event.target.textContent = "Copied")) }, "Copy");
 
 // A call of a tool: its name, and its arguments at a click.
 function toolCall(call) {

@@ -6,7 +6,6 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
   const box = h("div", { class: "virtual" });
   let rows = [],
     shown = new Map(),
-    version = 0,
     tall = height();
 
   function draw() {
@@ -74,7 +73,6 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
     node: box,
     set(next) {
       rows = next;
-      version += 1;
       fresh();
     },
     redraw: fresh,

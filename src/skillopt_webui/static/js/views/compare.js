@@ -1,5 +1,5 @@
 // Two or more runs side by side; two skills line by line, and measured on the same items.
-import { h, put, scroller, errorBox, empty, segment } from "../dom.js";
+import { h, put, table, scroller, errorBox, empty, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { ranged, score, gain, signed, chance, titled, money, span, whole, paidBy } from "../format.js";
 import { lineChart } from "../chart.js";
@@ -356,21 +356,10 @@ function configDifferences(ids, found) {
     keys.length
       ? scroller(
           "Table",
-          h(
-            "table",
-            {},
-            h(
-              "tbody",
-              {},
-              keys.map((k) =>
-                h(
-                  "tr",
-                  {},
-                  h("td", { class: "mono small dim" }, k),
-                  found.map((f) => h("td", { class: "mono small" }, JSON.stringify(f.config?.[k] ?? null))),
-                ),
-              ),
-            ),
+          table(
+            null,
+            keys.map((k) => [k, ...found.map((f) => JSON.stringify(f.config?.[k] ?? null))]),
+            { class: "mono small" },
           ),
         )
       : null,

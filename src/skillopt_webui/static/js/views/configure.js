@@ -1,5 +1,5 @@
 // Configure and launch: the form of the config's schema and its YAML in step, questions before the start, the start.
-import { h, put, errorBox, say, dialog } from "../dom.js";
+import { h, put, errorBox, dialog, stored, copyButton } from "../dom.js";
 import { get, post } from "../api.js";
 import { fieldRow } from "../field.js";
 import { waitForLaunch } from "../launched.js";
@@ -121,11 +121,7 @@ export async function configureView(root, { query, signal }) {
             "div",
             { class: "row between" },
             h("h2", {}, "YAML"),
-            h(
-              "div",
-              { class: "row" },
-              h("button", { class: "plain", onclick: copy }, "Copy"),
-            ),
+            copyButton(() => yaml.value),
           ),
           yamlWrong,
           yaml,
@@ -384,11 +380,6 @@ export async function configureView(root, { query, signal }) {
     );
   }
 
-  async function copy() {
-    await navigator.clipboard?.writeText(yaml.value);
-    say("Copied.");
-  }
-
   const given = query.get("run")
     ? `run:${query.get("run")}`
     : files.includes(query.get("config"))
@@ -428,24 +419,6 @@ export async function configureView(root, { query, signal }) {
 
 // What was changed in the form, until it is launched or discarded; this tab alone has it.
 const DRAFT = "skillopt-draft";
-function keep(source, yaml) {
-  try {
-    sessionStorage.setItem(DRAFT, JSON.stringify({ source, yaml }));
-  } catch {
-    /* storage may be off */
-  }
-}
-function kept() {
-  try {
-    return JSON.parse(sessionStorage.getItem(DRAFT));
-  } catch {
-    return null;
-  }
-}
-function forget() {
-  try {
-    sessionStorage.removeItem(DRAFT);
-  } catch {
-    /* storage may be off */
-  }
-}
+const keep = (source, yaml) => stored.set(DRAFT, JSON.stringify({ source, yaml }));
+const kept = () => JSON.parse(stored.get(DRAFT) || "null");
+const forget = () => stored.set(DRAFT, "");

@@ -1,5 +1,5 @@
 // What a run took: calls, tokens and money by role and stage, next to the plan; time by stage; how many edits reached each stage.
-import { h, put, scroller } from "../dom.js";
+import { h, put, scroller, table } from "../dom.js";
 import { get, of } from "../api.js";
 import { money, whole, span, estimate } from "../format.js";
 
@@ -18,37 +18,15 @@ export async function costsTab(root, run, { signal }) {
         h("h2", { class: "pad" }, "Calls, tokens, money"),
         scroller(
           "Table",
-          h(
-            "table",
-            {},
-            h(
-              "thead",
-              {},
-              h(
-                "tr",
-                {},
-                h("th", {}, "role"),
-                h("th", {}, "stage"),
-                ["calls", "prompt tokens", "reply tokens", "cached", "cost"].map((t) => h("th", { class: "n" }, t)),
-                plan && h("th", { class: "n" }, "planned calls (estimate)"),
-              ),
-            ),
-            h(
-              "tbody",
-              {},
-              rows.map((r) => {
-                const p = plan?.by_stage?.[r.role]?.[r.stage];
-                return h(
-                  "tr",
-                  {},
-                  h("td", {}, r.role),
-                  h("td", {}, r.stage.replaceAll("_", " ")),
-                  [r.calls, r.prompt, r.completion, r.cached].map((v) => h("td", { class: "n" }, whole(v))),
-                  h("td", { class: "n" }, money(r.usd)),
-                  plan && h("td", { class: "n dim" }, p ? estimate(p) : "–"),
-                );
-              }),
-            ),
+          table(
+            ["role", "stage", "calls", "prompt tokens", "reply tokens", "cached", "cost", plan ? "planned calls (estimate)" : false],
+            rows.map((r) => {
+              const p = plan?.by_stage?.[r.role]?.[r.stage];
+              const figures = [r.calls, r.prompt, r.completion, r.cached].map(whole);
+              const planned = plan ? h("span", { class: "dim" }, p ? estimate(p) : "–") : false;
+              return [r.role, r.stage.replaceAll("_", " "), ...figures, money(r.usd), planned];
+            }),
+            { from: 2 },
           ),
         ),
       ),

@@ -1,5 +1,5 @@
 // A run's costs, its config and its log.
-import { h, put, empty, segment } from "../dom.js";
+import { h, put, empty, segment, copyButton } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { clock, eventLine } from "../format.js";
 import { costsTab } from "./costs.js";
@@ -24,16 +24,6 @@ export async function detailsTab(root, run, { query, signal }) {
 
 async function configTab(root, run, { signal }) {
   const { yaml } = await get(of(run.id, "/config"), signal);
-  const copy = h(
-    "button",
-    {
-      onclick: async () => {
-        await navigator.clipboard?.writeText(yaml);
-        copy.textContent = "Copied";
-      },
-    },
-    "Copy",
-  );
   put(
     root,
     h(
@@ -46,7 +36,7 @@ async function configTab(root, run, { signal }) {
         h(
           "div",
           { class: "row" },
-          copy,
+          copyButton(yaml, "Copy", ""),
           h("a", { class: "button main", href: `#/new?run=${encodeURIComponent(run.id)}` }, "Duplicate"),
         ),
       ),

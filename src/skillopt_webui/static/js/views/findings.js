@@ -1,5 +1,5 @@
 // What the questions before a start answered: the data, the plan, the checklist.
-import { h, tag, errorBox } from "../dom.js";
+import { h, tag, table, errorBox } from "../dom.js";
 import { whole, money, span, estimate } from "../format.js";
 
 // A likely value, its range below it: the column of the plan is narrow.
@@ -17,29 +17,13 @@ export const FINDINGS = {
       p.overlap
         ? errorBox({ message: p.overlap })
         : h("p", { class: "good" }, "✓ The splits are disjoint, by id and by content."),
-      h(
-        "table",
-        {},
-        h("thead", {}, h("tr", {}, h("th", {}, "split"), h("th", { class: "n" }, "items"), h("th", {}, "types"))),
-        h(
-          "tbody",
-          {},
-          Object.entries(p.splits).map(([name, s]) =>
-            h(
-              "tr",
-              {},
-              h("td", {}, name),
-              h("td", { class: "n" }, whole(s.size)),
-              h(
-                "td",
-                { class: "small dim" },
-                Object.entries(s.types)
-                  .map(([t, n]) => `${t}: ${n}`)
-                  .join(", "),
-              ),
-            ),
-          ),
-        ),
+      table(
+        ["split", "items", "types"],
+        Object.entries(p.splits).map(([name, s]) => {
+          const types = Object.entries(s.types).map(([t, n]) => `${t}: ${n}`);
+          return [name, whole(s.size), h("span", { class: "small dim" }, types.join(", "))];
+        }),
+        { from: 1, to: 2 },
       ),
       Object.entries(p.splits).map(([name, s]) =>
         h(
@@ -73,30 +57,14 @@ export const FINDINGS = {
         {},
         `${p.steps} steps in ${p.epochs} epochs over ${p.items.train} training, ${p.items.val} validation and ${p.items.test} test items; schedule ${p.schedule}.`,
       ),
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
-          h("tr", {}, h("th", {}, ""), ...Object.keys(p.calls).map((role) => h("th", { class: "n" }, role))),
-        ),
-        h(
-          "tbody",
-          {},
-          [
-            ["calls", (r) => likely(p.calls[r])],
-            ["tokens", (r) => likely(p.tokens[r])],
-            ["cost", (r) => likely(p.usd[r], money)],
-          ].map(([name, f]) =>
-            h(
-              "tr",
-              {},
-              h("td", {}, name),
-              ...Object.keys(p.calls).map((role) => h("td", { class: "n" }, f(role))),
-            ),
-          ),
-        ),
+      table(
+        ["", ...Object.keys(p.calls)],
+        [
+          ["calls", (r) => likely(p.calls[r])],
+          ["tokens", (r) => likely(p.tokens[r])],
+          ["cost", (r) => likely(p.usd[r], money)],
+        ].map(([name, f]) => [name, ...Object.keys(p.calls).map(f)]),
+        { from: 1 },
       ),
       h(
         "p",
@@ -112,22 +80,10 @@ export const FINDINGS = {
         "details",
         {},
         h("summary", {}, "By stage"),
-        h(
-          "table",
-          {},
-          h(
-            "tbody",
-            {},
-            p.lines.map((l) =>
-              h(
-                "tr",
-                {},
-                h("td", {}, l.role),
-                h("td", {}, l.stage.replaceAll("_", " ")),
-                h("td", { class: "n" }, whole(l.calls)),
-              ),
-            ),
-          ),
+        table(
+          null,
+          p.lines.map((l) => [l.role, l.stage.replaceAll("_", " "), whole(l.calls)]),
+          { from: 2 },
         ),
       ),
     ),

@@ -1,23 +1,8 @@
 // Open letters of a run whose optimizer is a handoff: the letter on the left, the reply on the right, which is checked first.
-import { h, put, tag, errorBox, say, longText } from "../dom.js";
+import { h, put, tag, errorBox, say, longText, stored, copyButton } from "../dom.js";
 import { get, post, of } from "../api.js";
 
 const FIELDS = ["pattern", "rationale", "trajectory_ids", "section", "anchor", "text"];
-const store = (key, value) => {
-  try {
-    if (value) sessionStorage.setItem(key, value);
-    else sessionStorage.removeItem(key);
-  } catch {
-    /* storage may be off */
-  }
-};
-const kept = (key) => {
-  try {
-    return sessionStorage.getItem(key) || "";
-  } catch {
-    return "";
-  }
-};
 
 export async function letters(root, run, { signal }) {
   const cards = new Map(),
@@ -57,8 +42,8 @@ function card(run, letter, draw, signal) {
     rows: 12,
     "aria-label": `Reply to letter ${letter.number}`,
     placeholder: "The reply, in the form that the letter asks for",
-    value: kept(key),
-    oninput: () => store(key, reply.value),
+    value: stored.get(key),
+    oninput: () => stored.set(key, reply.value),
   });
   let whole = "";
   get(of(run.id, where), signal)
@@ -71,7 +56,7 @@ function card(run, letter, draw, signal) {
     event.target.disabled = true;
     try {
       const open = await post(of(run.id, where), { reply: reply.value });
-      store(key, "");
+      stored.set(key, "");
       say(`Letter ${letter.number} is answered.`);
       draw(open);
       run.reload?.();
@@ -80,14 +65,10 @@ function card(run, letter, draw, signal) {
       put(wrong, errorBox(error));
     }
   };
-  const copy = async () => {
-    await navigator.clipboard?.writeText(whole);
-    say("Copied.");
-  };
   return h(
     "section",
     { class: "panel pad stack tight", "aria-label": `Letter ${letter.number}` },
-    h("div", { class: "row between" }, h("h2", {}, `Letter ${letter.number} `, tag(letter.stage, "info")), h("button", { onclick: copy }, "Copy letter")),
+    h("div", { class: "row between" }, h("h2", {}, `Letter ${letter.number} `, tag(letter.stage, "info")), copyButton(() => whole, "Copy letter", "")),
     h(
       "div",
       { class: "sides" },

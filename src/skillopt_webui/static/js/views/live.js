@@ -33,9 +33,9 @@ export function stage({ data, pulse, events }) {
   return { step, text: `${text} ${done} of ${total}`, share: done / total };
 }
 
-// The initial skill's validation score, before the first step has written a summary.
-export const firstScore = (events) =>
-  events.findLast((e) => e.kind === "evaluation_finished" && e.name === "initial" && e.split === "val")?.score;
+// The initial skill's validation score, while the first step has not yet written a summary.
+export const firstScore = ({ data, events }) =>
+  data.pid ? events.findLast((e) => e.kind === "evaluation_finished" && e.name === "initial" && e.split === "val")?.score : undefined;
 
 // Figures of this moment; the same wherever they are shown.
 export function numbers(run) {
@@ -43,7 +43,7 @@ export function numbers(run) {
     f = run.figures;
   const pair = (name) => (s?.best[name] == null ? [] : [s.initial[name], s.best[name]]);
   const [first, best] = pair("val"),
-    val = best === undefined ? [first ?? firstScore(run.events)] : [first, best];
+    val = best === undefined ? [first ?? firstScore(run)] : [first, best];
   return { val, test: pair("test"), ...f, planned: started?.steps ?? f.planned };
 }
 

@@ -1,5 +1,5 @@
 // One measurement outside of a training (an evaluation, a comparison, a check): what was measured, its result, its items.
-import { h, put, empty, scroller } from "../dom.js";
+import { h, put, empty, scroller, table } from "../dom.js";
 import { get, path } from "../api.js";
 import { score, ranged, signed, whole, span, money, chance } from "../format.js";
 import { itemsTable, inAddress } from "../items.js";
@@ -10,7 +10,7 @@ const SPLIT = { val: "validation", train: "training", test: "test" };
 
 // A skill as people know it: its file, or the run and version that it is from; `names` are those given to runs.
 function named(skill, names) {
-  const parts = (skill.path || skill.where || skill.name || "").split("/"),
+  const parts = (skill.path || skill.where || skill.name || "").replace(/\/SKILL\.md$/, "").split("/"),
     file = parts.at(-1),
     run = (folder) => names[folder] || folder;
   if (!file) return "the empty skill";
@@ -97,6 +97,6 @@ function sides(r, names) {
 function byType(types) {
   const rows = Object.entries(types || {});
   if (rows.length < 2) return null;
-  const cells = rows.map(([name, t]) => h("tr", {}, h("td", {}, name || "no type"), h("td", { class: "n" }, score(t.score)), h("td", { class: "n" }, whole(t.items))));
-  return scroller("By type", h("table", { class: "narrow" }, h("thead", {}, h("tr", {}, ["type", "score", "items"].map((t, i) => h("th", { class: i ? "n" : "" }, t)))), h("tbody", {}, cells)));
+  const cells = rows.map(([name, t]) => [name || "no type", score(t.score), whole(t.items)]);
+  return scroller("By type", table(["type", "score", "items"], cells, { class: "narrow", from: 1 }));
 }

@@ -85,7 +85,7 @@ export async function overviewTab(root, run, { signal }) {
     put(why, whyNot(run));
     put(table, measuredPanel(run));
     const { curves, steps, status } = run.data,
-      first = firstScore(run.events),
+      first = firstScore(run),
       scores = !curves.scores.length && first !== undefined ? [[0, first]] : curves.scores;
     const reach = status === "finished" ? 0 : run.data.started?.steps;
     put(verdict, verdictPanel(run));
@@ -169,7 +169,7 @@ function whyNot({ id, data: { status, word, reason, remedy, letters } }) {
   if (reason === "interrupted") return h("p", { class: "note" }, "Paused by Pause or Ctrl-C. Resume continues it.");
   return h(
     "div",
-    { class: "error", role: "alert" },
+    { class: word === "failed" ? "error" : "note warn-note stack tight", role: "alert" },
     h("p", {}, h("b", {}, `${word[0].toUpperCase()}${word.slice(1)}: `), reason.slice(0, 4000)),
     remedy && h("p", {}, remedy),
   );
@@ -180,7 +180,7 @@ function verdictPanel(run) {
   const { summary: s, verdict, pid } = run.data,
     estimate = remaining(run.data);
   if (s?.initial.val == null)
-    return h("section", { class: "panel pad" }, h("p", { class: "verdict" }, pid ? beforeFirst(run.events) : "Nothing was measured."));
+    return h("section", { class: "panel pad" }, h("p", { class: "verdict" }, pid ? beforeFirst(run) : "Nothing was measured."));
   const luck = s.best.val_remeasured != null && s.best.version > 0;
   return h(
     "section",
@@ -198,8 +198,8 @@ function verdictPanel(run) {
 }
 
 // The summary is written after the first step; what was measured before is in the events.
-function beforeFirst(events) {
-  const first = firstScore(events);
+function beforeFirst(run) {
+  const first = firstScore(run);
   return first === undefined ? "The initial skill is being measured." : `The initial skill has ${score(first)} in validation; the first step is under way.`;
 }
 

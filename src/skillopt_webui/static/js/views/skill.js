@@ -27,7 +27,6 @@ export async function skillTab(root, run, { query, signal }) {
   let mode = query.get("mode") || "blame",
     against = Number(query.get("a") ?? 0),
     line = Number(query.get("line")) || 0,
-    shown = null,
     token = 0;
   const controls = h("div", { class: "row between" }),
     content = h("div", {}, h("p", { class: "wait" }, "Loading…")),
@@ -130,7 +129,6 @@ export async function skillTab(root, run, { query, signal }) {
       }
       const skill = await get(of(run.id, `/skills/${version}`), signal);
       if (mine !== token) return;
-      shown = skill;
       if (!skill.text.trim())
         put(
           content,
@@ -172,16 +170,19 @@ export async function skillTab(root, run, { query, signal }) {
 
   function blame(skill) {
     const newest = Math.max(1, ...Object.values(skill.entries).map((e) => e.step));
-    let begins = 0; // each file of a package has its own numbers
+    let begins = 0, // each file of a package has its own numbers
+      file;
     return skill.lines.map(([text, seq], i) => {
       if (skill.files[i + 1]) {
         begins = i + 1;
+        file = skill.files[begins];
         return h("div", { class: "ln filename", id: `file-${i + 1}`, tabindex: "-1" }, h("span", {}, text));
       }
-      const entry = skill.entries[seq];
+      const entry = skill.entries[seq],
+        place = { file, line: i + 1 - begins };
       const color = entry ? hue(entry.step, newest) : null;
       const cells = [
-        h("span", { class: "no" }, i + 1 - begins),
+        h("span", { class: "no" }, place.line),
         h(
           "span",
           { class: "who", style: color ? { background: color.soft, color: color.ink } : {} },
@@ -202,7 +203,7 @@ export async function skillTab(root, run, { query, signal }) {
             for (const other of content.querySelectorAll(".ln[aria-pressed]"))
               other.setAttribute("aria-pressed", String(seq > 0 && other.dataset.seq === String(seq)));
             event.currentTarget.setAttribute("aria-pressed", "true");
-            explain(entry, text, i + 1);
+            explain(entry, text, place);
           },
           data: { seq },
         },
@@ -212,23 +213,25 @@ export async function skillTab(root, run, { query, signal }) {
   }
 
   // Change the line and measure the change on the items that fail, against the version as it is.
-  function tryBox(index, text) {
+  function tryBox(place, text) {
     const own = h("textarea", { class: "code", rows: 3, "aria-label": "The line as you would write it", value: text }),
       split = h("select", { "aria-label": "Items" }, h("option", { value: "train" }, "failing training items"), h("option", { value: "val" }, "failing validation items")),
       cost = h("p", { class: "dim small", "aria-live": "polite" }),
       out = h("div", {});
     const go = h("button", { class: "main", disabled: true, onclick: start }, "Measure the change");
-    const wish = () => {
-      const lines = shown.text.split("\n");
-      lines[index] = own.value;
-      return { run: run.id, version, split: split.value, text: lines.join("\n") };
-    };
+    const wish = () => ({ run: run.id, version, split: split.value, text: own.value, ...place });
+    let failing = 0;
     async function ask() {
       go.disabled = true;
       try {
         const t = await post("/api/try", wish(), signal);
-        cost.textContent = !t.items ? "None of them failed when it was last measured." : `${t.items} items, ${t.rollouts} rollouts, ${t.usd === null ? "at a price that is unknown" : `about ${money(t.usd)} (estimate)`}. Items that it solves are not measured.${split.value === "val" ? " Edits made by looking at validation items fit them too well." : ""}`;
-        go.disabled = own.value === text || !t.items;
+        const price = t.usd === null ? "at a price that is unknown" : `about ${money(t.usd)} (estimate)`;
+        cost.textContent = t.items
+          ? `${t.items} items, ${t.rollouts} rollouts, ${price}. Items that it solves are not measured.`
+          : "None of them failed when it was last measured.";
+        if (split.value === "val") cost.append(" Edits made by looking at validation items fit them too well.");
+        failing = t.items;
+        go.disabled = own.value === text || !failing;
       } catch (error) {
         if (error.name !== "AbortError") cost.textContent = error.message;
       }
@@ -246,13 +249,13 @@ export async function skillTab(root, run, { query, signal }) {
       }
       go.disabled = false;
     }
-    own.addEventListener("input", () => (go.disabled = own.value === text || !cost.textContent.includes("rollouts")));
+    own.addEventListener("input", () => (go.disabled = own.value === text || !failing));
     split.addEventListener("change", ask);
     ask();
     return h("div", { class: "stack tight" }, own, h("div", { class: "row" }, go, split), cost, out);
   }
 
-  function explain(entry, line, line_) {
+  function explain(entry, line, place) {
     if (window.innerWidth <= 1000) queueMicrotask(() => about.scrollIntoView({ block: "start" }));
     put(
       about,
@@ -267,7 +270,7 @@ export async function skillTab(root, run, { query, signal }) {
             ]
           : [h("h2", {}, "Initial skill"), h("p", { class: "dim small" }, "Training has not changed this line.")],
         h("h3", {}, "Edit and try"),
-        tryBox(line_ - 1, line),
+        tryBox(place, line),
         h("h3", {}, "What you think of this line"),
         commentBox(run.id, { kind: "line", about: line }),
         entry && entry.kind !== "guidance" &&

@@ -1,10 +1,10 @@
 // Every step: what was proposed, merged, in conflict, selected, applied, with reasons; and the gate's evidence item by item.
-import { h, put, tag, longText, empty, errorBox } from "../dom.js";
+import { h, put, tag, longText, empty, errorBox, copyButton } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { score, fixed, verdictMark, gateLine, span } from "../format.js";
 import { itemsTable, inAddress } from "../items.js";
 import { virtualList } from "../virtual.js";
-import { openTrajectory, copyButton } from "../trajectory.js";
+import { openTrajectory } from "../trajectory.js";
 import { rendered } from "./letters.js";
 import { editCard } from "../edit.js";
 

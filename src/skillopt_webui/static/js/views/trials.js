@@ -1,5 +1,5 @@
 // A sweep or a replicate: what the command says of it, then its runs.
-import { h, put, tag, empty, scroller } from "../dom.js";
+import { h, put, tag, table, empty, scroller } from "../dom.js";
 import { get, path } from "../api.js";
 import { ranged, score, whole } from "../format.js";
 
@@ -12,17 +12,16 @@ export async function trialsView(root, { parts, signal }) {
   const crumb = h("div", { class: "crumb" }, h("a", { href: "#/runs?group=group" }, "Runs"));
   if (!found) return put(root, crumb, h("div", { class: "panel" }, empty("No such sweep or replicate")));
   const ids = found.rows.map((r) => r.run).filter(Boolean).slice(0, 6);
-  const line = (row, name) =>
-    h(
-      "tr",
-      {},
-      h("td", {}, name, " ", row.winner && tag(WON[found.kind], "good")),
-      h("td", { class: "n" }, score(row.initial_val)),
-      h("td", { class: "n" }, ranged(row.best_val, row.val_interval)),
-      h("td", { class: "n" }, row.best_test == null ? "not read" : ranged(row.best_test, row.test_interval)),
-      h("td", { class: "n" }, row.accepted || "–"),
-      h("td", { class: "n" }, whole(row.calls)),
-    );
+  const line = (row, name) => [
+    [name, " ", row.winner && tag(WON[found.kind], "good")],
+    score(row.initial_val),
+    ranged(row.best_val, row.val_interval),
+    row.best_test == null ? "not read" : ranged(row.best_test, row.test_interval),
+    row.accepted || "–",
+    whole(row.calls),
+  ];
+  const lines = found.rows.map((row) => line(row, row.run ? h("a", { href: `#/run/${path(row.run)}/overview` }, row.name) : row.name));
+  if (found.mean) lines.push(line(found.mean, h("b", {}, found.mean.name)));
   const heads = [found.kind === "sweeps" ? "trial" : "seed", "initial", "validation [95 %]", "test [95 %]", "steps accepted", "calls"];
   put(
     root,
@@ -40,20 +39,7 @@ export async function trialsView(root, { parts, signal }) {
       h(
         "section",
         { class: "panel" },
-        scroller(
-          "Runs",
-          h(
-            "table",
-            {},
-            h("thead", {}, h("tr", {}, heads.map((text, i) => h("th", { class: i ? "n" : "" }, text)))),
-            h(
-              "tbody",
-              {},
-              found.rows.map((row) => line(row, row.run ? h("a", { href: `#/run/${path(row.run)}/overview` }, row.name) : row.name)),
-              found.mean && line(found.mean, h("b", {}, found.mean.name)),
-            ),
-          ),
-        ),
+        scroller("Runs", table(heads, lines, { from: 1 })),
       ),
     ),
   );
