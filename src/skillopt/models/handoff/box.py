@@ -143,7 +143,7 @@ class Letter:
 
 
 class Box:
-    """The letters of one run in one folder, which letters of other runs may share."""
+    """The letters of one run. Other runs may keep letters in the same folder."""
 
     def __init__(self, folder: Path, run: str) -> None:
         self.folder = folder
