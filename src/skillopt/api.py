@@ -288,7 +288,7 @@ async def replicate_async(
     from skillopt.measure.replicate import replicate as run_seeds
 
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-        raise UserError(f"seeds: {seeds!r} is not a number of trainings from 1")
+        raise UserError(f"seeds: {seeds!r} is not a whole number of 1 or more")
     first = Trainer(config, **arguments)
     numbers = range(first.config.train.seed, first.config.train.seed + seeds)
     more: Keys = {name: value for name, value in arguments.items() if name in _PASSED_ON}
