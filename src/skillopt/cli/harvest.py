@@ -74,7 +74,9 @@ def review_harvest(
         list[str] | None, typer.Option("--edit", metavar="ID.FIELD=TEXT", help="rule, instruction, or a check's kind.")
     ] = None,
     merge: Annotated[list[str] | None, typer.Option("--merge", metavar="ID=INTO", help="Join two tasks.")] = None,
-    skill: Annotated[Path | None, typer.Option("--skill", help="The skill to train if the sessions loaded none.")] = None,
+    skill: Annotated[
+        Path | None, typer.Option("--skill", help="The skill to train if the sessions loaded none.")
+    ] = None,
     unreviewed: Annotated[bool, typer.Option("--unreviewed", help="Also use rules that nobody decided on.")] = False,
 ) -> None:
     """Keep, edit, drop and merge tasks; then write the tasks file. Asks on a terminal, lists elsewhere."""
