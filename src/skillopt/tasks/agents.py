@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from skillopt import plugins
 from skillopt.config import EnvConfig
 from skillopt.config.options import Options
 from skillopt.errors import UserError
-from skillopt.models.base import ChatReply, Message, ModelError, TransientError
+from skillopt.models.base import ChatReply, JsonObject, Message, ModelError, TransientError
 from skillopt.processes.agent_failures import classify_failure
 from skillopt.skill import Skill
 from skillopt.tasks.base import Agent, Chat, Episode, Item, Json, Score, ToolDefinition
@@ -218,7 +218,8 @@ async def journalled(
         return {"output": "", "messages": [], **episode} | ({"left": workspace} if workspace else {})
 
     result = await chat.opaque_rollout(identity, plain)
-    return WorkedEpisode(**{**result, **(result.get("left") or {}), "usage": None})
+    left = cast("JsonObject", result.get("left") or {})
+    return WorkedEpisode.model_validate({**result, **left, "usage": None})
 
 
 _WORKSPACE = ("changes", "packed", "problem")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt.chat_protocol import StoredMessage
+from skillopt.chat_protocol import JsonObject, StoredMessage
 from skillopt.errors import SkillOptError, UserError
 from skillopt.keys import refuse_secrets, secrets
 from skillopt.models.base import ChatReply, FatalError, Message, Schema, ToolDefinition, Usage
@@ -32,7 +32,7 @@ _MOST_ANSWERS = 20
 """Of a small closed set."""
 
 
-Json = dict[str, Any]
+Json = JsonObject
 """A JSON object on its way to or from the journal."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from pydantic import JsonValue
+
 from skillopt.record.base import Record
 from skillopt.tasks.base import Json
 
@@ -24,7 +26,7 @@ class MinedCheck(Record):
 
 def check_fields(check: MinedCheck) -> Json:
     """A check as the fields of a task that score it."""
-    values = list(check.values)
+    values: list[JsonValue] = list(check.values)
     if check.kind == "contains" and check.unwanted:
         return {"scoring": "regex", "answers": [_pattern(check)], "search": True}
     fields: dict[str, Json] = {
@@ -32,8 +34,8 @@ def check_fields(check: MinedCheck) -> Json:
         "contains": {"answers": values, "every": True},
         "regex": {"answers": values, "search": True},
         "command": {"check": values, "workspace": {}},
-        "file": {"expected": {"".join(values[:1]): "\n".join(values[1:])}, "workspace": {}},
-        "rubric": {"rubric": "\n".join(values)},
+        "file": {"expected": {"".join(check.values[:1]): "\n".join(check.values[1:])}, "workspace": {}},
+        "rubric": {"rubric": "\n".join(check.values)},
     }
     return {"scoring": {"file": "files", "rubric": "judge"}.get(check.kind, check.kind), **fields[check.kind]}
 

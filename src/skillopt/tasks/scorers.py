@@ -128,7 +128,7 @@ class NamedScorer(Scorer):
         chosen = ", ".join(f"{key}: {value}" for key, value in options.items())
         self.description = DESCRIPTIONS[name] + f" Its options: {chosen}." * bool(chosen)
         parameters = inspect.signature(self._function, eval_str=True).parameters.values()
-        fields: Json = {p.name: (p.annotation, p.default) for p in parameters if p.kind is p.KEYWORD_ONLY}
+        fields: dict[str, Any] = {p.name: (p.annotation, p.default) for p in parameters if p.kind is p.KEYWORD_ONLY}
         self._model: type[_ScorerOptions] = create_model(name, __base__=_ScorerOptions, **fields)
         self._model.read(options, "env.scoring_options")
         self._options = dict(options)
@@ -142,7 +142,7 @@ class NamedScorer(Scorer):
 
     def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]:
         if self._pool is not None:
-            return self._pool.score({"answers": item.answers, "options": self._options_for(item)}, output)
+            return self._pool.score({"answers": list(item.answers), "options": self._options_for(item)}, output)
         return self._function(output, item.answers, **self._options_for(item))
 
     def check(self, splits: Mapping[str, Sequence[Item]]) -> None:

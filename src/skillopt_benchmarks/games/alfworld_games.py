@@ -84,9 +84,9 @@ def make_game(task: str, seed: int) -> Made:
         "solvable": True,
         "walkthrough": None,
     }
-    parameters = {"object_target": target, "parent_target": wanted, "toggle_target": words["toggle"],
+    parameters: Json = {"object_target": target, "parent_target": wanted, "toggle_target": words["toggle"],
                   "mrecep_target": "", "object_sliced": False}  # fmt: skip
-    trajectory = {
+    trajectory: Json = {
         "task_id": f"trial_G{seed:08d}",
         "task_type": task,
         "pddl_params": parameters,
