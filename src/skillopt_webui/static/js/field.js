@@ -62,7 +62,7 @@ function control(field, id, send) {
   if (field.kind === "switch") {
     const choices = field.nullable
       ? [
-          ["", "as the provider is known for"],
+          ["", "the provider's default"],
           ["true", "yes"],
           ["false", "no"],
         ]

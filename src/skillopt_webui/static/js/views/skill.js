@@ -159,7 +159,7 @@ export async function skillTab(root, run, { query, signal }) {
               "Choose a line to see the edit that wrote it, its reasons and the gate's evidence.",
             ),
             fileList(skill),
-            Object.keys(skill.worth).length > 0 && h("p", { class: "dim small" }, "The figure behind a line is what an ablation found it is worth: the validation score with it minus the score without it. Green earns its place, red is harmful, grey is not clear alone."),
+            Object.keys(skill.worth).length > 0 && h("p", { class: "dim small" }, "The number after a line is its worth in an ablation: the validation score with it minus the score without it. Green: it earns its place; red: it is harmful; grey: not clear alone."),
           ),
         );
       if (mode === "blame" && line) content.querySelectorAll(".ln")[line - 1]?.click?.();
