@@ -1,4 +1,4 @@
-"""The cost of a skill in use: calls, tokens, dollars and seconds of a task, from the recorded usage of the target's calls."""
+"""The cost of a skill in use: calls, tokens, dollars and seconds of a task, from the usage of the target's calls."""
 
 from __future__ import annotations
 
