@@ -124,6 +124,31 @@ def test_what_could_not_be_measured_keeps_its_recorded_word(project: Path) -> No
     assert read_json(project / "matrix.json") == recorded
 
 
+def test_a_file_that_is_no_matrix_and_an_empty_list_of_targets_are_refused_before_anything_is_asked(
+    project: Path,
+) -> None:
+    (project / "bad.json").write_text("rot")
+    for arguments, said in {
+        ("--watch", "bad.json"): "--watch: bad.json is not a matrix",
+        ("--watch", "."): "--watch: . is a folder",
+        ("--targets", ","): "--targets ',': names no model",
+        ("--targets", "sim:world", "--target_model", "sim:world"): "give one of them",
+    }.items():
+        done = checked(project, *arguments)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert not (project / "out").exists()
+    assert (project / "bad.json").read_text() == "rot"
+
+
+def test_a_target_that_is_listed_twice_is_one_and_a_damaged_record_of_a_pruning_is_left_out(project: Path) -> None:
+    record = project / "out" / "sim" / "run" / "pruned" / "prune.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"verdict')
+    with pytest.warns(UserWarning, match=r"prune\.json: is not as it was written \(Invalid JSON"):
+        done = checked(project, "--targets", "sim:world,sim:world", "--json")
+    assert words(done.stdout) == {("good.md", "sim:world"): "keep", ("idle.md", "sim:world"): "retire"}
+
+
 def test_the_matrix_is_against_no_skill(project: Path) -> None:
     done = checked(project, "--watch", "matrix.json", "--base", "idle.md")
     assert done.returncode == 2

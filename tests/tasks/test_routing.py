@@ -103,6 +103,16 @@ def test_an_answer_that_is_no_skill_of_the_library_is_refused(work: Path) -> Non
     assert "must name a skill (calendar, invoices, refunds, travel, none), not 'voyage'" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["none", "several", "leave"])
+def test_a_skill_with_the_name_of_another_answer_is_refused(work: Path, name: str) -> None:
+    shutil.copytree(work / "skills" / "refunds", work / "skills" / name)
+    text = (work / "skills" / name / "SKILL.md").read_text()
+    (work / "skills" / name / "SKILL.md").write_text(text.replace("name: refunds", f"name: {name}"))
+    done = routed(work)
+    assert done.returncode == 2
+    assert f"'{name}' is an answer of its own; rename it" in done.stderr
+
+
 def test_a_library_alone_is_measured_and_not_trained(work: Path) -> None:
     options = "env.options={skills: skills}"
     done = here(work, "train", "-c", "config.yaml", "env.name=trigger", options, "train.init_skill=skills/travel")

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillopt.cli.app import print_json, say
-from skillopt.errors import UserError
+from skillopt.errors import Damaged, UserError
 from skillopt.keys import redact
 
 if TYPE_CHECKING:
     from skillopt.measure.batch import CheckOutcome
+    from skillopt.record.matrix import Matrix
 
 
 def show_matrix(outcomes: Sequence[CheckOutcome], *, as_json: bool) -> None:
@@ -33,7 +34,10 @@ def read_matrix(file: Path) -> Matrix | None:
 
     if file.is_dir():
         raise UserError(f"--watch: {file} is a folder; name a file")
-    return read_record(Matrix, file) if file.is_file() else None
+    try:
+        return read_record(Matrix, file) if file.is_file() else None
+    except Damaged:
+        raise UserError(f"--watch: {file} is not a matrix of skillopt check; remove it, or name another file") from None
 
 
 def watch_matrix(outcomes: Sequence[CheckOutcome], recorded: Matrix | None, file: Path, *, as_json: bool) -> int:

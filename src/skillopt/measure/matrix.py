@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt.errors import UserError
 from skillopt.measure.batch import CheckOutcome
 from skillopt.record.matrix import Matrix, MatrixCell
 from skillopt.record.pruning import Pruning
@@ -86,7 +88,11 @@ def _pruned(outcome: CheckOutcome) -> Pruning | None:
     body = Skill(outcome.skill.document.body.lstrip("\n"))  # an exported skill's text as the run has it
     same = {outcome.skill.skill.hash, body.hash}
     for path in sorted(Path(outcome.output_root).glob("*/*/pruned/prune.json")) if outcome.output_root else ():
-        found = read_record(Pruning, path)
+        try:
+            found = read_record(Pruning, path)
+        except UserError as error:  # of any run in the folder
+            warnings.warn(f"left out, so no cell says prune by it: {error}", stacklevel=2)
+            continue
         if found.outcome == "pruned" and found.target == outcome.target and found.skill_hash in same:
             return found
     return None

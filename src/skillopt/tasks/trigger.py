@@ -195,5 +195,8 @@ def _others(folder: str, trained: str, option: str) -> dict[str, str]:
         return {}
     if not Path(folder).is_dir() or (option == "skills" and not any(Path(folder).glob(f"*/{FILE}"))):
         raise UserError(f"env.options.{option}: '{folder}' is not a folder of packages")
+    for name in (NO_SKILL, "several", *sorted(_LEAVE)) if option == "skills" else ():
+        if (Path(folder) / name / FILE).is_file():
+            raise UserError(f"env.options.skills: '{folder}/{name}': '{name}' is an answer of its own; rename it")
     packages = [checked_package(file.parent) for file in sorted(Path(folder).glob(f"*/{FILE}"))]
     return {package.name: package.description for package in packages if package.name != trained}
