@@ -464,3 +464,15 @@ def test_the_ablations_table_pairs_seeds_and_marks_what_is_sure() -> None:
     assert "| nothing off | 1.000 |  | 100 |  | 7 |" in text
     assert "| deep reflection | 0.720 | **-0.280 [" in text
     assert "| never | – | 7 |" in text
+
+
+@pytest.mark.slow
+def test_the_figures_of_the_choosing_page_are_what_its_script_measures() -> None:
+    import choosing
+
+    stored = json.loads(choosing.RESULTS.read_text(encoding="utf-8"))
+    anew = "remove bench/learning/choosing.json and run python bench/choosing.py"
+    assert choosing.sweep() == stored["sweep"], anew
+    assert choosing.run(("epochs 1", 1)) in stored["rows"], anew
+    page = choosing.PAGE.read_text(encoding="utf-8")
+    assert [name for name, table in choosing.tables(stored).items() if table not in page] == []
