@@ -105,25 +105,27 @@ def test_what_one_role_spent_counts_for_the_other(tmp_path: Path) -> None:
 def test_the_reason_names_the_limit() -> None:
     with Journal(":memory:") as journal:
         budget = Budget(BudgetConfig(max_tokens=10), journal)
-        budget.settle(budget.reserve(GPT, Usage()), Usage(prompt=10))
-        with pytest.raises(Stopped, match=r"budget\.max_tokens: the limit of 10 is reached; raise it to continue"):
-            budget.reserve(GPT, Usage())
+        with budget.call(GPT, Usage()) as paid:
+            paid(Usage(prompt=10))
+        reason = r"budget\.max_tokens: the limit of 10 is reached; raise it to continue"
+        with pytest.raises(Stopped, match=reason), budget.call(GPT, Usage()):
+            pass
 
 
 def test_a_call_without_a_reply_is_not_paid_for() -> None:
     with Journal(":memory:") as journal:
         budget = Budget(BudgetConfig(max_calls=1), journal)
-        budget.give_back(budget.reserve(GPT, Usage(prompt=5)))
-        budget.reserve(GPT, Usage())
-        with pytest.raises(Stopped):
-            budget.reserve(GPT, Usage())
+        with budget.call(GPT, Usage(prompt=5)):
+            pass
+        with budget.call(GPT, Usage()), pytest.raises(Stopped), budget.call(GPT, Usage()):
+            pass
 
 
 def test_time_is_a_limit() -> None:
     with Journal(":memory:") as journal:
         budget = Budget(BudgetConfig(max_minutes=1e-9), journal)
-        with pytest.raises(Stopped, match=r"budget\.max_minutes"):
-            budget.reserve(GPT, Usage())
+        with pytest.raises(Stopped, match=r"budget\.max_minutes"), budget.call(GPT, Usage()):
+            pass
 
 
 def test_cached_prompt_tokens_have_a_price_of_their_own() -> None:
@@ -199,8 +201,9 @@ def test_what_the_journal_holds_counts_in_the_next_session() -> None:
             JournalRow(key="k", attempt=1, role="target", stage="s", model=GPT, turn=1, reply={}, prompt_tokens=400_000)
         )
         assert Budget(BudgetConfig(), journal).cost(journal.totals()[0]) == pytest.approx(1.0)
-        with pytest.raises(Stopped, match="max_usd"):
-            Budget(BudgetConfig(max_usd=1), journal).reserve(GPT, Usage())
+        budget = Budget(BudgetConfig(max_usd=1), journal)
+        with pytest.raises(Stopped, match="max_usd"), budget.call(GPT, Usage()):
+            pass
 
 
 def test_costs_are_told_by_role_and_stage() -> None:

@@ -162,14 +162,10 @@ class BoundChat:
             if self._reported(result):
                 budget.add(self._caller.model.name, _usage(result))
             return result
-        reserved = budget.reserve(self._caller.model.name, Usage())
-        try:
+        with budget.call(self._caller.model.name, Usage()) as paid:
             result = await work()
-        except BaseException:
-            budget.give_back(reserved)
-            raise
-        budget.settle(reserved, _usage(result))
-        return result
+            paid(_usage(result))
+            return result
 
     def _store(self, key: str, result: JsonObject) -> None:
         caller, unseen = self._caller, self._unseen or self._reported(result)

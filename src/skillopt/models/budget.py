@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,13 +24,6 @@ class Amount(NamedTuple):
     usd: float = 0.0
 
 
-class Reserved(NamedTuple):
-    """One call that is in flight, by its estimate."""
-
-    model: str
-    amount: Amount
-
-
 class Budget:
     """The limits over both roles, compared with the journal's count, over all sessions of a run."""
 
@@ -46,14 +40,22 @@ class Budget:
         """Dollars, or None if the model's price is unknown. A model on this machine costs nothing."""
         return total_cost(total, self._config.prices)
 
-    def reserve(self, model: str, estimate: Usage) -> Reserved:
-        """Count a call before it is sent; raises Stopped if a limit is reached."""
-        for what, (used, limit) in self.spent().items():
-            if limit is not None and used >= limit:
+    @contextmanager
+    def call(self, model: str, estimate: Usage) -> Iterator[Callable[[Usage], None]]:
+        """Count a call in flight by its estimate, and at its end by the usage that the value is called with: a call
+        without a reply was not paid for. Raises Stopped if a limit is reached."""
+        for what, (spent, limit) in self.spent().items():
+            if limit is not None and spent >= limit:
                 raise _reached(f"max_{what}", limit)
-        reserved = Reserved(model, self._amount(model, estimate))
-        self._count(reserved.amount)
-        return reserved
+        reserved = self._amount(model, estimate)
+        self._count(reserved)
+        used: list[Usage] = []
+        try:
+            yield used.append
+        finally:
+            self._count(reserved, -1)
+            for usage in used:
+                self.add(model, usage)
 
     def time_left(self) -> float | None:
         """Seconds of this session that are left; None without a limit."""
@@ -63,17 +65,8 @@ class Budget:
     def out_of_time(self) -> Stopped:
         return _reached("max_minutes", self._config.max_minutes or 0)
 
-    def give_back(self, reserved: Reserved) -> None:
-        """A call that got no reply was not paid for."""
-        self._count(reserved.amount, -1)
-
-    def settle(self, reserved: Reserved, usage: Usage) -> None:
-        """Replace the estimate by the real usage of the reply."""
-        self._count(reserved.amount, -1)
-        self._count(self._amount(reserved.model, usage))
-
     def add(self, model: str, usage: Usage) -> None:
-        """Count a call that somebody else made."""
+        """Count a call that was paid for."""
         self._count(self._amount(model, usage))
 
     def spent(self) -> dict[str, tuple[float, float | None]]:

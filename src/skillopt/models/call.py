@@ -24,7 +24,7 @@ from skillopt.models.base import (
     FatalError,
     Form,
     Message,
-    RefusedError,
+    ModelError,
     Schema,
     ToolDefinition,
     TransientError,
@@ -252,37 +252,34 @@ class Caller:
     def _accounted(self, estimate: Usage, sent: Sent) -> Iterator[Callable[[ChatReply], ChatReply]]:
         """One try within the budget and the endpoint's limits. Its value takes the reply and returns it cleaned."""
         endpoint = self.limiter.endpoint
-        reserved = self.budget.reserve(self.model.name, estimate)
         human_paced = self.model.human_paced
+        with self.budget.call(self.model.name, estimate) as paid:
 
-        def account(reply: ChatReply) -> ChatReply:
-            if not human_paced:  # a person's reply time says nothing about the right number of requests in flight
-                endpoint.on_success()
-            self.budget.settle(reserved, reply.usage)
-            self._learn(estimate, reply.usage)
-            return replace(
-                reply,
-                text=self.clean(reply.text),
-                tool_calls=self.clean(reply.tool_calls),
-                finish_reason=known_reason(reply.finish_reason),
-            )
+            def account(reply: ChatReply) -> ChatReply:
+                if not human_paced:  # a person's reply time says nothing about the right number of requests in flight
+                    endpoint.on_success()
+                paid(reply.usage)
+                self._learn(estimate, reply.usage)
+                return replace(
+                    reply,
+                    text=self.clean(reply.text),
+                    tool_calls=self.clean(reply.tool_calls),
+                    finish_reason=known_reason(reply.finish_reason),
+                )
 
-        try:
-            yield account
-        except TimeoutError:
-            self.budget.give_back(reserved)
-            if human_paced:
-                raise self.budget.out_of_time() from None
-            endpoint.on_throttled(sent, None)
-            raise TransientError(f"no answer within {self.timeout:g} s") from None
-        except (TransientError, FatalError, RefusedError, Stopped) as error:
-            if isinstance(error, Stopped) or error.usage is None:
-                self.budget.give_back(reserved)
-            else:
-                self.budget.settle(reserved, error.usage)
-            if isinstance(error, TransientError) and error.overloaded:
-                endpoint.on_throttled(sent, error.retry_after)
-            raise
+            try:
+                yield account
+            except TimeoutError:
+                if human_paced:
+                    raise self.budget.out_of_time() from None
+                endpoint.on_throttled(sent, None)
+                raise TransientError(f"no answer within {self.timeout:g} s") from None
+            except ModelError as error:
+                if error.usage is not None:
+                    paid(error.usage)
+                if isinstance(error, TransientError) and error.overloaded:
+                    endpoint.on_throttled(sent, error.retry_after)
+                raise
 
     def _estimate(self, request: ChatRequest) -> Usage:
         """An estimate of a call's usage: four characters a token, and a reply as long as earlier ones."""
