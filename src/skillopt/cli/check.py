@@ -88,7 +88,7 @@ def check(
     from skillopt.cli.matrix import read_matrix, show_matrix, watch_matrix
     from skillopt.cli.skills import divide, find_skills
     from skillopt.config.project import parse_settings
-    from skillopt.measure.batch import exit_code, run_jobs
+    from skillopt.measure.batch import exit_code, run_job
 
     options = {"config": str(config or ""), "margin": margin, "budget": budget, "max_items": max_items, "split": split}
     given = parse_settings(options, "--")
@@ -106,7 +106,7 @@ def check(
         found = find_skills(named, project, base, head)
         jobs = [_job(one, given, project, model, overrides, bool(named), quiet) for one in found for model in models]
         with _commands_off(github):
-            outcomes = run_jobs(jobs, all_of_them=bool(named), skip_without_key=skip_without_key)
+            outcomes = [run_job(*job, always=bool(named), skip_without_key=skip_without_key) for job in jobs]
             if not quiet:
                 _show(outcomes, several=len(models) > 1)
             _complain(outcomes)

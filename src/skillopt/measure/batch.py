@@ -36,17 +36,11 @@ class CheckOutcome:
     """None if there is no verdict."""
 
 
-def run_jobs(
-    jobs: Sequence[tuple[CheckOutcome, Measure]], *, all_of_them: bool, skip_without_key: bool
-) -> list[CheckOutcome]:
-    """Run every check to its end. An error or a used-up budget stops only its own check, and never becomes a verdict.
+def run_job(job: CheckOutcome, measure: Measure, *, always: bool, skip_without_key: bool) -> CheckOutcome:
+    """The job to its end. What stops one job does not stop the others, and never becomes a verdict.
 
-    A skill with the same text as its base is not run, unless `all_of_them`.
+    A skill with the same text as its base is not run, unless `always`.
     """
-    return [_run(job, measure, all_of_them, skip_without_key) for job, measure in jobs]
-
-
-def _run(job: CheckOutcome, measure: Measure, always: bool, skip_without_key: bool) -> CheckOutcome:
     if not job.skill.path:
         return replace(job, status="removed", sentence="Removed: it is in the base alone, and was not run.")
     if not always and job.skill.skill.hash == job.base.skill.hash:

@@ -165,14 +165,7 @@ def _verdict(checked: CheckResult, differing: int, always: MajorityScore | None,
 
 
 def _side(about: CheckedSkill, measured: ScoreWithInterval) -> ComparedSkill:
-    return ComparedSkill(
-        name=about.where,
-        path=about.path,
-        hash=about.hash,
-        tokens=about.tokens,
-        score=measured.score,
-        interval=measured.interval,
-    )
+    return ComparedSkill(name=about.where, **about.model_dump(exclude={"where"}), **dict(measured))
 
 
 def _means(done: PairMeasurement) -> dict[str, tuple[float, float]]:

@@ -13,12 +13,11 @@ import hashlib
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl
 
 from skillopt.chat_protocol import FunctionCall
-from skillopt.errors import UserError
+from skillopt.config.options import Options
 from skillopt.models.base import (
     ChatModel,
     ChatReply,
@@ -54,8 +53,7 @@ READ = "read_skill_file"
 _REFERENCE = re.compile(r"\breferences/[\w./-]+\.md\b")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimOptions:
+class SimOptions(Options):
     """The options of the simulated world and its faults. Shares are of all requests, 0 to 1."""
 
     world: int = 0
@@ -104,9 +102,6 @@ class SimOptions:
     """1: the optimizer proposes each rule in three wordings."""
 
 
-_WHOLE = {"world", "seed", "rate_limit_every", "most_in_flight", "no_schema", "opposites", "paraphrase"}
-
-
 class ConnectionCut(TransientError):  # noqa: N818 - what happens to a request
     """The connection ends in the middle of a request."""
 
@@ -121,17 +116,7 @@ class Torn(TransientError):  # noqa: N818
 
 def parse_options(query: str) -> SimOptions:
     """`noise=0.1&duds=0.3` as it follows the `?` in a model's name."""
-    known = {f.name for f in fields(SimOptions)}
-    options = SimOptions()
-    for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in known:
-            raise UserError(f"sim: unknown option '{key}'; known are: {', '.join(sorted(known))}")
-        try:
-            number: Any = int(value) if key in _WHOLE else float(value)
-        except ValueError:
-            raise UserError(f"sim: option {key}: '{value}' is not a number") from None
-        options = replace(options, **{key: number})
-    return options
+    return SimOptions.read(dict(parse_qsl(query, keep_blank_values=True)), "sim")
 
 
 def code_for(topic: str, world: int) -> str:

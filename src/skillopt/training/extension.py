@@ -37,7 +37,7 @@ def reopen(
     if state.status != "finished":
         return None
     stale, state.stale_steps = state.stale_steps, 0  # more epochs mean more patience
-    extends = _epochs(state, config) < config.train.num_epochs and not why_over(state, config)
+    extends = state.phases[-1].epochs < config.train.num_epochs and not why_over(state, config)
     summary = Run(run).summary
     unread = config.evaluation.test and summary is not None and summary.best.test is None
     if not extends:
@@ -58,7 +58,3 @@ def reopen(
     unseal(run, state, again)
     state.write(run.state)
     return state.phases[-1] if extends else None
-
-
-def _epochs(state: State, config: Config) -> int:
-    return state.phases[-1].epochs if state.phases else config.train.num_epochs

@@ -76,21 +76,13 @@ async def credit(
         tries.append(CreditTry(edits=left, left_out=tuple(edit.id for edit in blamed), **evidence))
         ctx.emit(CreditTried(**evidence, edits=len(left)))
     if tries and tried.accepted:
-        accepted = _since(current, tried) if scores else tried
-        return Credited(
-            candidate=part,
-            verdict=accepted,
-            rejected=verdict,
-            left_out=tuple(left_out),
-            tries=tuple(tries),
-            last=part,
-            last_verdict=tried,
-        )
-    learned = {"known_scores": scores, "remeasured": remeasured(current, scores)}
-    whole = verdict if verdict.accepted else verdict.model_copy(update=learned)
+        decided, step_verdict = part, _since(current, tried) if scores else tried
+    else:
+        learned = {"known_scores": scores, "remeasured": remeasured(current, scores)}
+        decided, step_verdict = candidate, verdict if verdict.accepted else verdict.model_copy(update=learned)
     return Credited(
-        candidate=candidate,
-        verdict=whole,
+        candidate=decided,
+        verdict=step_verdict,
         rejected=verdict,
         left_out=tuple(left_out),
         tries=tuple(tries),
