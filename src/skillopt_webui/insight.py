@@ -21,6 +21,7 @@ from skillopt.view.blame import BlamedLine, blame_run
 from skillopt.view.failures import FailureGroup, failure_groups, lead
 from skillopt.view.figures import CostRow, cost_rows, dropped, funnel, stage_seconds
 from skillopt.view.skill_diff import file_line
+from skillopt.view.use import versions_in_use
 from skillopt_webui import items, view
 from skillopt_webui.files import Stamp, readable, stamp
 from skillopt_webui.places import NotThereError
@@ -83,8 +84,17 @@ def _groups(run: Path, summary: Stamp | None) -> list[FailureGroup]:
     return failure_groups(Run(RunDirectory(run))) if summary else []
 
 
+class VersionCost(Record):
+    """A version's validation score, and the tokens of a call with it."""
+
+    version: int
+    score: float
+    tokens: float
+
+
 class Costs(Record):
     rows: list[CostRow]
+    versions: list[VersionCost]
     seconds: dict[str, float]
     funnel: dict[str, int]
     dropped: dict[str, int]
@@ -97,11 +107,19 @@ def costs(run: Run) -> Costs:
         raise NotThereError("nothing is counted yet; wait until the first step is finished")
     return Costs(
         rows=cost_rows(summary),
+        versions=readable(lambda: _versions(run.root, stamp(run.files.summary))) or [],
         seconds=stage_seconds(summary),
         funnel=funnel(run.history),
         dropped=dropped(run.history),
         plan=summary.plan,
     )
+
+
+@lru_cache(16)
+def _versions(run: Path, summary: Stamp | None) -> list[VersionCost]:
+    opened = Run(RunDirectory(run))
+    uses = versions_in_use(opened, opened.summary, opened.history) if opened.summary else []
+    return [VersionCost(version=use.version, score=use.score, tokens=use.use.tokens_per_call) for use in uses]
 
 
 class PairedRuns(Record):

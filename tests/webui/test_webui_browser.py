@@ -148,6 +148,8 @@ def look_around(page: Any, ui: Ui, run: str) -> None:
     page.get_by_text("Gate, item by item").wait_for()
     page.goto(f"{base}/costs")
     page.get_by_text("Planned (estimate) and real").wait_for()
+    page.get_by_role("heading", name="Score against cost, by version").wait_for()
+    assert page.locator(".chart .mark").count() > 1
     page.goto(f"{ui.url}#/runs")
     page.locator(".runs .line.run").wait_for()
 

@@ -14,6 +14,7 @@ from skillopt.record.files import plain, read_json, read_jsonl
 from skillopt.record.run import Run
 from skillopt.tasks.base import Score
 from skillopt.view.text import score
+from skillopt.view.use import SkillInUse, skill_in_use
 from skillopt_webui import insight, items, view
 from skillopt_webui.runs import RunIndex
 from skillopt_webui.settings import make_settings
@@ -90,12 +91,21 @@ def test_every_score_of_the_items_table_is_the_mean_of_its_measurements(run: Run
     assert tested == set(read_json(run.evaluations / "test_initial.json")["items"])
 
 
+def skill_in_use_of(run: RunDirectory) -> SkillInUse:
+    opened = Run(run)
+    assert opened.summary
+    return skill_in_use(opened, opened.summary, opened.history)
+
+
 def test_what_failed_and_what_it_cost_is_in_the_files(run: RunDirectory) -> None:
     summary = read_json(run.summary)
     costs = insight.costs(Run(run))
     for role in ("target", "optimizer"):
         rows = [row for row in costs.rows if row.role == role]
         assert sum(row.calls for row in rows) == summary["calls"][role]
+    drawn = {use.version: (use.score, use.use.tokens_per_call) for use in skill_in_use_of(run).versions}
+    assert {each.version: (each.score, each.tokens) for each in costs.versions} == drawn
+    assert len(drawn) > 1
     stuck = {item.item_id for group in insight.failures(Run(run)).groups for item in group.items}
     assert stuck == set(summary["persistent_failures"])
 
@@ -103,7 +113,7 @@ def test_what_failed_and_what_it_cost_is_in_the_files(run: RunDirectory) -> None
 def test_the_experiment_table_has_the_figures_of_each_run_and_of_its_seeds(tmp_path: Path) -> None:
     same = ("train.num_epochs=1", "train.batch_size=6", "env.options={rules: 6, train: 12, val: 8, test: 6}")
     runs = [RunDirectory(train_sim(tmp_path / "outputs", *same, f"train.seed={seed}").path) for seed in (1, 2, 3)]
-    other = RunDirectory(train_sim(tmp_path / "outputs", *same, "train.seed=1", "optimizer.learning_rate=1.4").path)
+    other = RunDirectory(train_sim(tmp_path / "outputs", *same, "train.seed=1", "optimizer.learning_rate=1.6").path)
     with pytest.raises(SkillOptError):  # it has no final score, and so no part in the mean
         train_sim(tmp_path / "outputs", *same, "train.seed=4", "budget.max_calls=20")
     table = RunIndex(make_settings(workspace=tmp_path)).table()

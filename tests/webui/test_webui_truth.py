@@ -62,7 +62,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
     alone = "gradient.analysts=[llm]"
     duds = "models.optimizer_model=sim:world?duds=0.5"
-    guided = trained("train.seed=7", "train.num_epochs=3", "optimizer.learning_rate=1.4", duds, alone)
+    guided = trained("train.seed=7", "train.num_epochs=3", "optimizer.learning_rate=1.6", duds, alone)
     write_report(RunDirectory(out / guided[2:]))
     stopped = trained("train.seed=11", "budget.max_calls=200", alone)
     away = ("models.target_model=vllm:x", "hardware.vllm_url=http://127.0.0.1:9/v1", "hardware.max_retries=0")
@@ -206,10 +206,11 @@ def test_a_failed_run_says_why_and_what_to_do_on_its_first_screen(world: World, 
             place = box.bounding_box()
             assert place["y"] + place["height"] < page.viewport_size["height"], "it must be seen without scrolling"
             color = box.evaluate("box => getComputedStyle(box).borderColor")
-            assert color == page.evaluate(
+            red = page.evaluate(
                 "() => { const p = document.createElement('p'); p.style.color = 'var(--bad)';"
                 "document.body.append(p); return getComputedStyle(p).color }"
             )
+            assert (color == red) == (name == world.failed), "only a failure is red"
 
 
 def test_one_word_for_one_status_on_page_terminal_and_files(world: World) -> None:

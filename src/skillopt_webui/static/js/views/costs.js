@@ -1,13 +1,15 @@
 // What a run took: calls, tokens and money by role and stage, next to the plan; time by stage; how many edits reached each stage.
 import { h, put, scroller, table } from "../dom.js";
 import { get, of } from "../api.js";
-import { money, whole, span, estimate } from "../format.js";
+import { money, whole, span, estimate, score } from "../format.js";
+import { lineChart } from "../chart.js";
 
 export async function costsTab(root, run, { signal }) {
   const box = h("div", { class: "stack" });
+  const use = lineChart({ title: "Validation score against tokens of a call, by version", format: score, xformat: whole, xname: "tokens a call", yname: "score", ceil: 1 });
   put(root, box);
   async function draw() {
-    const { rows, seconds, funnel, dropped, plan } = await get(of(run.id, "/costs"), signal);
+    const { rows, versions, seconds, funnel, dropped, plan } = await get(of(run.id, "/costs"), signal);
     const longest = Math.max(1e-9, ...Object.values(seconds)),
       most = Math.max(1, funnel.proposed);
     put(
@@ -80,14 +82,26 @@ export async function costsTab(root, run, { signal }) {
             : null,
         ),
       ),
+      versions.length > 1 &&
+        h("section", { class: "panel pad stack tight" }, h("h2", {}, "Score against cost, by version"), use.node),
       plan && planTable(plan),
     );
+    use.update(byTokens(versions));
   }
   run.listeners.add((what) => {
     if (what !== "event") draw().catch(() => {});
   });
   await draw();
   return null;
+}
+
+// Each version's validation score over the tokens of a call, from the cheapest to the dearest.
+function byTokens(versions) {
+  const sorted = [...versions].sort((a, b) => a.tokens - b.tokens);
+  return {
+    series: [{ name: "score", color: "var(--accent)", thin: true, points: sorted.map((v) => [v.tokens, v.score]) }],
+    marks: sorted.map((v) => ({ x: v.tokens, score: v.score, kind: "accept", said: `Version: v${v.version}, ${whole(v.tokens)} tokens a call` })),
+  };
 }
 
 function planTable(plan) {

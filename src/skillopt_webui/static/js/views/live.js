@@ -15,22 +15,23 @@ const MEASURES = new Set(["evaluate", "baseline"]);
 const QUIET = new Set(["retrying", "advice", "unmeasured", "stopping", "progress", "letters_opened", "throttled"]);
 const SKILL = { initial: "initial skill", best: "best skill", no_skill: "empty skill", remeasured: "best skill again" };
 
-// The stage in words, how much of it is done, and the step that it belongs to.
+// The stage in words, how much of it is done, and whether the last step is behind it. Rollouts begin ahead of the loop,
+// so that the step of the newest event is not the step that is decided next.
 export function stage({ data, pulse, events }) {
   if (!data.pid) return { text: "" };
   const { stage: counted, done, total } = pulse?.progress || {},
     last = events.findLast((e) => !QUIET.has(e.kind)),
     measuring = events.findLast((e) => e.kind === "evaluation_started"),
-    step = events.findLast((e) => e.step)?.step,
     waiting = pulse?.letters?.waiting;
   if (waiting) {
     const asked = events.findLast((e) => READER.has(STAGE[e.kind])); // the target may work on something else meanwhile
-    return { step, text: `${STAGE[asked?.kind] || "optimizer"}: waits for ${waiting} ${waiting === 1 ? "reply" : "replies"}` };
+    return { text: `${STAGE[asked?.kind] || "optimizer"}: waits for ${waiting} ${waiting === 1 ? "reply" : "replies"}` };
   }
-  const measured = measuring && `${SKILL[measuring.name] || measuring.name} on ${measuring.split}`;
-  if (!total) return { step, text: last === measuring ? measured || "" : STAGE[last?.kind] || "" };
-  const text = measuring && MEASURES.has(counted) ? measured : counted.replaceAll("_", " ");
-  return { step, text: `${text} ${done} of ${total}`, share: done / total };
+  const measures = measuring && (total ? MEASURES.has(counted) : last === measuring),
+    named = total ? counted.replaceAll("_", " ") : STAGE[last?.kind] || "",
+    text = measures ? `${SKILL[measuring.name] || measuring.name} on ${measuring.split}` : named,
+    final = measures && (measuring.name !== "initial" || measuring.split === "test");
+  return total ? { final, text: `${text} ${done} of ${total}`, share: done / total } : { final, text };
 }
 
 // The initial skill's validation score, while the first step has not yet written a summary.

@@ -203,14 +203,15 @@ export async function runView(root, { parts, query, signal }) {
 // The line of figures: in the header, and on a phone on the overview.
 export function figures(run) {
   const n = numbers(run),
-    now = stage(run);
+    now = stage(run),
+    at = now.text && !now.final ? Math.min(n.steps + 1, n.planned ?? Infinity) : n.steps;
   const one = (name, value, title) => h("div", { class: "figure", title }, h("dt", {}, name), h("dd", {}, value));
   const scores = ([first, best]) =>
     best === undefined ? score(first) : [score(first), " → ", h("span", { class: best > first ? "good" : "" }, score(best))];
   return [
     one("Validation", scores(n.val)),
     one(n.test.length ? "Test" : "Test (not read yet)", scores(n.test)),
-    one(now.text ? `Step · ${now.text}` : "Steps", `${now.step || n.steps}${n.planned ? ` / ${n.planned}` : ""}`, now.text),
+    one(now.text ? `Step · ${now.text}` : "Steps", `${at}${n.planned ? ` / ${n.planned}` : ""}`, now.text),
     one("Calls", whole(n.calls), `${whole(n.tokens)} tokens`),
     one("Cost", money(n.usd)),
     one("Time", span(n.seconds)),
