@@ -48,18 +48,18 @@ async def replicate(config: Config, seeds: Sequence[int], train: Train) -> Repli
 def _row(seed: int, result: Result) -> ReplicatedRun:
     initial, best, gain = result.summary.initial, result.summary.best, result.summary.gain
     gains = {split: each for split, each in (("val", gain.val), ("test", gain.test)) if each}
-    again = best.val_remeasured is not None
+    best_val, best_interval = best.confirmed
     return ReplicatedRun(
         seed=seed,
         run=str(result.path),
         initial_val=initial.val or 0.0,
-        best_val=(best.val_remeasured if again else best.val) or 0.0,
+        best_val=best_val or 0.0,
         initial_test=initial.test or 0.0,
         best_test=best.test or 0.0,
         tasks={split: each.tasks for split, each in gains.items()},
         interval={
             "initial_val": initial.val_interval,
-            "best_val": best.val_remeasured_interval if again else best.val_interval,
+            "best_val": best_interval,
             "initial_test": initial.test_interval,
             "best_test": best.test_interval,
             **{f"gain_{split}": each.interval for split, each in gains.items()},

@@ -10,10 +10,11 @@ from skillopt.measure.evaluate import evaluate
 from skillopt.measure.replicate import Train, require_test
 from skillopt.measure.session import folder_of, written
 from skillopt.measure.verdict import Sentence, added, more_tasks, named_figures, say, spent_in, too_few
+from skillopt.record.base import Interval
 from skillopt.record.directory import RunDirectory
 from skillopt.record.results import Spent, Transfer, TransferGoal, TransferRow, TransferSource
 from skillopt.record.run import Run
-from skillopt.record.summary import InitialScores, NoSkillScores, Summary
+from skillopt.record.summary import Summary
 from skillopt.skill import Skill
 from skillopt.tasks import using_env
 from skillopt.training.final_scores import paired, scores_of
@@ -56,9 +57,10 @@ async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: boo
 async def _tuned(config: Config, train: Train) -> tuple[list[TransferRow], Sentence]:
     result = await train(config)
     summary, run = result.summary, str(result.path)
-    none = summary.baselines.no_skill
-    empty = [_row("no skill", run, summary.benchmark, none)] if none else []
-    zero = _row("zero-shot", run, summary.benchmark, summary.initial)
+    none, initial, where = summary.baselines.no_skill, summary.initial, summary.benchmark
+    empty = [_row("no skill", where, run, test=(none.test, none.test_interval), tokens=none.tokens)] if none else []
+    val, test = (initial.val, initial.val_interval), (initial.test, initial.test_interval)
+    zero = _row("zero-shot", where, run, val=val, test=test, tokens=initial.tokens)
     metric = config.evaluation.metric
     without, zero_shot = (
         scores_of(RunDirectory(result.path), f"test_{name}", metric) for name in ("no_skill", "initial")
@@ -74,20 +76,10 @@ async def _zero_shot(config: Config, run: RunDirectory) -> tuple[list[TransferRo
     best = run.read_best()
     none = await evaluate(config, Skill(""), split="test")
     val, test = [await evaluate(config, best, split=split) for split in ("val", "test")]
+    val_score, test_score = (val.score, val.interval), (test.score, test.interval)
     rows = [
-        TransferRow(
-            skill="no skill", run="", where=none.benchmark, test=none.score, test_interval=none.interval, tokens=0
-        ),
-        TransferRow(
-            skill="zero-shot",
-            run="",
-            where=test.benchmark,
-            val=val.score,
-            val_interval=val.interval,
-            test=test.score,
-            test_interval=test.interval,
-            tokens=best.tokens,
-        ),
+        _row("no skill", none.benchmark, test=(none.score, none.interval), tokens=0),
+        _row("zero-shot", test.benchmark, val=val_score, test=test_score, tokens=best.tokens),
     ]
     verdict = _verdict(none.scores, test.scores, added([none.spent, val.spent, test.spent]))
     assert verdict, "both were measured on the test split"
@@ -116,28 +108,23 @@ def _from_scratch(config: Config) -> TransferRow | None:
 
 def _best(name: str, run: str, summary: Summary) -> TransferRow:
     best = summary.best
-    again = best.val_remeasured is not None
+    test = (best.test, best.test_interval)
+    return _row(name, summary.benchmark, run, val=best.confirmed, test=test, tokens=best.tokens)
+
+
+_Scored = tuple[float | None, Interval | None]
+
+
+def _row(
+    name: str, where: str, run: str = "", *, val: _Scored = (None, None), test: _Scored, tokens: int
+) -> TransferRow:
     return TransferRow(
         skill=name,
         run=run,
-        where=summary.benchmark,
-        val=best.val_remeasured if again else best.val,
-        val_interval=best.val_remeasured_interval if again else best.val_interval,
-        test=best.test,
-        test_interval=best.test_interval,
-        tokens=best.tokens,
-    )
-
-
-def _row(name: str, run: str, benchmark: str, scores: InitialScores | NoSkillScores) -> TransferRow:
-    val, bounds = (scores.val, scores.val_interval) if isinstance(scores, InitialScores) else (None, None)
-    return TransferRow(
-        skill=name,
-        run=run,
-        where=benchmark,
-        val=val,
-        val_interval=bounds,
-        test=scores.test,
-        test_interval=scores.test_interval,
-        tokens=scores.tokens,
+        where=where,
+        val=val[0],
+        val_interval=val[1],
+        test=test[0],
+        test_interval=test[1],
+        tokens=tokens,
     )

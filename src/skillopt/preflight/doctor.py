@@ -55,6 +55,10 @@ def passed(name: str, says: str) -> Check:
     return Check(name=name, status="pass", says=says)
 
 
+def failed(name: str, says: str, fix: str) -> Check:
+    return Check(name=name, status="fail", says=says, fix=fix)
+
+
 def warned(name: str, says: str, fix: str) -> Check:
     """A warning, or a pass if there is nothing to fix."""
     return Check(name=name, status="warn" if fix else "pass", says=says, fix=fix)
@@ -68,7 +72,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
             check_splits(env)
             skill = initial_of(config)
         except SkillOptError as error:
-            return [Check(name="data", status="fail", says=str(error), fix="see above")]
+            return [failed("data", str(error), "see above")]
         checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env, config.evaluation.metric)]
         checks.append(_headroom(config, env, skill))
     opened = [_opens(config, role) for role in roles_of(config, env=env)]
@@ -107,7 +111,7 @@ async def _agent(config: Config) -> Check:
         problem = str(error)
     if problem:
         fix = "run the same command line in a terminal; see docs/your_data.md for its key"
-        return Check(name="target agent", status="fail", says=problem, fix=fix)
+        return failed("target agent", problem, fix)
     return passed("target agent", f"{config.env.command} answered in {time.monotonic() - started:.1f} s")
 
 
@@ -180,7 +184,7 @@ def _images(config: Config, env: Env) -> Iterator[Check]:
     target, takes = config.models.target_model, provider_of(config.models.target_model).takes_images
     if takes is False:
         says = f"{count} tasks have images, and {target} cannot see them"
-        yield Check(name="images", status="fail", says=says, fix="choose a target that takes images")
+        yield failed("images", says, "choose a target that takes images")
     elif takes is None:
         says = f"{count} tasks have images; whether {target} takes them is not known here"
         yield warned("images", says, "look it up: a model that cannot see refuses them, or answers without them")
@@ -240,7 +244,7 @@ def _output(config: Config, env: Env, skill: Skill) -> Check:
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         fix = "set env.output_root to a folder that you may write to"
-        return Check(name="output folder", status="fail", says=f"{place} is not writable", fix=fix)
+        return failed("output folder", f"{place} is not writable", fix)
     free = shutil.disk_usage(place).free / 1e9
     key = run_key(config, env, skill)
     run = key.find()
@@ -297,9 +301,9 @@ async def scorer(env: Env, metric: str = "hard") -> Check:
                 fault = await two_scores(env, item, output)
             except Exception as error:  # whatever a scorer raises is the finding
                 says = f"raises {type(error).__name__} on item '{item.id}' for the output {output[:30]!r}: {error}"
-                return Check(name="scorer", status="fail", says=says, fix="a scorer returns a Score for any text")
+                return failed("scorer", says, "a scorer returns a Score for any text")
             if fault:
-                return Check(name="scorer", status="fail", says=fault.says, fix=fault.fix)
+                return failed("scorer", fault.says, fault.fix)
         if item.answers and (await score_output(env, item, item.answers[0])).hard < 1:
             unsure.append(item.id)
     if can_be_tried(env) and (finding := await scorer_finding(env, items, metric)):
@@ -320,7 +324,7 @@ def _opens(config: Config, role: str) -> Check:
     try:
         model = open_model(role, config)
     except SkillOptError as error:
-        return Check(name=f"{role} model", status="fail", says=str(error), fix="see docs/providers.md")
+        return failed(f"{role} model", str(error), "see docs/providers.md")
     return passed(f"{role} model", f"{name} at {model.endpoint}")
 
 
@@ -342,9 +346,7 @@ async def endpoints(config: Config, env: Env | None = None) -> list[Check]:
                 try:
                     says, fix = await tries[role](callers[role])
                 except SkillOptError as error:
-                    checks.append(
-                        Check(name=f"{role} endpoint", status="fail", says=str(error), fix="see docs/providers.md")
-                    )
+                    checks.append(failed(f"{role} endpoint", str(error), "see docs/providers.md"))
                     continue
                 says = f"answered in {time.monotonic() - started:.2f} s{says}"
                 checks.append(warned(f"{role} endpoint", says, fix))

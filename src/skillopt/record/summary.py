@@ -46,6 +46,13 @@ class BestScores(Record):
     version: int
     tokens: int
 
+    @property
+    def confirmed(self) -> tuple[float | None, Interval | None]:
+        """The validation score with its interval: of fresh samples if there are any, else the gate's."""
+        if self.val_remeasured is None:
+            return self.val, self.val_interval
+        return self.val_remeasured, self.val_remeasured_interval
+
 
 class NoSkillScores(Record):
     """The empty skill."""
