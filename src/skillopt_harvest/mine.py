@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from skillopt.tasks.check_fields import MinedCheck
+from skillopt.tasks.scoring import contains
 from skillopt_harvest.records import AgentSession, Correction, MinedTask, short_id
 from skillopt_harvest.redact import PLACEHOLDER
 
@@ -217,6 +218,13 @@ def written_check(members: Sequence[Correction]) -> MinedCheck:
     said = {word for each in members for word in _tokens(each.words)}
     wanted = tuple(word for word in wanted if word in said or len(members) > 2)[:3]
     unwanted = tuple(word for word in unwanted if word in said)[:3]
+    apart = (
+        contains(each.corrected, wanted, every=True).hard > contains(each.rejected, wanted, every=True).hard
+        for each in members
+        if each.corrected
+    )
+    if wanted and not unwanted and not all(apart):  # in code: utc is not in utcnow, but yaml is in schema/a.yaml
+        return MinedCheck(kind="regex", values=(rf"\b{re.escape(wanted[0])}\b",))
     if wanted:
         return MinedCheck(kind="contains", values=wanted, unwanted=unwanted)
     words = dict.fromkeys(each.words for each in members)
@@ -224,7 +232,10 @@ def written_check(members: Sequence[Correction]) -> MinedCheck:
 
 
 def _tokens(text: str) -> frozenset[str]:
-    words = (word.lower().strip("-'.") for word in _WORD.findall(PLACEHOLDER.sub(" ", text)))
+    """Whole words, as a check looks for them."""
+    text = PLACEHOLDER.sub(" ", text)
+    found = (match for match in _WORD.finditer(text) if not text[match.end() : match.end() + 1].isalnum())
+    words = (match[0].lower().strip("-'.") for match in found)
     return frozenset(word for word in words if len(word) > 1 and word not in _COMMON)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from skillopt.keys import redact, secrets, without_keys
 
 _HIDDEN = re.compile(
-    r"""\x1b\[[0-?]*[ -/]*[@-~] | \x1b\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\) | \x1b[ -~]?   # a terminal's colours
+    r"""(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~] | \x1b\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\) | \x1b[ -~]?  # a terminal's colours
       | [\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]
       | (?<=[!-~])[\u00ad\u200b-\u200f\u2060\ufeff]+(?=[!-~])
       | (?<=\S)\\\n(?=\S)                                                               # a shell's line goes on

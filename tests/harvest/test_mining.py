@@ -14,6 +14,7 @@ from skillopt_harvest.collect import SourceSelection
 from skillopt_harvest.harvest import harvest, mining_config
 from skillopt_harvest.mine import is_correction
 from skillopt_harvest.redact import Redactor
+from skillopt_harvest.review import list_tasks
 from support import transcripts
 from support.harvest_score import mining_score
 from support.planted_history import PlantedSession, planted_history
@@ -46,6 +47,17 @@ def test_the_heuristic_miner_finds_eight_of_twelve_planted_rules(
     assert len(history) == report.sessions == 200
     assert len(score.found) >= 8
     assert score.invented <= 3
+
+
+def test_a_check_that_the_heuristic_miner_writes_tells_the_answers_of_its_sessions_apart(
+    transcript: Path, tmp_path: Path
+) -> None:
+    harvest(tmp_path / "out", SourceSelection(source="plain", path=transcript))
+    tried = [
+        each for each in list_tasks(tmp_path / "out") if each.status == "rule" and each.task.check.kind != "rubric"
+    ]
+    assert len(tried) >= 6
+    assert all(trial.tells_apart for each in tried for trial in each.trials)
 
 
 def test_a_model_finds_eleven_of_twelve_and_invents_at_most_one(
