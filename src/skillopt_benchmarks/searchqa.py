@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,11 +65,8 @@ def cut_context(context: str, most: int) -> str:
 def _head(text: str, most: int) -> str:
     """The beginning of a text, up to a word's end."""
     words = text.split(" ")
-    low, high = 1, len(words)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if count_tokens(" ".join(words[:middle])) <= most else (low, middle - 1)
-    return " ".join(words[:low])
+    longer = bisect_right(range(2, len(words) + 1), most, key=lambda count: count_tokens(" ".join(words[:count])))
+    return " ".join(words[: longer + 1])
 
 
 def published(path: Path) -> Iterator[Item]:

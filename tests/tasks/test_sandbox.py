@@ -237,7 +237,7 @@ def test_a_file_name_cannot_leave_the_folder(mode: sandbox.Mode) -> None:
 
 
 def test_where_programs_cannot_be_isolated_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "_TRIED", {"namespaces": "unshare failed: Operation not permitted"})
+    monkeypatch.setattr(sandbox, "_tried", lambda mode: "unshare failed: Operation not permitted")
     with pytest.raises(UserError, match=r"unshare failed.*sandbox: limits") as caught:
         Sandbox()
     assert isinstance(caught.value, SkillOptError)

@@ -7,7 +7,7 @@ import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
 from pydantic import JsonValue
 
@@ -196,16 +196,8 @@ class BoundChat:
         return isinstance(self._caller.model, UnseenModel)
 
 
-class _Reported(TypedDict, total=False):
-    """The usage that an agent reports for its calls."""
-
-    prompt: int | None
-    completion: int | None
-    cached: int | None
-    usd: float | None
-
-
 def _usage(result: JsonObject) -> Usage:
-    used = cast("_Reported", result.get("usage") or {})
-    prompt, completion, cached = used.get("prompt"), used.get("completion"), used.get("cached")
-    return Usage(prompt=int(prompt or 0), completion=int(completion or 0), cached=int(cached or 0), usd=used.get("usd"))
+    """What an agent says that its calls took."""
+    used: dict[str, Any] = result.get("usage") or {}  # type: ignore[assignment]
+    tokens = {name: int(used.get(name) or 0) for name in ("prompt", "completion", "cached")}
+    return Usage(**tokens, usd=used.get("usd"))

@@ -55,10 +55,10 @@ class LocalModel(ChatModel):
         self.name = f"local:{self._weights}"
         if importlib.util.find_spec("xllamacpp") is None:
             raise UserError(f"{self.name}: llama.cpp is not installed; pip install 'skillopt[local]'")
-        if not weights.is_file(self._weights):
+        if weights.is_file(self._weights):
+            weights.weights_path(self._weights)
+        else:
             weights.entry(self._weights)
-        elif weights.find(self._weights) is None:
-            raise UserError(weights.missing(self._weights))
         self._setup = {"context": context, "prefix_cache": prefix_cache}
         self._pool = WorkerPool(self._started, workers or local_processes())
         self._starting = threading.Lock()

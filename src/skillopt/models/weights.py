@@ -109,15 +109,11 @@ def find(name: str) -> Path | None:
 def weights_path(name: str) -> Path:
     """Path of a local model's file; UserError if this machine does not have it."""
     file = find(name)
+    if file is None and is_file(name):
+        raise UserError(f"local:{name}: there is no such file; give the path of a GGUF file")
     if file is None:
-        raise UserError(missing(name))
+        raise UserError(f"local:{name}: the weights are not on this machine; run `skillopt models pull {name}`")
     return file
-
-
-def missing(name: str) -> str:
-    if is_file(name):
-        return f"local:{name}: there is no such file; give the path of a GGUF file"
-    return f"local:{name}: the weights are not on this machine; `skillopt models pull {name}` fetches them"
 
 
 def resolve(name: str, progress: Progress | None = None) -> Path:

@@ -10,8 +10,6 @@ from typing import Any
 
 from skillopt.chat_protocol import FunctionCall, Message, ToolCall
 
-__all__ = ["Message"]
-
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])|[\x00-\x08\x0b-\x1f\x7f]")
 _API_ERROR = re.compile(r"\A\s*\[?API Error: ?(.{0,500}?)\]?\s*\Z", re.DOTALL)
 """An endpoint's refusal that some command lines print as an answer, with exit code 0."""

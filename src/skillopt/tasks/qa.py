@@ -17,10 +17,10 @@ from skillopt.tasks.agents import Function, OneReply, OwnAgent, open_agent
 from skillopt.tasks.base import SPLITS, Agent, Chat, Env, Episode, Item, Score, Scorer
 from skillopt.tasks.data import read_splits
 from skillopt.tasks.images import with_image_hashes
-from skillopt.tasks.sandbox import Mode
+from skillopt.tasks.sandbox import Mode, temporary_folder
 from skillopt.tasks.scorers import open_scorer
 from skillopt.tasks.splits import in_turn, load_split, parse_ratios
-from skillopt.tasks.workspace import Files, WorkedEpisode, Workspaces
+from skillopt.tasks.workspace import Files, WorkedEpisode, Workspaces, restore
 
 CANNOT = (
     "the tasks have workspaces, and a model that gives one reply cannot change files; set env.agent: shell, or name "
@@ -123,8 +123,9 @@ class QAEnv(Env):
 
     async def _score_files(self, item: Item, output: str, packed: str) -> Score:
         """The files as the rollout left them, in a fresh folder, with the check's own next to it."""
-        with self.workspaces.left(item, packed) as folder:
-            return await self._scorer.score_files(item, output, folder)
+        with temporary_folder("skillopt-check-") as root:
+            restore(self.workspaces.start(item), packed, root / "workspace")
+            return await self._scorer.score_files(item, output, root / "workspace")
 
     def use(self, agent: Agent | None, scorer: Scorer | None) -> None:
         super().use(agent, scorer)

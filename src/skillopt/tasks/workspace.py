@@ -13,10 +13,8 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -104,14 +102,6 @@ class Workspaces:
                 "(env.options.workspace_mb)"
             )
         return start_of(files)
-
-    @contextmanager
-    def left(self, item: Item, packed: str) -> Iterator[Path]:
-        """The files as a rollout left them, in a fresh folder, for a check."""
-        with tempfile.TemporaryDirectory(prefix="skillopt-check-", ignore_cleanup_errors=True) as root:
-            folder = Path(root, "workspace")
-            restore(self.start(item), packed, folder)
-            yield folder
 
 
 def read_files(source: Any, root: Path, where: str, most: int) -> dict[str, Content]:

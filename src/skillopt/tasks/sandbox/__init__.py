@@ -18,6 +18,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -181,27 +182,21 @@ def require(mode: Mode) -> None:
         raise UserError(f"sandbox: programs cannot be run here: {why}")
 
 
-_TRIED: dict[Mode, str] = {}
-
-
+@cache
 def _tried(mode: Mode) -> str:
     """Why a harmless program fails in this mode; empty when it does not. Tried once a process."""
-    if mode not in _TRIED:
-        with temporary_folder("skillopt-sandbox-") as folder:
-            argv = [sys.executable, "-I", "-c", "print('here')"]
-            (folder / "workspace").mkdir()
-            command = _prepared(folder, _spec(folder, argv, {"workspace": folder / "workspace"}, SandboxLimits(), mode))
-            pipe = subprocess.PIPE
-            # The supervisor takes the end of its standard input as a sign that nobody waits any more: keep it open.
-            with subprocess.Popen(  # noqa: S603
-                command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=_environment()
-            ) as process:
-                assert process.stdout
-                status = process.stdout.read().strip()
-            _TRIED[mode] = (
-                "" if status == "here" else status.removeprefix("sandbox: ") or f"exit code {process.returncode}"
-            )
-    return _TRIED[mode]
+    with temporary_folder("skillopt-sandbox-") as folder:
+        argv = [sys.executable, "-I", "-c", "print('here')"]
+        (folder / "workspace").mkdir()
+        command = _prepared(folder, _spec(folder, argv, {"workspace": folder / "workspace"}, SandboxLimits(), mode))
+        pipe = subprocess.PIPE
+        # The supervisor takes the end of its standard input as a sign that nobody waits any more: keep it open.
+        with subprocess.Popen(  # noqa: S603
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=_environment()
+        ) as process:
+            assert process.stdout
+            status = process.stdout.read().strip()
+        return "" if status == "here" else status.removeprefix("sandbox: ") or f"exit code {process.returncode}"
 
 
 def _spec(
