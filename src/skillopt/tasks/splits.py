@@ -56,7 +56,7 @@ Change = Literal["refuse", "extend", "renew"]
 
 
 def split_path(source: Path) -> Path:
-    """Next to the file or folder; for a data set of Hugging Face, in the working folder."""
+    """The path of a split: next to the file or folder; for a data set of Hugging Face, in the working folder."""
     if is_hub_name(source):
         return Path(re.sub(r"[^\w.-]+", "-", source.as_posix()) + ".split.json")
     source = source.absolute() if source.is_dir() else source

@@ -242,7 +242,7 @@ def _limit(limits: dict[str, int]) -> None:
         kind = getattr(resource, name, None)
         if kind is not None:
             ceiling = resource.getrlimit(kind)[1]
-            hard = most + (name == "RLIMIT_CPU")  # at the first number the kernel says why, at the second it kills
+            hard = most + (name == "RLIMIT_CPU")  # soft limit: a signal with a reason; hard limit: a kill
             hard = hard if ceiling == resource.RLIM_INFINITY else min(hard, ceiling)
             resource.setrlimit(kind, (min(most, hard), hard))
 

@@ -25,7 +25,7 @@ LEAST = 8
 MOST_SHOWN = 4
 """The most tasks of which the next request shows both outputs."""
 LONGEST_SHOWN = 600
-"""The most characters of each."""
+"""The most characters of each shown output."""
 
 
 @dataclass(frozen=True, kw_only=True)
