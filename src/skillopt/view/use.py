@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt.config import Price
 from skillopt.models.prices import price_of
 from skillopt.record.run import Run
 from skillopt.record.step import StepRecord
@@ -49,7 +48,7 @@ def skill_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -> S
     test = {name: _kept(run, f"test_{name}") for name in ("initial", "best")}
     test["best"] = test["best"] or test["initial"]  # nothing was accepted
     return SkillInUse(
-        versions=tuple(_versions(run, price, _scores(summary, history))),
+        versions=tuple(versions_in_use(run, summary, history)),
         initial=use_of(test["initial"], price),
         best=use_of(test["best"], price),
         answers=_answers(test["initial"], test["best"], config.evaluation.metric),
@@ -67,8 +66,10 @@ def _scores(summary: Summary, history: Sequence[StepRecord]) -> dict[int, float]
     return scores | {mark.version: mark.score for mark in marks if mark.kind in {"accept", "guidance"}}
 
 
-def _versions(run: Run, price: Price | None, scores: Mapping[int, float]) -> list[VersionUse]:
-    files, versions = run.files, run.versions_by_hash
+def versions_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -> list[VersionUse]:
+    """Each version with a validation score, and its cost on the validation tasks."""
+    price = price_of(run.config.models.target_model, run.config.budget.prices)
+    files, versions, scores = run.files, run.versions_by_hash, _scores(summary, history)
     kept: dict[int, list[Trajectory]] = {0: _kept(run, "val_initial")}
     for path in sorted(files.root.glob("s*/*/gate_trajectories.jsonl")):  # steps and slow updates
         for each in run.scored(path):

@@ -6,7 +6,14 @@ import { lineChart } from "../chart.js";
 
 export async function costsTab(root, run, { signal }) {
   const box = h("div", { class: "stack" });
-  const use = lineChart({ title: "Validation score against tokens of a call, by version", format: score, xformat: whole, xname: "tokens a call", yname: "score", ceil: 1 });
+  const use = lineChart({
+    title: "Validation score against tokens of a call, by version",
+    format: score,
+    xformat: whole,
+    xname: "tokens a call",
+    yname: "score",
+    ceil: 1,
+  });
   put(root, box);
   async function draw() {
     const { rows, versions, seconds, funnel, dropped, plan } = await get(of(run.id, "/costs"), signal);
@@ -100,7 +107,12 @@ function byTokens(versions) {
   const sorted = [...versions].sort((a, b) => a.tokens - b.tokens);
   return {
     series: [{ name: "score", color: "var(--accent)", thin: true, points: sorted.map((v) => [v.tokens, v.score]) }],
-    marks: sorted.map((v) => ({ x: v.tokens, score: v.score, kind: "accept", said: `Version: v${v.version}, ${whole(v.tokens)} tokens a call` })),
+    marks: sorted.map((v) => ({
+      x: v.tokens,
+      score: v.score,
+      kind: "accept",
+      said: `Version: v${v.version}, ${whole(v.tokens)} tokens a call`,
+    })),
   };
 }
 
