@@ -144,11 +144,8 @@ def _lines(source: Source) -> Iterator[Finding]:
 
 
 def _file(source: Source, name: str) -> Iterator[Finding]:
-    content = source.files[name]
-    if content is None:
-        return
     try:
-        text = content.decode("utf-8")
+        text = source.files[name].decode("utf-8")
     except UnicodeDecodeError:
         return
     if "\0" in text:
@@ -207,7 +204,7 @@ def _tokens(source: Source) -> Tokens:
     others = [
         content.decode("utf-8", "replace")
         for name, content in source.files.items()
-        if name != source.main and name.lower().endswith(".md") and content is not None
+        if name != source.main and name.lower().endswith(".md")
     ]
     body = package.body if source.main == FILE else source.text
     return Tokens(listed=listed, loaded=count_tokens(body), on_demand=sum(map(count_tokens, others)))

@@ -57,7 +57,7 @@ def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Set
 def _measured(history: Sequence[StepRecord]) -> list[Evidence]:
     """The records of all gates, of steps and of guidance."""
     guided = [record.epoch_end.slow_update for record in history if record.epoch_end and record.epoch_end.slow_update]
-    return [*(record.evidence for record in history), *(each.evidence for each in guided if each.evidence)]
+    return [*(record.evidence for record in history), *(each.evidence for each in guided)]
 
 
 def _nothing_proposed(history: Sequence[StepRecord], lost: Sequence[str]) -> tuple[str, str]:
