@@ -53,20 +53,6 @@ STARTED_AT_ONCE = 256
 """Tasks that start before the event loop has its next turn."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Asked:
-    """One request with its purpose, for the journal."""
-
-    request: ChatRequest
-    key: str
-    attempt: int
-    stage: str
-    label: str
-    turn: int
-    low_priority: bool
-    waits: list[float]
-
-
 @dataclass(kw_only=True)
 class Caller:
     """One role's model (target or optimizer) with its journal, limiter, budget and retries."""
@@ -159,22 +145,32 @@ class Caller:
             await asyncio.wait([earlier])
             if not earlier.cancelled():
                 return earlier.result()
-        asked = _Asked(
-            request=request,
-            key=key,
-            attempt=attempt,
-            stage=stage,
-            label=purpose,
-            turn=turn,
-            low_priority=low_priority,
-            waits=[] if waits is None else waits,
-        )
+        waits = [] if waits is None else waits
         # Other callers with the same request wait for this reply; if this call is cancelled, one of them asks instead.
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
         self._in_flight[key, attempt] = future
         try:
-            async with self._warming.turn(request, low_priority, asked.waits):
-                reply = await self._paid(asked)
+            async with self._warming.turn(request, low_priority, waits):
+                reply = await self._paid(request, low_priority, waits)
+                # A person can read what the optimizer was sent; the target's requests are its trajectories.
+                keeps = self.role == "optimizer" and stage != "judge"
+                sent = {SENT: {"label": purpose, "messages": self.clean([*messages])}} if keeps else {}
+                usage, rest = reply.usage, {name: value for name, value in vars(reply).items() if name != "usage"}
+                row = JournalRow(
+                    key=key,
+                    attempt=attempt,
+                    role=self.role,
+                    stage=stage,
+                    model=self.model.name,
+                    turn=turn,
+                    reply={"usage": stored_usage(usage)} | rest | sent,
+                    prompt_tokens=usage.prompt,
+                    completion_tokens=usage.completion,
+                    cached_tokens=usage.cached,
+                    usd=usage.usd,
+                )
+                with stop_on_disk_error(self.switch):
+                    await self.journal.store(row)
             future.set_result(reply)
             return reply
         except Exception as error:
@@ -185,45 +181,23 @@ class Caller:
             del self._in_flight[key, attempt]
             future.cancel()  # no effect if it is done
 
-    async def _store(self, asked: _Asked, reply: ChatReply) -> None:
-        # A person can read what the optimizer was sent; the target's requests are its trajectories.
-        keeps = self.role == "optimizer" and asked.stage != "judge"
-        sent = {SENT: {"label": asked.label, "messages": self.clean([*asked.request.messages])}} if keeps else {}
-        await self.journal.store(
-            JournalRow(
-                key=asked.key,
-                attempt=asked.attempt,
-                role=self.role,
-                stage=asked.stage,
-                model=self.model.name,
-                turn=asked.turn,
-                reply={"usage": stored_usage(reply.usage)}
-                | {k: v for k, v in vars(reply).items() if k != "usage"}
-                | sent,
-                prompt_tokens=reply.usage.prompt,
-                completion_tokens=reply.usage.completion,
-                cached_tokens=reply.usage.cached,
-                usd=reply.usage.usd,
-            )
-        )
-
-    async def _paid(self, asked: _Asked) -> ChatReply:
+    async def _paid(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> ChatReply:
         """Try until there is a reply, or another try cannot help."""
         first, others, failures = 0.0, 0, 0
         reply: ChatReply | None = None
         for attempt in itertools.count():
-            estimate = self._estimate(asked.request)
+            estimate = self._estimate(request)
             tokens = estimate.prompt + estimate.completion
-            with timed(asked.waits):
+            with timed(waits):
                 sent = await self.limiter.enter(
-                    self.switch, tokens=tokens, again=attempt > 0, low_priority=asked.low_priority
+                    self.switch, tokens=tokens, again=attempt > 0, low_priority=low_priority
                 )
             if not attempt:
                 first, others = time.monotonic(), self._replies
             try:
                 with self._accounted(estimate, sent) as account:
                     began = time.monotonic()
-                    answer = self.model.chat(asked.request)
+                    answer = self.model.chat(request)
                     if self.model.human_paced:  # only the end of the run or of its time limit ends this wait
                         reply = account(await self.switch.until(answer, self.budget.time_left()))
                     else:
@@ -239,12 +213,9 @@ class Caller:
             finally:
                 self.limiter.leave()
             if reply is not None:
-                reply = replace(reply, seconds=round(time.monotonic() - began, 6))
-                with stop_on_disk_error(self.switch):
-                    await self._store(asked, reply)
-                return reply
+                return replace(reply, seconds=round(time.monotonic() - began, 6))
             self.retries += 1
-            with self.throttle.holding(trouble, wait), timed(asked.waits):
+            with self.throttle.holding(trouble, wait), timed(waits):
                 await self.switch.sleep(wait)
         raise AssertionError("the last failed try raises")
 
