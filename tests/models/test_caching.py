@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from skillopt.sim.model import SimOptions
 from skillopt.skill import Skill
 from skillopt.tasks import using_env
 from skillopt.view.plan_lines import plan_lines
-from support import SIM
+from support import REPO, SIM
 from support.calls import caller, chat
 from support.wire import AnthropicServer, served
 
@@ -188,3 +191,15 @@ def test_bedrock_gets_a_cache_point_after_the_skill(monkeypatch: pytest.MonkeyPa
         reply = chat(model, request)
     assert bodies[0]["system"][-1] == {"cachePoint": {"type": "default"}}
     assert (reply.text, reply.usage.cached) == ("NX-42", 1500)
+
+
+def test_the_bench_says_what_the_recorded_trainings_save_as_the_page_has_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "bench/caching.py"], cwd=REPO, capture_output=True, text=True, check=True, timeout=120
+    )
+    means = re.findall(r"mean of (\d+) runs: (\d+)% of the cost", done.stdout)
+    page = (REPO / "docs" / "budget.md").read_text(encoding="utf-8")
+    named = re.findall(r"(\d+) % at (?:the list price|that) of\s+`", page)
+    assert [count for count, _ in means] == re.findall(r"mean of (\d+) recorded", page) * 2
+    assert [int(share) for _, share in means] == pytest.approx([int(share) for share in named], abs=5)  # prices change
+    assert "  expenses-mail-handoff-ours-1 " in done.stdout
