@@ -27,12 +27,13 @@ async def open_executor(config: Config, env: Env, *, own: bool) -> AsyncIterator
     if config.hardware.executor == "processes":
         from skillopt.tasks.executor.processes import ProcessExecutor
 
-        executor = await ProcessExecutor.open(workers, make)
+        executor = ProcessExecutor(workers, make)
     else:
         from skillopt.tasks.executor.cluster import RayExecutor
 
-        executor = await RayExecutor.open(config.hardware, workers, make)
+        executor = RayExecutor(config.hardware, workers, make)
     try:
+        await executor.first()
         yield executor
     finally:
         await executor.close()

@@ -19,21 +19,15 @@ from skillopt.tasks.executor.worker import EnvWorker
 class RayExecutor(PooledExecutor):
     """Each CPU of the cluster has a worker."""
 
-    def __init__(self, ray: Any, make: Callable[[], Env], workers: int, *, started: bool) -> None:
-        self._ray, self._started_here = ray, started
-        self._actor = ray.remote(EnvWorker).options(num_cpus=1, max_concurrency=1000)
-        super().__init__(workers, "the cluster", pickle.dumps(([], ray.cloudpickle.dumps(make))))
-
-    @classmethod
-    async def open(cls, hardware: HardwareConfig, workers: int, make: Callable[[], Env]) -> RayExecutor:
-        ray = _import_ray()
-        started = not ray.is_initialized()
-        if started:
+    def __init__(self, hardware: HardwareConfig, workers: int, make: Callable[[], Env]) -> None:
+        self._ray = ray = _import_ray()
+        self._started_here = not ray.is_initialized()
+        if self._started_here:
             _connect(ray, hardware.ray_address)
+        self._actor = ray.remote(EnvWorker).options(num_cpus=1, max_concurrency=1000)
         cpus = int(ray.cluster_resources().get("CPU", 1))
-        executor = cls(ray, make, max(1, min(cpus, workers)), started=started)
-        await executor.first()
-        return executor
+        sent = pickle.dumps(([], ray.cloudpickle.dumps(make)))
+        super().__init__(max(1, min(cpus, workers)), "the cluster", sent)
 
     async def close(self) -> None:
         await super().close()

@@ -69,12 +69,8 @@ class PooledExecutor(Executor, ABC):
 
     async def first(self) -> None:
         """Wait until there is a worker, and a little for the others."""
-        try:
-            await self._least_busy()
-            await asyncio.wait(self._slots, timeout=OTHERS_WITHIN)
-        except BaseException:
-            await self.close()
-            raise
+        await self._least_busy()
+        await asyncio.wait(self._slots, timeout=OTHERS_WITHIN)
 
     async def close(self) -> None:
         for slot in self._slots:

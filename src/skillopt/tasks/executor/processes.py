@@ -23,8 +23,7 @@ from skillopt.tasks.executor.worker import EnvWorker
 class ProcessExecutor(PooledExecutor):
     """At most one worker a core."""
 
-    @classmethod
-    async def open(cls, workers: int, make: Callable[[], Env]) -> ProcessExecutor:
+    def __init__(self, workers: int, make: Callable[[], Env]) -> None:
         try:
             sent = pickle.dumps((sys.path, pickle.dumps(make)))
         except Exception as error:  # any error of an env's classes
@@ -32,9 +31,7 @@ class ProcessExecutor(PooledExecutor):
                 f"hardware.executor: this env cannot be sent to processes ({error}); name its parts in the config "
                 "(`scorer.py:fn`), or define them at the top of a module"
             ) from None
-        executor = cls(max(1, min(cores(), workers)), "this machine", sent)
-        await executor.first()
-        return executor
+        super().__init__(max(1, min(cores(), workers)), "this machine", sent)
 
     async def start(self) -> RemoteWorker:
         command = (sys.executable, "-P", "-m", "skillopt.tasks.executor.processes")
