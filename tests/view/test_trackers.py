@@ -27,7 +27,7 @@ CANARY = "canary-7f3a91-of-the-environment"
 SMALL = (
     "train.num_epochs=2",
     "train.batch_size=6",
-    "optimizer.learning_rate=1.4",
+    "optimizer.learning_rate=1.6",
     "env.options={rules: 8, train: 12, val: 8, test: 6}",
 )
 
