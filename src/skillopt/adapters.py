@@ -4,14 +4,18 @@ one of its own objects is used."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any, Protocol, runtime_checkable
 
+from skillopt import plugins
 from skillopt.chat_protocol import Message
 from skillopt.errors import UserError
+from skillopt.models.base import TransientError
 from skillopt.skill import Skill
 from skillopt.tasks.agents import journalled, task_text
 from skillopt.tasks.base import Chat, Env, Episode, Item, Json, score_of
@@ -22,7 +26,9 @@ from skillopt.tasks.workspace import WorkedEpisode
 __all__ = ["from_dspy", "from_gepa"]
 
 
-def from_dspy(metric: Callable[..., Any], *, answer: str = "answer") -> Callable[[Any, str], Any]:
+def from_dspy(
+    metric: Callable[..., Any], *, answer: str = "answer", columns: Mapping[str, str] | None = None
+) -> Callable[[Any, str], Any]:
     """A metric of dspy as a scorer: `train(tasks=trainset, scorer=from_dspy(metric))`.
 
     The metric gets an Example with the task's fields, and a Prediction with the output as its field `answer`. It may
@@ -35,12 +41,15 @@ def from_dspy(metric: Callable[..., Any], *, answer: str = "answer") -> Callable
     except (TypeError, ValueError):
         parameters = []
     further = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}][2:]
+    names = {"answer" if ours == "answers" else ours: theirs for ours, theirs in (columns or {}).items()}
     nothing = [None for p in further if p.default is p.empty]  # trace, pred_name, pred_trace of a metric for dspy.GEPA
 
     def score(item: Any, output: str) -> Any:
         import dspy
 
-        example = dspy.Example(**{**item, answer: item.answer})
+        fields = {**item, "answer": item.answer, answer: item.answer}
+        fields |= {theirs: item.answer if ours == "answer" else item.get(ours) for ours, theirs in names.items()}
+        example = dspy.Example(**fields)
         result = metric(example, dspy.Prediction(**{answer: output}), *nothing)
         return (float(result.score), str(result.feedback or "")) if hasattr(result, "feedback") else result
 
@@ -73,12 +82,15 @@ class GepaEnv(Env):
     """Each rollout is a batch of one, with the adapter's score, and its text for gepa's reflection as the feedback."""
 
     task = "Each task is an input of the user's own program, whose instructions the skill is."
+    scores_files = True
+    """A score comes with its rollout: there is no scorer to try on an output."""
 
     def __init__(self, adapter: GepaAdapter, tasks: Tasks, component: str, others: dict[str, str]) -> None:
         if not isinstance(adapter, GepaAdapter):
             raise UserError(f"from_gepa: {type(adapter).__name__} has no method evaluate; give an adapter of gepa")
         self.name = type(adapter).__name__
         self._adapter, self._component, self._others = adapter, component, others
+        self.fingerprint = _fingerprint(adapter, component, others)
         self._splits = read_tasks(_with_data(tasks), answers=False)
 
     def items(self, split: str) -> Sequence[Item]:
@@ -86,22 +98,44 @@ class GepaEnv(Env):
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         async def work() -> WorkedEpisode:
-            return await asyncio.to_thread(self._evaluated, item, skill)
+            try:
+                return await asyncio.to_thread(self._evaluated, item, skill)
+            except Exception as error:  # any error of the user's code: there is no answer and no score
+                raise TransientError(f"{self.name}.evaluate: {type(error).__name__}: {error}") from error
 
-        return await journalled(chat, ["gepa", self.name, item.model_dump(mode="json"), skill.hash], work)
+        return await journalled(chat, ["gepa", self.fingerprint, item.model_dump(mode="json"), skill.hash], work)
 
     def _evaluated(self, item: Item, skill: Skill) -> WorkedEpisode:
         candidate = {self._component: skill.text, **self._others}
         batch = self._adapter.evaluate([item["data"]], candidate, capture_traces=True)
-        output = _text(batch.outputs[0])
-        score = score_of((min(1.0, max(0.0, float(batch.scores[0]))), self._feedback(candidate, batch)))
+        if len(batch.outputs) != 1 or len(batch.scores) != 1:
+            raise ValueError(f"gave {len(batch.outputs)} outputs and {len(batch.scores)} scores for a batch of one")
+        output, points = _text(batch.outputs[0]), float(batch.scores[0])
+        if math.isnan(points):
+            raise ValueError("gave nan as the score")
+        score = score_of((min(1.0, max(0.0, points)), self._feedback(candidate, batch)))
         talk: list[Message] = [*start(skill, task_text(item)), {"role": "assistant", "content": output}]
         return WorkedEpisode(messages=talk, output=output, score=score)
 
     def _feedback(self, candidate: dict[str, str], batch: Any) -> str:
         make = getattr(self._adapter, "make_reflective_dataset", None)
-        records = make(candidate, batch, [self._component]).get(self._component) if make else ()
-        return str(records[0].get("Feedback", "")) if records else ""
+        records = (make(candidate, batch, [self._component]) or {}).get(self._component) if make else ()
+        return str(records[0].get("Feedback") or "") if records else ""
+
+
+def _fingerprint(adapter: GepaAdapter, component: str, others: Mapping[str, str]) -> str:
+    """The adapter's source and its settings: another model or metric is another run. Whole numbers and lists are left
+    out: an adapter may count in them, and would begin another run whenever it is used again."""
+
+    def shown(value: object) -> object:
+        if value is None or isinstance(value, str | bool | float):
+            return value
+        if isinstance(value, Mapping):
+            return {str(key): shown(each) for key, each in value.items()}
+        return plugins.fingerprint(value, module=False) if callable(value) else type(value).__qualname__
+
+    settings = [plugins.fingerprint(adapter, module=False), shown(vars(adapter)), component, dict(others)]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def _with_data(tasks: Tasks) -> Tasks:
@@ -114,11 +148,15 @@ def _rows(tasks: object) -> list[Json]:
     """Each row with a copy of itself in its field `data`, which only the adapter reads."""
     if not isinstance(tasks, Sequence) or not all(isinstance(each, Mapping) for each in tasks):
         raise UserError("from_gepa: tasks: give the adapter's data as a list of dicts, or three lists by split")
-    rows = []
+    rows: list[Json] = []
     for data in tasks:
         asked = data.get("question", data.get("input"))
         hidden = {key: value for key, value in data.items() if key not in {"answer", "answers"}}
         question = asked if isinstance(asked, str) else json.dumps(hidden, ensure_ascii=False, default=str)
+        try:
+            json.dumps(dict(data))
+        except (TypeError, ValueError) as error:
+            raise UserError(f"from_gepa: tasks[{len(rows)}]: is not JSON ({error}); give texts and numbers") from None
         rows.append({"question": question, "answers": data.get("answer", []), "data": dict(data)})
     return rows
 

@@ -56,6 +56,11 @@ for each in (metric, plain):
     print(score.hard, score.soft, score.feedback, scorer.fingerprint)
 scorer = FunctionScorer(skillopt.from_dspy(dspy.evaluate.answer_exact_match), FunctionOptions())
 print(asyncio.run(scorer(item, "No")).hard)
+def teams(example, pred, trace=None):
+    return example.team == pred.team == example.answer and example.ticket == "Q?"
+names = {"question": "ticket", "answer": "team"}
+scorer = FunctionScorer(skillopt.from_dspy(teams, answer="team", columns=names), FunctionOptions())
+print(asyncio.run(scorer(item, "yes")).hard)
 """
 
 
@@ -69,7 +74,7 @@ def test_a_metric_and_a_data_set_of_dspy_are_scorer_and_tasks(tmp_path: Path) ->
     assert lines[0].startswith("0.0 0.5 wanted yes for Q? ")
     assert lines[1].startswith("1.0 1.0 ")
     assert lines[0].split()[-1] != lines[1].split()[-1]  # another metric is another scorer, and another run
-    assert lines[2] == "0.0"
+    assert lines[2:4] == ["0.0", "1.0"]
     before, after = map(float, run(example("import dspy"), tmp_path, path).split()[-2:])
     assert after > before
 
@@ -91,6 +96,47 @@ class Echo:
         self.candidates.append(candidate)
         outputs = [{"text": data["input"]} for data in batch]
         return type("Batch", (), {"outputs": outputs, "scores": [float(candidate["rules"] == "Say more.")]})
+
+
+class Says:
+    """An adapter with a setting, which gives what it was made with."""
+
+    def __init__(self, scores: Any, outputs: Any = ("yes",), model: str = "") -> None:
+        self.scores, self.outputs, self.model = scores, outputs, model
+
+    def evaluate(self, batch: Any, candidate: dict[str, str], capture_traces: bool = False) -> Any:
+        return type("Batch", (), {"outputs": self.outputs, "scores": self.scores})
+
+
+def says(scores: Any, folder: Path, **more: Any) -> float:
+    data = [{"input": f"q{n}", "answer": "yes"} for n in range(12)]
+    keys = {"target_model": "agent:says", "output_root": str(folder), "hardware": {"max_retries": 0}}
+    env = skillopt.from_gepa(Says(scores, **more), data)
+    return float(skillopt.evaluate(None, skillopt.Skill("Say more."), env=env, **keys)["score"])
+
+
+@pytest.mark.parametrize(
+    ("scores", "more", "message"),
+    [
+        ([float("nan")], {}, "Says.evaluate: ValueError: gave nan as the score"),
+        ([], {}, "gave 1 outputs and 0 scores for a batch of one"),
+        ([None], {}, "Says.evaluate: TypeError"),
+        (None, {"outputs": None}, "Says.evaluate: TypeError"),
+    ],
+)
+def test_what_an_adapter_gives_wrongly_is_named_and_scores_nothing(
+    tmp_path: Path, scores: Any, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(skillopt.SkillOptError, match=re.escape(message)):
+        says(scores, tmp_path, **more)
+
+
+def test_an_adapter_with_other_settings_is_another_env_and_no_earlier_reply_is_used(tmp_path: Path) -> None:
+    assert says([1.0], tmp_path, model="large") == 1
+    assert says([0.25], tmp_path, model="large") == 1, "the journal has the replies of this model"
+    assert says([0.25], tmp_path, model="small") == 0
+    with pytest.raises(UserError, match=r"tasks\[0\]: is not JSON"):
+        skillopt.from_gepa(Echo(), [{"input": "q", "fn": object()}])
 
 
 def test_an_adapter_gets_its_own_data_and_all_components(tmp_path: Path) -> None:
