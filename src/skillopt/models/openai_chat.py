@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
+from skillopt.chat_protocol import FunctionCall
 from skillopt.errors import MissingKey, UserError
 from skillopt.keys import redact
 from skillopt.models import entra
@@ -235,23 +236,14 @@ def _text(content: Any) -> str:
 
 
 def _tool_calls(calls: Any) -> tuple[ToolCall, ...]:
-    """Tool calls in the protocol's form, without fields that a server adds."""
-    return tuple(
-        {
-            "id": str(call.get("id") or f"call_{index}"),
-            "type": "function",
-            "function": {
-                "name": str(call["function"]["name"]),
-                "arguments": _arguments(call["function"].get("arguments")),
-            },
-        }
-        for index, call in enumerate(calls or ())
-    )
-
-
-def _arguments(arguments: Any) -> str:
-    """JSON text; some servers send the object itself."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    """Calls in the protocol's own form, nothing else of what a server may add."""
+    called: list[ToolCall] = []
+    for index, call in enumerate(calls or ()):
+        name, arguments = str(call["function"]["name"]), call["function"].get("arguments")
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})  # some send the object itself
+        function: FunctionCall = {"name": name, "arguments": text}
+        called.append({"id": str(call.get("id") or f"call_{index}"), "type": "function", "function": function})
+    return tuple(called)
 
 
 def _usage(data: Any) -> Usage:

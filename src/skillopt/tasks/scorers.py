@@ -200,13 +200,13 @@ class FunctionScorer(Scorer):
         self.fingerprint = plugins.fingerprint(function, module=False)
 
     async def __call__(self, item: Item, output: str) -> Score:
-        return await self._score(partial(self._function, ScorerItem(item.model_dump(mode="json")), output), item)
+        return await self._score(item, output)
 
     async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
-        fields = ScorerItem(item.model_dump(mode="json"))
-        return await self._score(partial(self._function, fields, output, workspace=workspace), item)
+        return await self._score(item, output, workspace=workspace)
 
-    async def _score(self, work: Callable[[], Any], item: Item) -> Score:
+    async def _score(self, item: Item, output: str, **folder: Path) -> Score:
+        work = partial(self._function, ScorerItem(item.model_dump(mode="json")), output, **folder)
         try:
             return score_of(await plugins.called(work, _ONE_AT_A_TIME), self._pass_at)
         except Exception as error:

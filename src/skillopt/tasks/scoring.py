@@ -288,12 +288,7 @@ def _json_score(got: Any, gold: str, fields: Sequence[str], tolerance: float) ->
     return Score(hard=float(not problems), soft=soft, feedback="; ".join(problems[:5]))
 
 
-class _Missing:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-_MISSING = _Missing()
+_MISSING = object()
 
 
 def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
