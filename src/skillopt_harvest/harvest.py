@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +23,15 @@ from skillopt_harvest.collect import SOURCES, Collection, SourceSelection, selec
 from skillopt_harvest.mine import find_corrections, group, without_copies
 from skillopt_harvest.mine_llm import find_with_model, group_with_model
 from skillopt_harvest.moments import moment
-from skillopt_harvest.records import AgentSession, Correction, HarvestState, HarvestTasks, LastHarvest, MinedTask
+from skillopt_harvest.records import (
+    AgentSession,
+    Correction,
+    HarvestState,
+    HarvestTasks,
+    LastHarvest,
+    MinedTask,
+    TaskDecision,
+)
 from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.evals import EVALS, read_evals
 
@@ -50,14 +59,35 @@ class HarvestFolder:
         return self.root / "decisions.jsonl"
 
     def read_state(self) -> HarvestState:
-        return HarvestState.model_validate(read_json(self.state)) if self.state.exists() else HarvestState()
+        with _whole(self.state):
+            return HarvestState.model_validate(read_json(self.state)) if self.state.exists() else HarvestState()
 
     def read_tasks(self) -> HarvestTasks:
         if not self.tasks.exists():
             raise UserError(
                 f"{self.root}: is not a harvest's folder (it has no tasks.json); run `skillopt harvest` first"
             )
-        return HarvestTasks.model_validate(read_json(self.tasks))
+        with _whole(self.tasks):
+            return HarvestTasks.model_validate(read_json(self.tasks))
+
+    def read_corrections(self) -> dict[str, Correction]:
+        with _whole(self.corrections):
+            return {each.key: each for each in map(Correction.model_validate, read_jsonl(self.corrections))}
+
+    def read_decisions(self) -> list[TaskDecision]:
+        with _whole(self.decisions):
+            return list(map(TaskDecision.model_validate, read_jsonl(self.decisions)))
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{path}: is damaged ({reason}); put a copy of it back, or remove the folder and harvest again"
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +130,7 @@ def harvest(
         collection = Collection(selection, state, redactor)
         earlier = folder.read_tasks().tasks if folder.tasks.exists() else ()
         written = {task.id: task for task in earlier if task.written}
-        corrections = _stored(folder)
+        corrections = folder.read_corrections()
         before = len(corrections)
         lost: list[str] = []
         tasks: list[MinedTask]
@@ -132,11 +162,6 @@ def harvest(
         removed=tuple(redactor.lines()),
         lost=tuple(lost),
     )
-
-
-def _stored(folder: HarvestFolder) -> dict[str, Correction]:
-    rows: Sequence[object] = read_jsonl(folder.corrections)
-    return {each.key: each for each in map(Correction.model_validate, rows)}
 
 
 def _add(corrections: dict[str, Correction], found: Iterable[Correction]) -> None:

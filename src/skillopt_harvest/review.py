@@ -13,7 +13,7 @@ from pathlib import Path
 
 from skillopt.config import EnvConfig
 from skillopt.errors import SkillOptError, UserError
-from skillopt.record.files import append_jsonl, read_jsonl
+from skillopt.record.files import append_jsonl
 from skillopt.tasks.base import SPLITS, Item, Score, Scorer
 from skillopt.tasks.scorers import open_scorer
 from skillopt_harvest.harvest import HarvestFolder
@@ -69,7 +69,7 @@ def _decided(folder: HarvestFolder) -> tuple[dict[str, MinedTask], dict[str, Sta
     status: dict[str, Status] = {
         name: "kept" if task.written else "rule" if task.is_rule else "candidate" for name, task in tasks.items()
     }
-    for decision in map(TaskDecision.model_validate, read_jsonl(folder.decisions)):
+    for decision in folder.read_decisions():
         if decision.task not in tasks:
             continue  # of a harvest whose corrections were grouped in another way
         if decision.action == "merge" and decision.into in tasks:

@@ -162,6 +162,9 @@ def test_decisions_edit_merge_and_mark_checks_that_cannot_tell(work: Path) -> No
     run("harvest", "review", "harvest", "--edit", "nonsense", cwd=work, code=2)
     run("harvest", "review", "harvest", "--keep", "00000000", cwd=work, code=2)
     run("harvest", "review", "elsewhere", cwd=work, code=2)
+    for name in ("decisions.jsonl", "tasks.json"):
+        (out / name).write_text("{half")
+        assert f"{name}: is damaged" in run("harvest", "review", "harvest", cwd=work, code=2)
 
 
 @pytest.mark.sandbox
