@@ -140,6 +140,15 @@ def test_tools_skills_and_declined_calls_are_part_of_the_session(home: Path) -> 
     assert session.skills == ("frontend",)
     assert [turn.work for turn in session.turns] == ["add it", "$ Skill: frontend\n$ Bash: npm install", "use pnpm"]
     assert session.turns[2].declined
+    read_it = {
+        "type": "function_call",
+        "name": "shell",
+        "arguments": '{"command": ["cat", "/x/skills/deploy/SKILL.md"]}',
+    }
+    path = transcripts.codex(home, "c", TURNS)
+    with path.open("a") as file:
+        file.write(json.dumps({"type": "response_item", "payload": read_it}) + "\n")
+    assert read(SourceSelection(source="codex"))[0][0].skills == ("deploy",)
 
 
 def test_unknown_malformed_and_endless_lines_are_skipped_and_counted(

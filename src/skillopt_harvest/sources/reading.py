@@ -36,6 +36,8 @@ _INJECTED = re.compile(
 )
 _TAGS = re.compile(r"<system-reminder>.*?</system-reminder>|</?user_query>|<timestamp>.*?</timestamp>", re.DOTALL)
 _COMMAND = re.compile(r"<(?:command-name|command-message|local-command)|Caveat: |\[Request interrupted")
+_SKILL_FILE = re.compile(r"skills/([\w-]{1,64})/SKILL\.md\b")
+"""Some agents load a skill by reading its file."""
 _MAIN = ("command", "cmd", "file_path", "filePath", "path", "absolute_path", "skill", "pattern", "url", "query")
 
 
@@ -126,8 +128,10 @@ class Reading:
                 arguments = {"command": arguments}
         main = next((at(arguments, key) for key in _MAIN if at(arguments, key)), "")
         shown = " ".join(map(str, main)) if isinstance(main, list) else str(main)
-        if str(name).lower() == "skill":
+        if str(name).lower() in {"skill", "activate_skill"}:
             self.skill(at(arguments, "skill") or at(arguments, "command") or at(arguments, "name"))
+        elif read := _SKILL_FILE.search(shown):
+            self.skill(read[1])
         turn = self._turn("assistant")
         if len(turn.tools) < MOST_TOOLS:
             turn.tools.append(self.redactor.shortened(f"$ {name}: {shown}", LONGEST_TOOL))
