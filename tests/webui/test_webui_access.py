@@ -19,6 +19,8 @@ VIEWS = {
     "#/runs": ".runs .line.run",
     "#/new": "#f-train\\.init_skill",
     "#/compare": "text=Choose two",
+    "#/compare?runs={runs}": ".itemtable .heads",
+    "#/run/{run}/skill?v=1&line=1": "text=Edit and try",
     "#/evaluate": "text=Measured",
     "#/run/{run}/overview": ".measured",
     "#/run/{run}/steps?n=1": ".itemtable",
@@ -54,11 +56,12 @@ def test_no_view_has_a_serious_finding_of_axe(ui: tuple[Ui, str], scheme: Any, w
         ".map(v => `${v.id}: ${v.nodes.map(n => n.html.slice(0, 120)).join(' | ')}`)"
     )
     found = {}
+    runs = ",".join(row["id"].replace("/", "%2F") for row in server.get("/api/runs")["rows"])
     with open_page(server.url, scheme=scheme, width=width, forgives=GONE) as page:
         for view, content in VIEWS.items():
             page.goto("about:blank")
-            page.goto(server.url + view.format(run=run))
-            page.locator(content).first.wait_for()
+            page.goto(server.url + view.format(run=run, runs=runs))
+            page.locator(content).first.wait_for(state="attached")
             page.evaluate(AXE.read_text(encoding="utf-8"))
             found[view] = page.evaluate(audit)
     assert {view: what for view, what in found.items() if what} == {}

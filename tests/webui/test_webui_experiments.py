@@ -252,6 +252,7 @@ def test_a_trajectory_shows_what_became_of_the_files_of_its_workspace(world: Wor
             part = drawer.locator("section.say", has_text=f"{change.kind} {change.path}")
             part.wait_for()
             assert part.locator(".text").inner_text().strip() == change.shown.strip()
+            assert part.locator(".diffline.del").first.inner_text() == change.shown.split("\n")[0]
 
 
 @pytest.mark.browser
@@ -265,6 +266,7 @@ def test_a_package_shows_each_file_and_what_training_did_to_it(world: World) -> 
     with open_page(f"{world.ui.url}#/run/{world.package}/skill?v={best}", forgives=GONE) as page:
         page.get_by_text("== references/codes.md").wait_for()
         page.locator(".doc").get_by_text(added[0]).wait_for()
+        assert page.locator(".files button").all_inner_texts() == [FILE, "references/codes.md"]
         page.get_by_role("button", name="Diff").click()
         page.get_by_label("Left version").select_option("0")
         page.locator(".sidebyside .add", has_text=added[0]).first.wait_for()

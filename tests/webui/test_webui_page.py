@@ -79,6 +79,15 @@ def look(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def test_every_cell_of_the_list_can_be_reached_at_every_width(world: World, look: dict[str, Any]) -> None:
+    reach_every_cell(world, look)
+
+
+@pytest.mark.parametrize("width", [960, 1360, 2560])
+def test_every_cell_of_the_list_can_be_reached_at_widths_between_and_beyond(world: World, width: int) -> None:
+    reach_every_cell(world, {"width": width, "height": 900})
+
+
+def reach_every_cell(world: World, look: dict[str, Any]) -> None:
     with open_page(f"{world.ui.url}#/runs", **look, forgives=GONE) as page:
         page.locator(".line.run").first.wait_for()
         if look["width"] > 900:
@@ -101,6 +110,17 @@ def test_every_cell_of_the_list_can_be_reached_at_every_width(world: World, look
             assert heads == pytest.approx(cells, abs=1), "heads are above their columns"
         button.click()
         page.get_by_role("dialog").wait_for()
+
+
+def test_sparklines_have_one_scale_and_the_planned_steps(world: World) -> None:
+    summary = read_json(world.files(world.short).summary)
+    done, planned, score = summary["steps"]["run"], summary["plan"]["steps"]["planned"], summary["best"]["val"]
+    assert 0 < done < planned
+    with open_page(f"{world.ui.url}#/runs", width=1512, forgives=GONE) as page:
+        end = page.locator(f'[data-key="{world.short}"] .spark circle')
+        end.wait_for()
+        assert float(end.get_attribute("cx")) == pytest.approx(2 + 112 * done / planned)
+        assert float(end.get_attribute("cy")) == pytest.approx(27 - 24 * score)
 
 
 # Compare
@@ -262,6 +282,8 @@ def test_one_header_of_56_px_six_tabs_and_the_curve_above_the_fold(world: World,
         page.locator(".chart .mark").first.wait_for()
         chart = page.locator(".chart svg").first.bounding_box()
         assert chart["y"] < look["height"] - 60
+        titles = page.locator(".chart svg").first.locator(".axis").all_text_contents()
+        assert set(titles) == {"score", "step", "tokens"}
 
 
 def test_nothing_is_lost_where_the_header_is_narrow(world: World, look: dict[str, Any]) -> None:
@@ -346,6 +368,31 @@ def test_live_figures_are_those_of_the_journal_also_after_a_kill(tmp_path: Path)
             until(lambda: shown.inner_text() == f"{paid:,}")
 
 
+def test_stage_bar_and_step_belong_together_whatever_ran_ahead(world: World) -> None:
+    began = {"kind": "evaluation_started", "name": "initial", "split": "val"}
+    ahead = {"kind": "selected", "step": 1}
+    last = {"kind": "evaluation_started", "name": "best", "split": "test"}
+    cases: list[tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]] = [
+        ([began, ahead], {"stage": "evaluate", "done": 20, "total": 40}, {"text": "initial skill on val 20 of 40"}),
+        ([began, ahead], {"stage": "gate", "done": 4, "total": 8}, {"text": "gate 4 of 8"}),
+        (
+            [ahead, last],
+            {"stage": "evaluate", "done": 1, "total": 4},
+            {"text": "best skill on test 1 of 4", "final": True},
+        ),
+    ]
+    with open_page(f"{world.ui.url}#/runs", forgives=GONE) as page:
+        for events, progress, wanted in cases:
+            shown = page.evaluate(
+                "([events, progress]) => import('/static/js/views/live.js')"
+                ".then(live => live.stage({data: {pid: 1}, events, pulse: {progress}}))",
+                [events, progress],
+            )
+            assert shown["text"] == wanted["text"]
+            assert bool(shown["final"]) == wanted.get("final", False)
+            assert shown["share"] == progress["done"] / progress["total"]
+
+
 # Noise
 
 
@@ -424,6 +471,17 @@ def test_a_table_scrolls_inside_itself_and_what_is_below_can_be_reached(world: W
         page.get_by_role("heading", name="Persistent failures").scroll_into_view_if_needed()
         page.mouse.wheel(0, 400)
         assert page.evaluate("document.documentElement.scrollHeight") < 6 * look["height"]
+
+
+def test_back_returns_to_where_the_list_was_scrolled_to(world: World) -> None:
+    with open_page(f"{world.ui.url}#/runs", width=390, height=420, forgives=GONE) as page:
+        page.locator(".line.run").first.wait_for()
+        page.locator(".tablebox").evaluate("box => { box.scrollTop = 40 }")
+        page.wait_for_function("() => history.state?.inner === 40")
+        page.locator(".line.run .c-name a").nth(2).click()
+        page.locator(".runhead").wait_for()
+        page.go_back()
+        page.wait_for_function("() => document.querySelector('.tablebox')?.scrollTop === 40")
 
 
 def test_the_address_says_what_the_list_shows(world: World) -> None:

@@ -103,6 +103,22 @@ export function copyButton(text, name = "Copy", kind = "plain small") {
   return h("button", { class: kind, onclick: copy }, name);
 }
 
+// Keys for a view while nobody writes; `work` gets the key, and says whether it was its own.
+export function onKeys(signal, work) {
+  const elsewhere = "input:not([type=checkbox]), textarea, select, dialog[open]";
+  const listen = (event) => {
+    if (event.target.closest(elsewhere) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (work(event.key, event)) event.preventDefault();
+  };
+  document.addEventListener("keydown", listen, { signal });
+}
+
+// Again and again until the view is left, and not while the tab is hidden.
+export function every(milliseconds, work, signal) {
+  const timer = setInterval(() => document.hidden || work(), milliseconds);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
 export function empty(title, ...says) {
   return h("div", { class: "empty" }, h("h2", {}, title), ...says);
 }

@@ -1,5 +1,5 @@
 // The one table of items: task, output, expected answer and scores side by side; modes, search, filters, keyboard.
-import { h, put, tag, segment, empty } from "./dom.js";
+import { h, put, tag, segment, empty, onKeys } from "./dom.js";
 import { fixed } from "./format.js";
 import { virtualList } from "./virtual.js";
 
@@ -306,17 +306,11 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
   }
 
   if (keys)
-    document.addEventListener(
-      "keydown",
-      (event) => {
-        if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey) return;
-        const move = { j: 1, k: -1 }[event.key];
-        if (!move) return;
-        list.focus(list.index() + move);
-        event.preventDefault();
-      },
-      { signal },
-    );
+    onKeys(signal, (key) => {
+      const move = { j: 1, k: -1 }[key];
+      if (move) list.focus(list.index() + move);
+      return Boolean(move);
+    });
 
   drawFilters();
   refresh();

@@ -1,5 +1,5 @@
 // The frame: navigation, theme, keyboard, and which view is shown.
-import { h, svg, put, table, errorBox, dialog, LEFT } from "./dom.js";
+import { h, svg, put, table, onKeys, errorBox, dialog, LEFT } from "./dom.js";
 import { get } from "./api.js";
 import { runsView } from "./views/runs.js";
 import { runView } from "./views/run.js";
@@ -148,22 +148,15 @@ function showKeys() {
 }
 
 let chord = false; // g was the key before
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog[open]")) return;
-  const goal = chord && { r: "runs", n: "new", c: "compare", e: "evaluate" }[event.key];
-  chord = event.key === "g";
-  if (goal) {
-    location.hash = `#/${goal}`;
-    event.preventDefault();
-  } else if (event.key === "t") turnTheme();
-  else if (event.key === "?") showKeys();
-  else if (event.key === "/") {
-    const field = main.querySelector("input[type=search]");
-    if (field) {
-      field.focus();
-      event.preventDefault();
-    }
-  }
+onKeys(undefined, (key) => {
+  const goal = chord && { r: "runs", n: "new", c: "compare", e: "evaluate" }[key],
+    field = key === "/" && main.querySelector("input[type=search]");
+  chord = key === "g";
+  if (goal) location.hash = `#/${goal}`;
+  else if (key === "t") turnTheme();
+  else if (key === "?") showKeys();
+  else field?.focus?.();
+  return Boolean(goal || field);
 });
 
 window.addEventListener("hashchange", () => {

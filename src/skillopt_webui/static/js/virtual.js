@@ -12,8 +12,9 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
     const box_ = scroller?.getBoundingClientRect() || { top: 0, bottom: window.innerHeight };
     const view = { top: Math.max(0, box_.top), bottom: Math.min(window.innerHeight, box_.bottom) };
     const top = box.getBoundingClientRect().top;
-    const first = Math.max(0, Math.floor((view.top - top) / tall) - 6);
-    const last = Math.min(rows.length, Math.ceil((view.bottom - top) / tall) + 6);
+    // One row is always there, so that the keyboard reaches a list that is out of sight.
+    const first = Math.max(0, Math.min(rows.length - 1, Math.floor((view.top - top) / tall) - 6));
+    const last = Math.min(rows.length, Math.max(first + 1, Math.ceil((view.bottom - top) / tall) + 6));
     const held = document.activeElement;
     for (const [index, node] of shown) {
       if ((index < first || index >= last) && !node.contains(held)) {

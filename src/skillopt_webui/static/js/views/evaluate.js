@@ -1,5 +1,5 @@
 // Any skill on any split, in a separate process; and earlier measurements.
-import { h, put, tag, errorBox, empty, say } from "../dom.js";
+import { h, put, tag, errorBox, empty, every, say } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { ago } from "../format.js";
 import { loadChoices, skillPicker } from "../picker.js";
@@ -148,10 +148,7 @@ export async function evaluateView(root, { query, signal }) {
   }
   list.before(search);
   await load();
-  const timer = setInterval(() => {
-    if (!document.hidden) load().catch(() => {});
-  }, 1200);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  every(1200, () => load().catch(() => {}), signal);
 }
 
 const PAGE = 20;

@@ -1,5 +1,5 @@
 // Open letters of a run whose optimizer is a handoff: the letter on the left, the reply on the right, which is checked first.
-import { h, put, tag, errorBox, say, longText, stored, copyButton } from "../dom.js";
+import { h, put, tag, errorBox, say, longText, stored, every, copyButton } from "../dom.js";
 import { get, post, of } from "../api.js";
 
 const FIELDS = ["pattern", "rationale", "trajectory_ids", "section", "anchor", "text"];
@@ -27,8 +27,7 @@ export async function letters(root, run, { signal }) {
       }
   }
   const load = async () => draw(await get(of(run.id, "/letters"), signal));
-  const again = setInterval(() => load().catch(() => {}), 2000);
-  signal.addEventListener("abort", () => clearInterval(again));
+  every(2000, () => load().catch(() => {}), signal);
   await load();
 }
 

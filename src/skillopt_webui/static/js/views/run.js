@@ -1,5 +1,5 @@
 // One run, live: figures, the strip of stages, and the tabs below. What happens arrives as events; nothing is reloaded.
-import { h, put, tag, errorBox, dialog, menu, say, calm } from "../dom.js";
+import { h, put, tag, errorBox, dialog, menu, onKeys, say, calm } from "../dom.js";
 import { get, post, follow, of, path } from "../api.js";
 import { score, money, span, whole, titled, tone } from "../format.js";
 import { stage, numbers } from "./live.js";
@@ -181,16 +181,11 @@ export async function runView(root, { parts, query, signal }) {
     signal,
   );
 
-  document.addEventListener(
-    "keydown",
-    (event) => {
-      if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey || event.altKey)
-        return;
-      const number = Number(event.key);
-      if (number >= 1 && number <= TABS.length) location.hash = `#/run/${path(id)}/${TABS[number - 1][0]}`;
-    },
-    { signal },
-  );
+  onKeys(signal, (key) => {
+    const wanted = TABS[Number(key) - 1];
+    if (wanted) location.hash = `#/run/${path(id)}/${wanted[0]}`;
+    return Boolean(wanted);
+  });
 
   return (next, options) => {
     if (next.slice(0, 3).join("/") !== id) return false;

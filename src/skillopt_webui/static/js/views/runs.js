@@ -1,5 +1,5 @@
 // The experiment table: runs with what differs between them; search, sort, filter, groups, ticks, CSV, names and notes.
-import { h, put, tag, empty, calm, dialog, menu, errorBox } from "../dom.js";
+import { h, put, tag, empty, calm, dialog, menu, onKeys, every, errorBox } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { score, ranged, money, span, ago, tone } from "../format.js";
 import { spark } from "../chart.js";
@@ -439,29 +439,18 @@ export async function runsView(root, { query, signal }) {
     });
   }
 
-  document.addEventListener(
-    "keydown",
-    (event) => {
-      if (event.target.closest("input:not([type=checkbox]), textarea, select, dialog[open]") || event.ctrlKey || event.metaKey) return;
-      const move = { j: 1, k: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (!move || (event.key.startsWith("Arrow") && !list.node.contains(event.target))) return;
-      const at = [...list.node.children].findIndex((node) => node.contains(document.activeElement));
-      const next = list.indexOf(at < 0 ? null : list.node.children[at]) + move;
-      list.reveal(next, ".c-name a");
-      event.preventDefault();
-    },
-    { signal },
-  );
+  onKeys(signal, (key, event) => {
+    const move = { j: 1, k: -1, ArrowDown: 1, ArrowUp: -1 }[key];
+    if (!move || (key.startsWith("Arrow") && !list.node.contains(event.target))) return false;
+    const at = [...list.node.children].findIndex((node) => node.contains(document.activeElement));
+    list.reveal(list.indexOf(at < 0 ? null : list.node.children[at]) + move, ".c-name a");
+    return true;
+  });
 
   address();
   await load();
-  const timer = setInterval(() => {
-    if (!document.hidden)
-      load().catch((error) => {
-        if (error.name !== "AbortError") put(count, tag("server away, trying again", "warn"));
-      });
-  }, 2500);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  const lost = (error) => error.name !== "AbortError" && put(count, tag("server away, trying again", "warn"));
+  every(2500, () => load().catch(lost), signal);
 }
 
 // An interval takes two cells.

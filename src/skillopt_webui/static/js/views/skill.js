@@ -1,5 +1,5 @@
 // The skill at any version: which step wrote each line, or side by side with any other version.
-import { h, put, tag, segment, errorBox, empty } from "../dom.js";
+import { h, put, tag, segment, errorBox, empty, onKeys } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
 import { editCard } from "../edit.js";
@@ -279,20 +279,14 @@ export async function skillTab(root, run, { query, signal }) {
     );
   }
 
-  document.addEventListener(
-    "keydown",
-    (event) => {
-      if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey) return;
-      const move = { "[": -1, "]": 1 }[event.key],
-        next = versions()[versions().indexOf(version) + (move || 0)];
-      if (move && next !== undefined) {
-        version = next;
-        goTo();
-        event.preventDefault();
-      }
-    },
-    { signal },
-  );
+  onKeys(signal, (key) => {
+    const move = { "[": -1, "]": 1 }[key],
+      next = versions()[versions().indexOf(version) + (move || 0)];
+    if (!move || next === undefined) return false;
+    version = next;
+    goTo();
+    return true;
+  });
   run.listeners.add((what) => {
     if (what !== "event") drawControls();
   });

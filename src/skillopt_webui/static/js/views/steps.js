@@ -1,5 +1,5 @@
 // Every step: what was proposed, merged, in conflict, selected, applied, with reasons; and the gate's evidence item by item.
-import { h, put, tag, longText, empty, errorBox, copyButton } from "../dom.js";
+import { h, put, tag, longText, empty, errorBox, copyButton, onKeys } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { score, fixed, verdictMark, gateLine, span } from "../format.js";
 import { itemsTable, inAddress } from "../items.js";
@@ -72,18 +72,11 @@ export async function stepsTab(root, run, { query, signal }) {
       next = run.data.steps[at + move];
     if (next) location.hash = `#/run/${path(run.id)}/steps?n=${next.step}`;
   };
-  document.addEventListener(
-    "keydown",
-    (event) => {
-      if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey) return;
-      const move = { "[": -1, "]": 1, j: -1, k: 1 }[event.key];
-      if (move) {
-        go(move);
-        event.preventDefault();
-      }
-    },
-    { signal },
-  );
+  onKeys(signal, (key) => {
+    const move = { "[": -1, "]": 1, j: -1, k: 1 }[key];
+    if (move) go(move);
+    return Boolean(move);
+  });
 
   run.listeners.add((what) => {
     if (what !== "event") fill();
