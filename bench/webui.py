@@ -30,7 +30,7 @@ LARGE = [
     "train.num_epochs=50",
     "train.batch_size=40",
     "env.options={rules: 50, train: 400, val: 60, test: 60, topics_per_item: 4}",
-    "optimizer.learning_rate=1.4",
+    "optimizer.learning_rate=1.6",
     "models.optimizer_model=sim:world?duds=0.8",
 ]
 VIEWS = {

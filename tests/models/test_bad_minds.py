@@ -115,7 +115,7 @@ def test_text_of_tasks_and_targets_is_fenced_in_every_prompt_of_the_optimizer(tm
         tmp_path,
         *SHORT,
         "gradient.minibatch_size=3",
-        "optimizer.learning_rate=1.4",
+        "optimizer.learning_rate=1.6",
         "env.options={rules: 16, train: 16, val: 16, test: 4}",
         models={"target": HostileTarget(), "optimizer": spy},
     )

@@ -121,7 +121,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 
 FEW = "env.options={rules: 20, train: 24, val: 20, test: 20}"
-LONG = ("train.num_epochs=2", "gradient.minibatch_size=1", "optimizer.learning_rate=1.4")
+LONG = ("train.num_epochs=2", "gradient.minibatch_size=1", "optimizer.learning_rate=1.6")
 """Many letters, so that a share of them can be lost."""
 LETTERS = (*LONG, "train.batch_size=6", FEW)
 SURE = "models.optimizer_model=sim:world"

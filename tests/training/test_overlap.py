@@ -63,7 +63,7 @@ def test_the_initial_validation_runs_beside_the_first_rollout_and_reflection(tmp
 
 
 def test_notes_are_made_beside_the_next_rollouts_and_the_slow_update(tmp_path: Path) -> None:
-    target, optimizer = trained(tmp_path, "train.num_epochs=3", "optimizer.learning_rate=1.4")
+    target, optimizer = trained(tmp_path, "train.num_epochs=3", "optimizer.learning_rate=1.6")
     notes = [(start, end) for name, start, end in optimizer.calls if name == "meta_skill"]
     assert len(notes) == 3
     first, *later = notes
