@@ -147,12 +147,14 @@ class Collection:
             start.forked,
             list(start.skills),
         )
+        named = ""
         for position, row in json_lines(path, Position(start.offset, start.line), self.skipped):
-            if source == "plain" and (name := row.get("session")):
-                if session_id(str(name), self.redactor) != reading.id:
+            if source == "plain" and (name := str(row.get("session") or named)) != named:
+                if session_id(name, self.redactor) != reading.id:
                     yield reading.whole()
                     reading.turns, reading.skills = [], []
-                reading.name(str(name))
+                reading.name(name)
+                named = name
             reading.position, reading.moment = position, _moment(row.get("timestamp"))
             try:
                 if not read(row, reading):
