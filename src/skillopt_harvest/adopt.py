@@ -167,6 +167,10 @@ def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str)
 def _replace(proposal: Proposal, target: Path, source: Path, backup: Path | None = None) -> list[Path]:
     """Write the new files beside the old ones, then put all of them in place, SKILL.md last."""
     drafts = {file.path: draft_of(target / file.path) for file in proposal.files if file.after}
+    for name in map(Path, drafts):  # drafts that a killed call left; nobody else works here
+        left = re.compile(rf"\.{{1,2}}{re.escape(name.name)}(?:\.[0-9a-f]{{8}}\.tmp){{1,2}}")
+        for stale in (target / name).parent.glob(".*.tmp"):
+            stale.unlink() if left.fullmatch(stale.name) else None
     try:
         for file in proposal.files:
             if backup and file.before and checksum(target / file.path) == file.before:

@@ -55,8 +55,11 @@ def test_an_adopt_that_was_killed_between_two_files_is_finished_or_taken_back(pr
     adoption.undo(proposal)
     (target / first).parent.mkdir(exist_ok=True)
     (target / first).write_text(NEW[first])  # what a kill after the first file leaves, besides the backup
+    (target / ".SKILL.md.0a1b2c3d.tmp").write_text("half")
+    (target / ".mine.tmp").write_text("not ours")
     adoption.adopt(proposal)
-    assert installed(proposal) == NEW
+    assert installed(proposal) == {**NEW, ".mine.tmp": "not ours"}
+    (target / ".mine.tmp").unlink()
     (target / "SKILL.md").write_text(OLD["SKILL.md"])
     adoption.undo(proposal)
     assert installed(proposal) == OLD
