@@ -199,6 +199,6 @@ def test_a_script_on_a_machine_without_a_sandbox_ends_the_run_and_is_no_wrong_an
 ) -> None:
     from skillopt.tasks import sandbox
 
-    monkeypatch.setattr(sandbox, "_TRIED", {"namespaces": "no user namespaces"})
+    monkeypatch.setattr(sandbox, "_tried", lambda mode: "no user namespaces")
     with pytest.raises(FatalError, match=r"the skill's script 'scripts/y.py' cannot be run: .*no user namespaces"):
         rolled_out(config_of(tmp_path, NUMBERS, scoring="exact"), model=Reader(), skill=PACKAGE)
