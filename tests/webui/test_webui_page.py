@@ -414,6 +414,9 @@ def test_the_form_begins_with_five_fields_and_the_plan(world: World, look: dict[
     with open_page(f"{world.ui.url}#/new", **look, forgives=GONE) as page:
         page.get_by_text("16 steps in 4 epochs").wait_for()
         assert page.locator(".field:visible").count() == 5
+        fields, launch = page.locator(".essentials").bounding_box(), page.locator("#launch").bounding_box()
+        below = launch["y"] >= fields["y"] + fields["height"]
+        assert below if look["width"] <= 1000 else launch["x"] >= fields["x"] + fields["width"]
         assert page.evaluate(WIDE) <= 0
         page.get_by_label("Search settings").fill("learning rate")
         page.locator('[id="f-optimizer.learning_rate"]').wait_for()
