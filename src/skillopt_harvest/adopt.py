@@ -128,7 +128,7 @@ def undo(folder: Path) -> list[Path]:
         update={"files": tuple(ProposedFile(path=f.path, before=f.after, after=f.before) for f in proposal.files)}
     )
     with _locked(target):
-        _refuse_changes(backwards, target, folder / "new", "undo it by hand")
+        _refuse_changes(backwards, target, folder / "new", "undo the change by hand")
         return _replace(backwards, target, folder / "old")
 
 
@@ -140,7 +140,9 @@ def _locked(target: Path) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise UserError(f"{target}: another adopt is working on it; wait for it and look at the result") from None
+        raise UserError(
+            f"{target}: another `skillopt adopt` is working on it; wait until that ends, then look at the result"
+        ) from None
     try:
         yield
     finally:
@@ -160,16 +162,16 @@ def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str)
             if part.is_symlink():
                 raise UserError(f"{part}: is a link; nothing was written. Put the file or folder itself there")
         if checksum(path) != file.before and not (interrupted and file in replaced):
-            state = "is already as it would be" if file in replaced else "has changed since the proposal was written"
+            state = "already has the new content" if file in replaced else "has changed since the proposal was written"
             raise UserError(f"{path}: {state}; nothing was written. Look at the difference, then {remedy}")
 
 
 def _replace(proposal: Proposal, target: Path, source: Path, backup: Path | None = None) -> list[Path]:
     """Write the new files beside the old ones, then put all of them in place, SKILL.md last."""
     drafts = {file.path: draft_of(target / file.path) for file in proposal.files if file.after}
-    for name in map(Path, drafts):  # drafts that a killed call left; nobody else works here
-        left = re.compile(rf"\.{{1,2}}{re.escape(name.name)}(?:\.[0-9a-f]{{8}}\.tmp){{1,2}}")
-        for stale in (target / name).parent.glob(".*.tmp"):
+    for path in (target / file.path for file in proposal.files):  # what a killed call left; nobody else works here
+        left = re.compile(rf"\.{{1,2}}{re.escape(path.name)}(?:\.[0-9a-f]{{8}}\.tmp){{1,2}}")
+        for stale in path.parent.glob(".*.tmp"):
             stale.unlink() if left.fullmatch(stale.name) else None
     try:
         for file in proposal.files:
@@ -182,7 +184,7 @@ def _replace(proposal: Proposal, target: Path, source: Path, backup: Path | None
             draft.unlink(missing_ok=True)
             _remove_empty(target, name)
         where, why = Path(error.filename or target).parent, error.strerror or str(error)
-        raise UserError(f"{where}: {why}; the installed skill is as it was. Free some space, and try again") from None
+        raise UserError(f"{where}: {why}; the installed skill is unchanged. Free some space, and try again") from None
     for file in sorted(proposal.files, key=lambda file: (file.path == FILE, file.path)):
         if file.after:
             drafts[file.path].replace(target / file.path)

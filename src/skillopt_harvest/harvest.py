@@ -86,7 +86,7 @@ def _whole(path: Path) -> Iterator[None]:
     except ValueError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{path}: is damaged ({reason}); put a copy of it back, or remove the folder and harvest again"
+            f"{path}: is damaged ({reason}); restore the file from a copy, or remove the folder and harvest again"
         ) from None
 
 
@@ -111,7 +111,10 @@ class HarvestReport:
         lines += [f"Left out: {_listed(self.left_out)}."] if any(self.left_out.values()) else []
         lines += [f"Skipped: {_listed(self.skipped)}."] if any(self.skipped.values()) else []
         lines += [*self.removed, *(f"A reply could not be used: {reason}" for reason in self.lost)]
-        return [*lines, f"{rules} tasks to review; {len(self.tasks) - rules} candidates, each from one session only."]
+        return [
+            *lines,
+            f"{rules} tasks to review; {len(self.tasks) - rules} weak suggestions, each from one session only.",
+        ]
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -208,7 +211,9 @@ def mining_config(model: str, overrides: Sequence[str], *, local: bool) -> Confi
     if not model:
         return None
     if local and not provider_of(model).is_local:
-        raise UserError(f"--local: '{model}' is not on this machine; name a local: model, or none")
+        raise UserError(
+            f"--local: '{model}' is not on this machine; name a local: model, or leave --optimizer_model out"
+        )
     tree: dict[str, object] = {"models": {"optimizer_model": model}}
     for text in overrides:
         override(tree, text)  # type: ignore[arg-type]

@@ -84,7 +84,7 @@ def propose(run: RunDirectory, folder: Path, to: Path | None = None) -> Proposal
 def _began_with(run: Run) -> Path:
     path = Path(str(run.settings.get("train.init_skill") or ""))
     if not path.name or not path.exists() or path.name == "seed_skill.md":
-        raise UserError(f"{run.root}: the run did not begin with an installed skill; name its place with --to")
+        raise UserError(f"{run.root}: the run did not begin with an installed skill; name its folder or file with --to")
     return path
 
 

@@ -140,7 +140,7 @@ def review_lines(tasks: Sequence[ReviewedTask]) -> list[str]:
         lines.append(f"          check: {task.check.kind} {' '.join(shown.split())}")
         if tried:
             apart = sum(trial.tells_apart for trial in tried)
-            mark = "" if apart == len(tried) else "; CANNOT TELL the others apart"
-            lines.append(f"          tried on {len(tried)} sessions: tells {apart} apart{mark}")
+            mark = "" if apart == len(tried) else "; WRONG on the others"
+            lines.append(f"          tried on the answers of {len(tried)} sessions: right on {apart}{mark}")
         lines += [f"          from {occurrence.citation}" for occurrence in task.occurrences[:3]]
     return lines
