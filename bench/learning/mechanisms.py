@@ -120,7 +120,7 @@ MECHANISMS = {
         patch=("skillopt.training.requests.compose.ready_examples", lambda passes, how: []),
     ),
     "constant": Off(said="schedule auto (constant)", settings=("optimizer.lr_scheduler=constant",)),
-    "cosine": Off(said="constant rate (cosine)", settings=("optimizer.lr_scheduler=cosine",)),
+    "cosine": Off(said="schedule auto (cosine)", settings=("optimizer.lr_scheduler=cosine",)),
     "no-carry": Off(
         said="neutral edits carried",
         patches=(
