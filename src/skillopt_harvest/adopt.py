@@ -150,8 +150,8 @@ def _locked(target: Path) -> Iterator[None]:
 
 
 def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str) -> None:
-    """Each file must be as it was. If some of them are already as they would be, an earlier call was killed between two
-    files; the backup has what they were."""
+    """Raise if an installed file is not as the proposal found it. A file that already has the new content is allowed if
+    the backup has its old content: then an earlier call was killed between two files."""
     replaced = [file for file in proposal.files if checksum(target / file.path) == file.after]
     interrupted = len(replaced) < len(proposal.files) and all(
         checksum(backup / file.path) == file.before for file in replaced if file.before

@@ -53,7 +53,7 @@ def edited(text: str) -> TaskDecision:
 
 
 def review_dialog(root: Path, show: Callable[[str], None], ask: Callable[[str], str]) -> None:
-    """Ask about each task that nobody decided on: rules first, then candidates."""
+    """Ask about each task that nobody decided on: rules first, then weak suggestions."""
     tasks = [each for each in list_tasks(root) if each.status in {"rule", "candidate"}]
     for each in sorted(tasks, key=lambda each: each.status != "rule"):
         for line in [*review_lines([each]), *_example(each)]:

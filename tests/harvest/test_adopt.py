@@ -97,7 +97,7 @@ def test_a_full_disk_leaves_the_installed_skill_as_it_was(proposal: Path) -> Non
     )
     done = subprocess.run([sys.executable, "-c", code, str(proposal)], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert "the installed skill is as it was. Free some space" in done.stderr
+    assert "the installed skill is unchanged. Free some space" in done.stderr
     assert installed(proposal) == OLD
     assert not list((proposal.parent / "skills").rglob("*.tmp"))
     adoption.adopt(proposal)
@@ -107,7 +107,7 @@ def test_a_full_disk_leaves_the_installed_skill_as_it_was(proposal: Path) -> Non
 def test_of_two_adopts_at_once_one_waits_for_nobody_and_says_so(proposal: Path) -> None:
     handle = os.open(proposal.parent / "skills" / "shop", os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    with pytest.raises(UserError, match="another adopt"):
+    with pytest.raises(UserError, match="another `skillopt adopt`"):
         adoption.adopt(proposal)
     os.close(handle)
     command = [sys.executable, "-m", "skillopt.cli", "adopt", str(proposal)]

@@ -70,7 +70,7 @@ def test_from_sessions_to_an_adopted_skill_and_back(work: Path) -> None:
         "harvest", "review", "harvest", "--keep", "rules", "--drop", first[1], "--skill", "installed/tickets", cwd=work
     )
     assert "40 tasks" in told
-    assert "tells 5 apart" in told
+    assert "right on 5" in told
     rows = [json.loads(line) for line in (work / "harvest/skills/default/tasks.jsonl").read_text().splitlines()]
     split = json.loads((work / "harvest/skills/default/tasks.split.json").read_text())
     group_of = {row["id"]: row["group"] for row in rows}
@@ -99,7 +99,7 @@ def test_from_sessions_to_an_adopted_skill_and_back(work: Path) -> None:
     run("adopt", "proposal", cwd=work)
     assert (work / "installed/tickets/SKILL.md").read_text().startswith("---\nname: tickets\n")
     assert learned.text in (work / "installed/tickets" / learned.file).read_text()
-    assert "already as it would be" in run("adopt", "proposal", cwd=work, code=2)
+    assert "already has the new content" in run("adopt", "proposal", cwd=work, code=2)
     run("adopt", "proposal", "--undo", cwd=work)
     assert not (work / "installed/tickets/references").exists()
     assert (work / "installed/tickets/SKILL.md").read_bytes() == before
