@@ -763,8 +763,17 @@ def test_an_edit_that_may_come_back_is_shown_whole_and_older_ones_in_part() -> N
 
 def test_with_few_possible_answers_a_pass_may_be_luck() -> None:
     batch = [solved(n, "", f"Which one is right, {n}?", "(A)" if n % 2 else "(B)") for n in range(8)]
-    assert "Only 2 different answers are expected here: a pass may be luck." in text_of(reflect(batch=batch))
+    text = text_of(reflect(batch=[*batch[:6], *batch[:3]]))
+    assert "Only 2 different answers are expected here: a pass may be luck, and always answering " in text
+    assert '"(B)" would solve 5 of 9.' in text
     assert "luck" not in golden("reflect")
+
+
+def test_a_right_answer_that_may_be_a_guess_is_an_example_only_without_steps() -> None:
+    bare = [solved(n, "", f"Which one is right, {n}?", "(A)" if n % 2 else "(B)") for n in range(10)]
+    steps = [t.model_copy(update={"output": f"A: 4. B: 8. Smaller: 4 in A. {t.output}"}) for t in bare]
+    assert "<ready_examples>" in text_of(reflect(batch=bare))
+    assert "<ready_examples>" not in text_of(reflect(batch=steps))
 
 
 # The same task with two outcomes; replies as examples; findings

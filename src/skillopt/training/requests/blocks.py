@@ -57,6 +57,8 @@ class Shown:
     shared: SharedText = NOTHING_SHARED
     reply_tokens: int = 0
     """The length at which the target's reply is cut off; 0 if unknown."""
+    guessable: bool = False
+    """So few answers are possible that a right one may be luck."""
 
 
 PLAIN = Shown()

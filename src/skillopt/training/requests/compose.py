@@ -51,6 +51,8 @@ MOST_WHOLE = 2
 UNDONE = "undone with the step"
 FEW_ANSWERS = 4
 """The number of possible answers up to which guessing solves many tasks."""
+FEW_TOKENS = 10
+"""A skill that has become so many times longer is new rather than changed."""
 _METRICS = {
     "hard": " (hard: the share that is solved)",
     "soft": " (soft: the mean partial credit)",
@@ -75,7 +77,9 @@ def reflect_request(
     about."""
     failures, passes = shown_trajectories(trajectories)
     shared = shared_text([*(t.input for t in trajectories), *map(task_text, knowledge.others)])
-    how = Shown(skill=skill, shared=shared, reply_tokens=knowledge.task_info.reply_tokens)
+    how = Shown(
+        skill=skill, shared=shared, reply_tokens=knowledge.task_info.reply_tokens, guessable=_guessable(trajectories)
+    )
     sizes = [sum(shown_tokens(t, shared) for t in some) for some in (failures, passes)]
     rest = [t for t in trajectories if t.score.hard >= 1 and t not in passes]
     ready = ready_examples(rest, how)
@@ -151,11 +155,18 @@ def meta_skill_request(
         *_task_info(knowledge.task_info),
         *_skill(skill, knowledge),
         block("notes", knowledge.notes),
-        block("difference", _difference(before, skill) or "The epoch has not changed the skill."),
-        block("counts", _counts(pairs)),
+        block("difference", _epoch_difference(before, skill)),
+        block("counts", _counts(pairs) or "No task was done with both skills."),
         block("comparison", "\n".join(map(_task_line, _changed(pairs)))),
         block("epoch", steps),
     )
+
+
+def _epoch_difference(before: Skill, skill: Skill) -> str:
+    """The difference, unless nearly all of the skill is new: then the skill itself says it."""
+    if before.tokens * FEW_TOKENS < skill.tokens and not skill.is_package:
+        return f"The skill of the epoch before had {before.tokens} tokens: nearly all of the current one is new."
+    return _difference(before, skill) or "The epoch has not changed the skill."
 
 
 def _counts(pairs: Sequence[Pair]) -> str:
@@ -280,9 +291,18 @@ def _slow_scores(knowledge: OptimizerContext, pairs: Sequence[Pair]) -> str:
     return "\n".join([*_validation(knowledge), *drawn, *filter(None, [_GUIDANCE_GATES[knowledge.guidance_gate]])])
 
 
+def _guessable(trajectories: Sequence[Trajectory]) -> bool:
+    return 0 < len(choices_of(trajectories)) <= FEW_ANSWERS
+
+
 def _luck(trajectories: Sequence[Trajectory]) -> str:
+    """A sentence on guessing, if few answers are possible: the score of the answer that is expected most often."""
+    if not _guessable(trajectories):
+        return ""
     few = len(choices_of(trajectories))
-    return f" Only {few} different answers are expected here: a pass may be luck." if 0 < few <= FEW_ANSWERS else ""
+    answer, solved = Counter(t.answers[0] for t in trajectories if t.answers).most_common(1)[0]
+    always = f"always answering {data_line(answer)} would solve {solved} of {len(trajectories)}"
+    return f" Only {few} different answers are expected here: a pass may be luck, and {always}."
 
 
 def _shared_block(shared: SharedText) -> str:

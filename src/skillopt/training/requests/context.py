@@ -41,7 +41,7 @@ class TaskInfo:
     known_patterns: Mapping[str, str] = field(default_factory=dict)
     """The env author's names for causes of failure, and what they mean."""
     comments: Sequence[str] = ()
-    """People's comments on an earlier run (`gradient.feedback`), a line each."""
+    """People's comments on an earlier run (`gradient.feedback`), one line each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class OptimizerContext:
     steps: int = 0
     """The current step, and how many the run has; 0 at an epoch's end and if unknown."""
     validation: float | None = None
-    """The current skill's score on the selection split; None if it was not measured."""
+    """The current skill's score on the validation split; None if it was not measured."""
     initial: float | None = None
     """The initial skill's validation score; None while it is being measured."""
     validation_tasks: int = 0

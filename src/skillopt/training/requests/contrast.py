@@ -50,12 +50,15 @@ def _differing(wrong: str, right: str) -> tuple[str, str]:
 
 def ready_examples(passes: Sequence[Trajectory], how: Shown) -> list[Trajectory]:
     """Solved tasks whose reply could be an example in the skill: short ones that are not one yet, with as many
-    different answers as possible."""
+    different answers as possible. If the answer can be guessed, the steps of a right reply may be wrong: only a bare
+    answer is a safe example."""
     seen: dict[str, int] = {}
     turns = []
     for position, each in enumerate(passes):
         text = how.shared.rest(each.input)
         fits = len(text) + len(each.output) < 20 * LONGEST_READY and count_tokens(text + each.output) <= LONGEST_READY
+        if how.guessable and each.output.strip() not in each.answers:
+            continue
         if fits and each.output.strip() and not each.changes and not how.shared.is_example(each.input, how.skill):
             answer = each.answers[0] if each.answers else each.output
             seen[answer] = seen.get(answer, 0) + 1
